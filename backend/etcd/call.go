@@ -5,24 +5,30 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/go-election/go-election/backend/internal/client"
 )
 
-// call runs f, which is one call to the cluster, with a token, and again with a new one if the
-// token was refused: such a call has changed nothing. If no member answers in time, it closes all
-// connections.
-func (d *driver) call(ctx context.Context, f func() error) error {
+// hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
+// if the first does not answer. If no member answers in time, all connections are closed.
+func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
 	const suspectAfter = 100 * time.Millisecond // without an answer
 	began := time.Now()
-	err := d.withToken(ctx, f)
+	err = d.withToken(ctx, func() (err error) {
+		r, err = client.Hedged(ctx, worthRetrying, f)
+		return err
+	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
 		d.connections.Drop()
 	}
-	return err
+	return r, err
 }
 
+// withToken runs f with a token, and with a new one if the token was refused. A refused
+// call has changed nothing.
 func (d *driver) withToken(ctx context.Context, f func() error) error {
 	if d.login == nil {
 		return f()
@@ -43,16 +49,6 @@ func (d *driver) withToken(ctx context.Context, f func() error) error {
 	return err
 }
 
-// hedged is call for f, which is also sent to a second and a third member if the first does not
-// answer.
-func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
-	err = d.call(ctx, func() (err error) {
-		r, err = client.Hedged(ctx, worthRetrying, f)
-		return err
-	})
-	return r, err
-}
-
 // failFast makes a call fail, with the reason, when no member can be reached. By default the
 // client waits until the call's deadline.
 func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -61,4 +57,48 @@ func failFast(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 
 func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return next(ctx, desc, cc, method, append(opts, grpc.WaitForReady(false))...)
+}
+
+// A login holds the user's token and gets a new one when the server refuses it. The client
+// library would log in for every stream, which costs the server a password hash each time,
+// and would need the server to be up when the client is created.
+type login struct {
+	username, password string
+	token              client.Secret
+	mutex              chan struct{} // held while a new token is fetched
+}
+
+// GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
+func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if token := l.token.Get(); token != "" {
+		return map[string]string{rpctypes.TokenFieldNameGRPC: token}, nil
+	}
+	return nil, nil
+}
+
+// RequireTransportSecurity returns false: with http endpoints tokens are sent unencrypted.
+func (l *login) RequireTransportSecurity() bool { return false }
+
+// refresh replaces the token old, unless another call has just done so.
+func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) error {
+	select {
+	case l.mutex <- struct{}{}:
+		defer func() { <-l.mutex }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if now := l.token.Get(); now != "" && now != old {
+		return nil
+	}
+	l.token.Set("")
+	resp, err := client.Hedged(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+		return c.Authenticate(ctx, l.username, l.password)
+	})
+	if err == nil {
+		l.token.Set(resp.Token)
+	}
+	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+		return nil
+	}
+	return err
 }

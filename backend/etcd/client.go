@@ -1,7 +1,7 @@
 package etcd
 
 import (
-	"crypto/tls"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,9 +14,22 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/internal/client"
+	"github.com/go-election/go-election/backend/internal/kv"
 )
 
-// connect creates the client, which dials in the background.
+// newDriver checks o and returns a driver, whose client dials in the background.
+func newDriver(o Options) (*driver, error) {
+	d := &driver{keys: kv.Prefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
+		return nil, err
+	}
+	if !strings.HasSuffix(string(d.keys), "/") {
+		return nil, fmt.Errorf("%w: prefix %q does not end in /", backend.ErrInvalid, d.keys)
+	}
+	return d, d.connect(o)
+}
+
+// connect creates the client.
 func (d *driver) connect(o Options) error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
@@ -56,9 +69,15 @@ func (d *driver) connect(o Options) error {
 			}),
 		},
 	}
+	https := slices.ContainsFunc(o.Endpoints, func(e string) bool {
+		scheme, _, _ := strings.Cut(e, "://")
+		return strings.EqualFold(scheme, "https")
+	})
 	var err error
-	if config.TLS, err = tlsConfig(o, files); err != nil {
-		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || https) {
+		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+		}
 	}
 	for _, e := range o.Endpoints {
 		address, err := client.Endpoint(e, config.TLS != nil)
@@ -76,19 +95,4 @@ func (d *driver) connect(o Options) error {
 		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
 	}
 	return nil
-}
-
-// tlsConfig returns the TLS configuration; nil if all endpoints are http.
-func tlsConfig(o Options, files bool) (*tls.Config, error) {
-	https := slices.ContainsFunc(o.Endpoints, func(e string) bool {
-		scheme, _, _ := strings.Cut(e, "://")
-		return strings.EqualFold(scheme, "https")
-	})
-	switch {
-	case o.TLS != nil:
-		return o.TLS.Clone(), nil
-	case files || https:
-		return client.TLS(o.CAFile, o.CertFile, o.KeyFile)
-	}
-	return nil, nil
 }

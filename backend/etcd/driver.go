@@ -70,11 +70,8 @@ func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.O
 func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }
 
 const (
-	// maxByKey is how many items of a kind one transaction reads key by key.
-	maxByKey = 40
-
-	// maxByRange is how many items one transaction reads by range, from the first name to the last.
-	maxByRange = 4000
+	maxByKey   = 40   // how many items of a kind one transaction reads key by key
+	maxByRange = 4000 // how many it reads by range, from the first name to the last
 )
 
 // reads returns the operations that read items, for one or more transactions. If the meta item is
@@ -84,7 +81,7 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]c
 	for _, k := range items {
 		names[k.Kind] = append(names[k.Kind], k.Name)
 	}
-	first := []clientv3.Op{}
+	var first []clientv3.Op
 	if names[lease.Metas] != nil {
 		first = append(first, clientv3.OpGet(d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Records)), clientv3.WithCountOnly()))
 	}
@@ -97,14 +94,16 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]c
 		}
 		slices.Sort(all)
 		for part := range slices.Chunk(all, maxByRange) {
-			from, to := d.keys.Directory(kind)+part[0], d.keys.Directory(kind)+part[len(part)-1]+"\x00"
-			txns = append(txns, []clientv3.Op{clientv3.OpGet(from, append(slices.Clip(opts), clientv3.WithRange(to))...)})
+			to := clientv3.WithRange(d.keys.Directory(kind) + part[len(part)-1] + "\x00")
+			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.Directory(kind)+part[0], append(slices.Clip(opts), to)...)})
 		}
 	}
-	if len(txns) == 0 {
-		return [][]clientv3.Op{first}
+	switch {
+	case txns != nil:
+		txns[0] = append(first, txns[0]...)
+	case first != nil:
+		txns = [][]clientv3.Op{first}
 	}
-	txns[0] = append(first, txns[0]...)
 	return txns
 }
 

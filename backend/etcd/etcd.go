@@ -3,13 +3,11 @@ package etcd
 import (
 	"crypto/tls"
 	"fmt"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
 )
 
@@ -88,21 +86,6 @@ func Open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
 	return &Backend{lease.New(d), d}, nil
-}
-
-// newDriver checks o and returns a driver.
-func newDriver(o Options) (*driver, error) {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if err := backend.CheckText("prefix", o.Prefix, backend.MaxName, false); err != nil {
-		return nil, err
-	}
-	if !strings.HasSuffix(o.Prefix, "/") {
-		return nil, fmt.Errorf("%w: prefix %q does not end in /", backend.ErrInvalid, o.Prefix)
-	}
-	d := &driver{keys: kv.Prefix(o.Prefix)}
-	return d, d.connect(o)
 }
 
 // Location implements [backend.Located].

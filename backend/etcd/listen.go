@@ -42,27 +42,21 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		case epoch(resp.Header) != o.Epoch:
 			return nil
 		}
-		if items, at := d.items(resp.Events, &o); len(items) > 0 && !on(items, at) {
+		var items []lease.Item
+		at := uint64(0) // the revision in the header may be newer than what was delivered
+		for _, e := range resp.Events {
+			at = uint64(e.Kv.ModRevision)
+			k, ok := d.keys.Parse(string(e.Kv.Key))
+			switch {
+			case ok && e.Type == clientv3.EventTypeDelete:
+				items = append(items, lease.Item{Key: k, Order: at, Age: -1})
+			case ok:
+				items = append(items, item(k, e.Kv, &o))
+			}
+		}
+		d.origins.Note(o.Epoch, at, &kv.Origin{})
+		if len(items) > 0 && !on(items, at) {
 			return nil
 		}
 	}
-}
-
-// items returns the items of events, and the revision of the last one. That in the header of a
-// response may be newer than what was delivered.
-func (d *driver) items(events []*clientv3.Event, o *kv.Origin) (items []lease.Item, at uint64) {
-	for _, e := range events {
-		at = uint64(e.Kv.ModRevision)
-		d.origins.Note(o.Epoch, at, &kv.Origin{})
-		k, ok := d.keys.Parse(string(e.Kv.Key))
-		if !ok {
-			continue
-		}
-		it := lease.Item{Key: k, Order: at, Age: -1}
-		if e.Type != clientv3.EventTypeDelete {
-			it = item(k, e.Kv, o)
-		}
-		items = append(items, it)
-	}
-	return items, at
 }

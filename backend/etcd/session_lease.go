@@ -26,14 +26,11 @@ func (d *driver) leaseFor(ctx context.Context, changes []lease.Change) (clientv3
 	for i := range changes {
 		lasts = max(lasts, changes[i].Lasts)
 	}
-	if lasts == 0 {
-		return 0, nil
-	}
 	l := &d.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age := time.Since(l.made)
-	if l.id != 0 && l.lasts >= lasts && age < l.lasts/3 {
+	if lasts == 0 || l.id != 0 && l.lasts >= lasts && age < l.lasts/3 {
 		return l.id, nil
 	}
 	usable := l.id != 0 && age < l.lasts/3*2
@@ -68,9 +65,7 @@ func (l *sessionLease) forget(id clientv3.LeaseID) {
 func (d *driver) revokeAfter(ctx context.Context, c *lease.Change) {
 	for _, p := range c.Put {
 		if p.Over.Kind == lease.Sessions && p.Value == nil {
-			d.lease.mu.Lock()
-			id := d.lease.id
-			d.lease.mu.Unlock()
+			id, _ := d.leaseFor(ctx, nil)
 			d.client.Revoke(ctx, id) // if it fails, the lease expires
 			d.lease.forget(id)
 		}

@@ -16,105 +16,103 @@ import (
 // conditions, so that each has its own outcome. If there is one change, the first readings for
 // verify are part of it.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{driver: d, epoch: epoch, wentBack: wentBack, changes: changes, results: make([]lease.Result, len(changes)), found: found{}}
+	w := writing{driver: d, epoch: epoch, wentBack: wentBack, changes: changes, found: found{}}
 	if o := d.origins.Now(); o.Epoch != "" && !w.in(&o) {
-		return lease.Written{}, lease.ErrEpoch
+		return w.Written, lease.ErrEpoch
 	}
+	w.Results = make([]lease.Result, len(changes))
 	checks := make([]lease.Key, len(verify))
 	for i := range verify {
 		checks[i] = verify[i].Key
 	}
 	reads := d.reads(checks, clientv3.WithKeysOnly())
-	if len(changes) == 1 && len(changes[0].Put)+len(reads[0]) <= 2*maxItems {
+	if len(changes) == 1 && len(reads) > 0 && len(changes[0].Put)+len(reads[0]) <= 2*maxItems {
 		w.beside, reads = reads[0], reads[1:]
 	}
 	for _, part := range kv.Parts(changes, maxItems) {
 		if err := w.send(ctx, part); err != nil {
-			return lease.Written{Results: w.results}, err
+			return w.Written, err
 		}
 	}
 	for _, ops := range reads {
-		if !w.applied || len(ops) == 0 {
-			continue
+		if err := w.txn(ctx, nil, ops); err != nil {
+			return w.Written, err
 		}
-		resp, o, err := d.txn(ctx, nil, ops)
-		if err == nil && !w.in(&o) {
-			err = lease.ErrEpoch
-		}
-		if err != nil {
-			return lease.Written{Results: w.results}, err
-		}
-		w.found.add(d.keys, resp)
 	}
-	var stale []int
 	for i, it := range verify {
-		if w.applied && w.found[it.Key].GetModRevision() != parseVersion(it.Version).revision {
-			stale = append(stale, i)
+		if w.found[it.Key].GetModRevision() != parseVersion(it.Version).revision {
+			w.Stale = append(w.Stale, i)
 		}
 	}
-	return lease.Written{Results: w.results, Stale: stale}, nil
+	return w.Written, nil
 }
 
 // writing is one call of Write.
 type writing struct {
 	*driver
+	lease.Written
 	epoch    string
 	wentBack int
 	changes  []lease.Change
 	beside   []clientv3.Op // readings that are made together with the only change
-
-	results []lease.Result
-	applied bool // at least one change
-	found   found
+	resp     *clientv3.TxnResponse
+	found    found
 }
 
 // in reports whether an answer comes from the store that was read.
 func (w *writing) in(o *kv.Origin) bool { return o.Epoch == w.epoch && o.WentBack == w.wentBack }
 
+// txn sends one transaction to the store that was read.
+func (w *writing) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) error {
+	resp, o, err := w.driver.txn(ctx, when, then)
+	if err == nil && !w.in(&o) {
+		err = lease.ErrEpoch
+	}
+	if err == nil {
+		w.resp = resp
+		w.found.add(w.keys, resp)
+	}
+	return err
+}
+
 // send makes some of the changes in one request. If rights are missing for some of them only, it
 // tries each half.
 func (w *writing) send(ctx context.Context, part []int) error {
-	resp, o, err := w.try(ctx, part)
+	err := w.try(ctx, part)
 	if is(err, rpctypes.ErrLeaseNotFound) {
-		resp, o, err = w.try(ctx, part)
+		err = w.try(ctx, part) // with another one
 	}
-	denied := is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrRequestTooLarge)
-	switch {
+	switch denied := is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrRequestTooLarge); {
 	case denied && len(part) > 1:
 		if err := w.send(ctx, part[:len(part)/2]); err != nil {
 			return err
 		}
 		return w.send(ctx, part[len(part)/2:])
 	case denied:
-		w.results[part[0]].Err = err
+		w.Results[part[0]].Err = err
 		return nil
 	case err != nil:
 		return err
-	case !w.in(&o):
-		return lease.ErrEpoch
 	}
 	for n, i := range part {
-		succeeded := resp.Succeeded
+		succeeded := w.resp.Succeeded
 		if len(part) > 1 {
-			succeeded = resp.Responses[n].GetResponseTxn().GetSucceeded()
+			succeeded = w.resp.Responses[n].GetResponseTxn().GetSucceeded()
 		}
-		if !succeeded {
-			w.results[i].Outcome = backend.Refused
-			continue
+		w.Results[i].Outcome = backend.Refused
+		if succeeded {
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], w.resp.Header.GetRevision())}
+			w.revokeAfter(ctx, &w.changes[i])
 		}
-		w.applied = true
-		w.results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], resp.Header.GetRevision())}
-		w.revokeAfter(ctx, &w.changes[i])
 	}
-	w.found.add(w.keys, resp)
 	return nil
 }
 
 // try sends some of the changes in one request.
-func (w *writing) try(ctx context.Context, part []int) (*clientv3.TxnResponse, kv.Origin, error) {
+func (w *writing) try(ctx context.Context, part []int) error {
 	id, err := w.leaseFor(ctx, w.changes)
 	if err != nil {
-		return nil, kv.Origin{}, err
+		return err
 	}
 	var when []clientv3.Cmp
 	var then []clientv3.Op
@@ -126,11 +124,10 @@ func (w *writing) try(ctx context.Context, part []int) (*clientv3.TxnResponse, k
 			then = append(then, clientv3.OpTxn(conditions, puts, nil))
 		}
 	}
-	resp, o, err := w.txn(ctx, when, then)
-	if is(err, rpctypes.ErrLeaseNotFound) {
+	if err = w.txn(ctx, when, then); is(err, rpctypes.ErrLeaseNotFound) {
 		w.lease.forget(id)
 	}
-	return resp, o, err
+	return err
 }
 
 // ops returns the conditions and the operations of a change. Sessions are attached to the etcd
@@ -139,21 +136,20 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 	for i := range c.Check {
 		when = append(when, d.unchanged(&c.Check[i])...)
 	}
-	for i := range c.Put {
-		p := &c.Put[i]
+	for _, p := range c.Put {
 		when = append(when, d.unchanged(&p.Over)...)
-		if p.Value == nil {
-			then = append(then, clientv3.OpDelete(d.keys.Key(p.Over.Key)))
+		key := d.keys.Key(p.Over.Key)
+		switch v := p.Value.(type) {
+		case nil:
+			then = append(then, clientv3.OpDelete(key))
 			continue
+		case *lease.Session:
+			then = append(then, clientv3.OpPut(key, lease.Encode(v), clientv3.WithLease(id)))
+			continue
+		case *lease.Record:
+			v.Write = parseVersion(p.Over.Version).writes + 1
 		}
-		if r, ok := p.Value.(*lease.Record); ok {
-			r.Write = parseVersion(p.Over.Version).writes + 1
-		}
-		var opts []clientv3.OpOption
-		if p.Over.Kind == lease.Sessions {
-			opts = append(opts, clientv3.WithLease(id))
-		}
-		then = append(then, clientv3.OpPut(d.keys.Key(p.Over.Key), lease.Encode(p.Value), opts...))
+		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value)))
 	}
 	return when, then
 }

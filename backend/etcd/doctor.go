@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,38 +14,70 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
-var _ backend.Inspector = (*Backend)(nil)
+var (
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+)
 
-// inspectLimit is how long one member may take to report its status.
-const inspectLimit = 2 * time.Second
+// Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions
+// whose condition is never met: etcd checks the rights for all operations of a transaction
+// before its conditions.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
+	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
+		return slices.Repeat([]error{err}, len(bids))
+	}
+	for part := range slices.Chunk(bids, maxByKey) {
+		err := b.driver.preflight(ctx, part)
+		for i := range part {
+			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // rights may be missing for some of them only
+				errs = append(errs, b.driver.preflight(ctx, part[i:i+1]))
+			} else {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
+	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}}
+	for _, bid := range bids {
+		keys = append(keys, lease.Key{Kind: lease.Records, Name: bid.Election})
+	}
+	var then []clientv3.Op
+	for _, k := range keys {
+		then = append(then, clientv3.OpPut(d.keys.Key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
+	}
+	never := clientv3.Compare(clientv3.Version(d.keys.Key(keys[0])), "=", -1)
+	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
+		return fmt.Errorf("etcd: preflight %q: %w", bids[0].Election, err)
+	}
+	return nil
+}
 
 // Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
 // for its status, and reports whether all endpoints belong to one cluster, how many members
 // it can lose, versions, alarms and space. This needs no rights.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	d := b.driver
-	var members *clientv3.MemberListResponse
-	if err := d.call(ctx, func() (err error) {
-		members, err = d.client.MemberList(ctx)
-		return err
-	}); err != nil {
+	members, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.MemberListResponse, error) { return d.client.MemberList(ctx) })
+	if err != nil {
 		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
 	}
-	endpoints := d.client.Endpoints()
-	statuses := make([]endpointStatus, len(endpoints))
+	statuses := make([]endpointStatus, len(d.client.Endpoints()))
 	var all sync.WaitGroup
-	for i, e := range endpoints {
+	for i, e := range d.client.Endpoints() {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			statuses[i].endpoint = e
-			statuses[i].status, statuses[i].err = d.client.Status(ctx, e)
-			statuses[i].err = d.fail(statuses[i].err)
+			status, err := d.client.Status(ctx, e)
+			statuses[i] = endpointStatus{e, status, d.fail(err)}
 		})
 	}
 	all.Wait()
@@ -63,12 +96,6 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	voters := 0
-	for _, m := range members {
-		if !m.IsLearner {
-			voters++
-		}
-	}
 	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
 	for _, s := range statuses {
 		if s.err == nil {
@@ -77,14 +104,16 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 			versions[s.status.Version] = true
 		}
 	}
-	up := 0
+	voters, up := 0, 0
 	for _, m := range members {
-		if reached[m.ID] && !m.IsLearner {
-			up++
+		if !m.IsLearner {
+			voters++
+			if reached[m.ID] {
+				up++
+			}
 		}
 	}
-	spare := up - (voters/2 + 1)
-	switch {
+	switch spare := up - (voters/2 + 1); {
 	case voters == 1:
 		add(false, "cluster", "one member: no election has a leader while it is down; if its disk is lost, every lease is watched for the greatest TTL")
 	case spare < 0:
@@ -103,7 +132,7 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
 			continue
 		}
-		st, role := s.status, "follows"
+		st, role, space := s.status, "follows", ""
 		switch {
 		case st.IsLearner:
 			role = "is a learner, which cannot serve this program: remove it from the endpoints"
@@ -112,14 +141,13 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		case st.Leader == st.Header.GetMemberId():
 			role = "leads the cluster"
 		}
-		space := fmt.Sprintf("%d MiB in use", st.DbSize>>20)
 		if st.DbSizeQuota > 0 {
-			space += fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
+			space = fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
 		}
-		add(st.IsLearner || st.Leader == 0 || st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4, "member", "%s: etcd %s, %s, %s", s.endpoint, st.Version, role, space)
-		alarms := slices.Clone(st.Errors)
-		if len(alarms) > 0 {
-			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(alarms, "; "))
+		full := st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4
+		add(st.IsLearner || st.Leader == 0 || full, "member", "%s: etcd %s, %s, %d MiB in use%s", s.endpoint, st.Version, role, st.DbSize>>20, space)
+		if len(st.Errors) > 0 {
+			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
 		}
 	}
 	return list
