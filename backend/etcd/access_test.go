@@ -1,0 +1,396 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const secret = "canary-4711"
+
+// withUsers starts a node with users, and returns an administrator's client. The user app
+// has the rights that doc.go names.
+func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.EtcdNode, *clientv3.Client) {
+	t.Helper()
+	n := testbed.StartEtcd(t, o)
+	config := clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()}
+	if o.TLS {
+		config.TLS = n.TLSConfig()
+		_, cert, key := n.ClientFiles(t, "root")
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLS.Certificates = []tls.Certificate{pair}
+	}
+	c, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
+	defer cancel()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.UserAdd(ctx, "root", "rootpass"))
+	must(c.UserGrantRole(ctx, "root", "root"))
+	for role, kind := range map[string]clientv3.PermissionType{"election": clientv3.PermissionType(clientv3.PermReadWrite), "observer": clientv3.PermissionType(clientv3.PermRead)} {
+		must(c.RoleAdd(ctx, role))
+		must(c.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix), kind))
+	}
+	for user, role := range map[string]string{"app": "election", "eye": "observer"} {
+		must(c.UserAdd(ctx, user, secret))
+		must(c.UserGrantRole(ctx, user, role))
+	}
+	must(c.AuthEnable(ctx))
+	if !o.TLS {
+		config.Username, config.Password = "root", "rootpass"
+	}
+	root, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return n, root
+}
+
+// Two managers use every method with the documented rights and no more, and with tokens that
+// expire after a second.
+func TestTheDocumentedRightsSuffice(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
+	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
+	a := openNode(t, "a", o)
+	exerciseAll(t, a, openNode(t, "b", o))
+
+	// An observer can read and listen, but not write.
+	o.Username = "eye"
+	eye := openNode(t, "eye", o)
+	held := a.lead("jobs")
+	seen := eye.read("jobs")
+	if seen.Holder != a.me {
+		t.Errorf("an observer sees %+v", seen)
+	}
+	returned := eye.listenAsync(seen)
+	if _, err := eye.bid(eye.read("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
+		t.Errorf("an observer's bid: %v; want ErrDenied and the command that grants the right", err)
+	}
+
+	// Tokens expire, also during Listen.
+	time.Sleep(2500 * time.Millisecond)
+	if got := eye.read("jobs"); got.Term != held.Term {
+		t.Errorf("an observer whose token has expired sees %+v", got)
+	}
+	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-returned; err != nil {
+		t.Errorf("Listen beyond the expiry of a token: %v", err)
+	}
+
+	// The right is revoked during a leadership: the renewal fails, and its error says why.
+	held = a.lead("jobs")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if _, err := root.UserRevokeRole(ctx, "app", "election"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.renew(held)
+	if !errors.Is(err, backend.ErrDenied) || got.Outcome != backend.Unknown {
+		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, err)
+	}
+	if err := a.Listen(ctx, []backend.Lease{held}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("Listen without rights: %v; want ErrDenied", err)
+	}
+	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
+		t.Fatal(err)
+	}
+	a.mustRenew(held)
+}
+
+// exerciseAll calls every method, for two candidates with full rights.
+func exerciseAll(t *testing.T, a, b *node) {
+	t.Helper()
+	held := a.lead("all")
+	held = a.mustRenew(held)
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if err := errors.Join(
+		a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}),
+		b.Request(ctx, []backend.Request{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.me {
+		t.Errorf("members: %v, %v", members, err)
+	}
+	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
+		t.Errorf("records: %v, %v", records, err)
+	}
+	returned := b.listenAsync(b.read("all"))
+	if err := a.release(held, backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-returned; err != nil {
+		t.Errorf("listen: %v", err)
+	}
+	if err := b.release(b.lead("all"), backend.Released); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listenAsync calls Listen in the background.
+func (n *node) listenAsync(seen ...backend.Lease) chan error {
+	returned := make(chan error, 1)
+	go func() {
+		ctx, cancel := n.ctx()
+		defer cancel()
+		returned <- n.Listen(ctx, seen)
+	}()
+	return returned
+}
+
+func TestTLSWithClientCertificates(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
+	ca, cert, key := n.ClientFiles(t, "app") // its common name is the user
+	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: ca, CertFile: cert, KeyFile: key}
+	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
+
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := n.TLSConfig()
+	config.Certificates = []tls.Certificate{pair}
+	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).read("all"); got.Term == 0 {
+		t.Errorf("with a TLS configuration of the program: %+v", got)
+	}
+	for what, o := range map[string]Options{
+		"no client certificate":    {CAFile: ca},
+		"the system's authorities": {CertFile: cert, KeyFile: key},
+	} {
+		o.Endpoints, o.Prefix = []string{n.URL()}, prefix
+		d := openNode(t, "d", o)
+		testbed.Eventually(t, patience, what+" is denied", func() error { // sometimes it looks like a broken connection
+			if _, err := d.tryRead("all"); !errors.Is(err, backend.ErrDenied) {
+				return fmt.Errorf("%w; want ErrDenied", err)
+			}
+			return nil
+		})
+	}
+}
+
+// No error and no output contains a password, and each failure has its class.
+func TestErrorsHideThePassword(t *testing.T) {
+	const prefix = "app/"
+	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	printed := captureStderr(t)
+	for what, c := range map[string]struct {
+		o    Options
+		want error
+	}{
+		"wrong password": {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret + "x"}, backend.ErrDenied},
+		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "unknown", Password: secret}, backend.ErrDenied},
+		"no user":        {Options{Endpoints: []string{n.URL()}}, backend.ErrDenied},
+		"wrong prefix":   {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret, Prefix: "other/"}, backend.ErrDenied},
+		"unreachable":    {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"no such host":   {Options{Endpoints: []string{"nowhere.invalid:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"in the URL":     {Options{Endpoints: []string{"http://app:" + secret + "@" + n.Addr()}}, backend.ErrInvalid},
+	} {
+		if c.o.Prefix == "" {
+			c.o.Prefix = prefix
+		}
+		b, err := Open(c.o)
+		if err == nil {
+			limit := patience
+			if c.want == backend.ErrUnavailable { // the call ends only with its context
+				limit = 2 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, err = b.Observe(ctx, []backend.Lease{{Election: "a"}})
+			cancel()
+			b.Close()
+		}
+		if err == nil || backend.Class(err) != c.want {
+			t.Errorf("%s: %v; want class %v", what, err, c.want)
+		}
+		if s := fmt.Sprintf("%v %+v %#v %s", err, err, err, errors.Unwrap(err)); strings.Contains(s, "canary") {
+			t.Errorf("%s: the error shows the password: %s", what, s)
+		}
+	}
+	if text := printed(); text != "" {
+		t.Errorf("the backend printed: %s", text)
+	}
+}
+
+// captureStderr returns a function that returns what was written to stderr until then.
+func captureStderr(t *testing.T) func() string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = w
+	return func() string {
+		os.Stderr = old
+		w.Close()
+		text, _ := io.ReadAll(r)
+		return string(text)
+	}
+}
+
+// A login fails because etcd is unavailable for a moment. A call that waited for it logs in
+// itself, and is not refused as if there were no password.
+func TestAFailedLoginIsRetriedByTheNextCall(t *testing.T) {
+	t.Parallel()
+	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
+	a.lead("jobs")
+	a.driver.login.token.Set("spent.1") // an expired token
+	unreachable := dial(t, "127.0.0.1:1")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	tries := 0
+	if err := a.driver.withToken(ctx, func() error {
+		if tries++; tries == 1 { // with the old token; meanwhile the login of another call fails
+			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			if err := a.driver.login.refresh(soon, unreachable, a.driver.login.token.Get()); err == nil {
+				t.Error("a login at an unreachable server succeeded")
+			}
+			return rpctypes.ErrInvalidAuthToken
+		}
+		_, err := a.driver.client.Get(ctx, "app/x")
+		return err
+	}); err != nil {
+		t.Errorf("a call that waited for a failed login: %v; want it to log in", err)
+	}
+}
+
+func TestInvalidOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := []string{"127.0.0.1:2379"}
+	for what, o := range map[string]Options{
+		"nothing":             {},
+		"no slash at the end": {Endpoints: good, Prefix: "app"},
+		"control character":   {Endpoints: good, Prefix: "a\nb/"},
+		"long prefix":         {Endpoints: good, Prefix: strings.Repeat("a", 255) + "/"},
+		"password alone":      {Endpoints: good, Password: secret},
+		"user alone":          {Endpoints: good, Username: "app"},
+		"no such file":        {Endpoints: good, CAFile: filepath.Join(dir, "none.pem")},
+		"empty file":          {Endpoints: good, CAFile: empty},
+		"certificate alone":   {Endpoints: good, CertFile: empty},
+		"not a certificate":   {Endpoints: good, CertFile: empty, KeyFile: empty},
+		"TLS twice":           {Endpoints: good, CAFile: empty, TLS: &tls.Config{}},
+		"TLS and http":        {Endpoints: []string{"http://127.0.0.1:2379"}, TLS: &tls.Config{}},
+		"http beside HTTPS":   {Endpoints: []string{"http://127.0.0.1:2379", "HTTPS://127.0.0.2:2379"}},
+		"a scheme":            {Endpoints: []string{"ftp://127.0.0.1:2379"}},
+		"a path":              {Endpoints: []string{"http://127.0.0.1:2379/x"}},
+		"no host":             {Endpoints: []string{"http://"}},
+		"no client":           {Client: clientv3.NewCtxClient(t.Context())},
+		"client and more":     {Client: clientv3.NewCtxClient(t.Context()), Endpoints: good},
+	} {
+		b, err := Open(o)
+		if err == nil {
+			b.Close()
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.HasPrefix(fmt.Sprint(err), "etcd: ") || strings.Contains(fmt.Sprint(err), secret) {
+			t.Errorf("%s: %v; want ErrInvalid", what, err)
+		}
+	}
+}
+
+// Upper case in a scheme must not turn TLS off.
+func TestUpperCaseSchemesAreAccepted(t *testing.T) {
+	t.Parallel()
+	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
+	for _, e := range b.driver.client.Endpoints() {
+		if !strings.HasPrefix(e, "https://") {
+			t.Errorf("beside Https, an endpoint without a scheme is %q; want https", e)
+		}
+	}
+}
+
+func TestOpenByName(t *testing.T) {
+	t.Parallel()
+	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
+	b, err := backend.Open(Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+	if err != nil {
+		t.Fatal(err) // an unreachable server is no error of Open
+	}
+	if got := b.Guarantees().Name; got != "etcd" {
+		t.Errorf("name %q", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// After Close there is no goroutine, no connection, and no etcd lease if nothing is held. A
+// client from the options stays open.
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	l := newLab(t, n.URL())
+	l.admin.Get(t.Context(), "warm")
+	before := runtime.NumGoroutine()
+	for i, o := range []Options{l.options(), {Client: l.admin, Prefix: l.prefix}} {
+		a := openNode(t, "a", o)
+		held := a.lead("jobs")
+		ctx, cancel := a.ctx()
+		if err := a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+		listening, stop := context.WithCancel(t.Context())
+		returned := make(chan error, 1)
+		seen := a.read("jobs")
+		go func() { returned <- a.Listen(listening, []backend.Lease{seen}) }()
+		if err := a.release(held, backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		<-returned
+		stop()
+		cancel()
+		if err := errors.Join(a.Close(), a.Close()); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		leases, err := l.admin.Leases(t.Context())
+		if err != nil || len(leases.Leases) != 0 {
+			t.Errorf("%d: etcd leases after Close: %v, %v", i, leases, err)
+		}
+		testbed.Eventually(t, patience, "the goroutines have ended", func() error {
+			if now := runtime.NumGoroutine(); now > before+2 {
+				return fmt.Errorf("%d, %d before", now, before)
+			}
+			return nil
+		})
+	}
+}
