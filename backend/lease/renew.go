@@ -100,9 +100,9 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 		items[n].Value = nil // the session's version is compared, which is newer than the grants
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
-	if next.size() > b.limits.MaxValue { // the leases go on under another generation
-		b.setSession(nil)
-		return nil
+	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
+		_, _, err := b.writeSession(ctx, s, s.value.successor(), r.held[known[0]].TTL, nil)
+		return err // the next round moves the leases to the new generation
 	}
 	stale, ok, err := b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)
 	if err != nil {

@@ -70,8 +70,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
 		if epoch != "" {
-			next.Generation, next.Heartbeat = string(backend.NewNonce()[:16]), NewHeartbeat()
-			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next, ttl, nil)
+			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next.successor(), ttl, nil)
 			if ok || err != nil {
 				return b.currentSession(), err
 			}
