@@ -1,12 +1,9 @@
 package etcd
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
+	"cmp"
 	"fmt"
-	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,13 +13,26 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/internal/client"
+	"github.com/go-election/go-election/backend/internal/kv"
 )
 
-// connect creates the client, which dials in the background.
-func (b *Backend) connect(o Options) error {
+// newDriver checks o and returns a driver, whose client dials in the background.
+func newDriver(o Options) (*driver, error) {
+	d := &driver{keys: kv.Prefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
+		return nil, err
+	}
+	if !strings.HasSuffix(string(d.keys), "/") {
+		return nil, fmt.Errorf("%w: prefix %q does not end in /", backend.ErrInvalid, d.keys)
+	}
+	return d, d.connect(o)
+}
+
+// connect creates the client.
+func (d *driver) connect(o Options) error {
 	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("etcd: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	files := o.CAFile != "" || o.CertFile != "" || o.KeyFile != ""
 	if o.Client != nil {
@@ -32,7 +42,7 @@ func (b *Backend) connect(o Options) error {
 		if o.Client.ActiveConnection() == nil {
 			return invalid("the Client has no connection")
 		}
-		b.client = o.Client
+		d.client = o.Client
 		return nil
 	}
 	switch {
@@ -42,8 +52,6 @@ func (b *Backend) connect(o Options) error {
 		return invalid("username and password are needed together")
 	case files && o.TLS != nil:
 		return invalid("both TLS and files for it are set")
-	case (o.CertFile == "") != (o.KeyFile == ""):
-		return invalid("cert_file and key_file are needed together")
 	}
 	config := clientv3.Config{
 		Logger:               zap.NewNop(), // it would print to stderr
@@ -51,7 +59,7 @@ func (b *Backend) connect(o Options) error {
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(b.connections.dial),
+			grpc.WithContextDialer(d.connections.Dial),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
 			// The default reconnects up to two minutes after an outage has ended.
@@ -61,83 +69,30 @@ func (b *Backend) connect(o Options) error {
 			}),
 		},
 	}
+	https := slices.ContainsFunc(o.Endpoints, func(e string) bool {
+		scheme, _, _ := strings.Cut(e, "://")
+		return strings.EqualFold(scheme, "https")
+	})
 	var err error
-	if config.TLS, err = tlsConfig(o, files); err != nil {
-		return fmt.Errorf("etcd: %w: %w", backend.ErrInvalid, err)
+	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || https) {
+		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+		}
 	}
 	for _, e := range o.Endpoints {
-		address, err := endpoint(e, config.TLS != nil)
+		address, err := client.Endpoint(e, config.TLS != nil)
 		if err != nil {
 			return invalid("%v", err)
 		}
 		config.Endpoints = append(config.Endpoints, address)
 	}
 	if o.Username != "" {
-		b.login = &login{username: o.Username, password: o.Password, mutex: make(chan struct{}, 1)}
-		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(b.login))
+		d.login = &login{username: o.Username, password: o.Password, mutex: make(chan struct{}, 1)}
+		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(d.login))
 	}
-	b.ownClient = true
-	if b.client, err = clientv3.New(config); err != nil {
-		return b.fail("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
+	d.ownClient = true
+	if d.client, err = clientv3.New(config); err != nil {
+		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
 	}
 	return nil
-}
-
-// tlsConfig returns the TLS configuration; nil if all endpoints are http.
-func tlsConfig(o Options, files bool) (*tls.Config, error) {
-	if o.TLS != nil {
-		return o.TLS.Clone(), nil
-	}
-	if !files {
-		for _, e := range o.Endpoints {
-			if scheme, _, _ := strings.Cut(e, "://"); strings.EqualFold(scheme, "https") {
-				return &tls.Config{MinVersion: tls.VersionTLS12}, nil
-			}
-		}
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", clean.FileError(err))
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s has no certificate", o.CAFile)
-		}
-	}
-	if o.CertFile != "" {
-		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
-		}
-		// Read at each handshake, so that a renewed certificate is used.
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-			return &cert, err
-		}
-	}
-	return config, nil
-}
-
-// endpoint checks one address and returns it as a URL. Its errors show no part of the address
-// that was not understood, because it may contain a password.
-func endpoint(e string, secure bool) (string, error) {
-	if !strings.Contains(e, "://") {
-		if e = "http://" + e; secure {
-			e = "https" + strings.TrimPrefix(e, "http")
-		}
-	}
-	u, err := url.Parse(e)
-	switch {
-	case err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("an endpoint is not of the form https://host:2379")
-	case u.User != nil:
-		return "", errors.New("an endpoint contains credentials: set username and password")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("an endpoint has the scheme %.10q: http or https are known", u.Scheme)
-	case u.Scheme == "http" && secure:
-		return "", fmt.Errorf("TLS is configured, and endpoint %.100q is http", u.Host)
-	}
-	return u.Scheme + "://" + u.Host, nil
 }
