@@ -110,7 +110,10 @@ func (d *simDriver) Read(ctx context.Context, keys []lease.Key) (lease.View, err
 	return a.view, nil
 }
 
-func (d *simDriver) Write(ctx context.Context, epoch string, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	if wentBack != d.wentBack {
+		return lease.Written{}, lease.ErrEpoch
+	}
 	a, went, err := d.ask(ctx, func(reply func(itemsAnswer)) { reply(d.items.write(d, epoch, changes, verify)) })
 	if went && err == nil {
 		err = lease.ErrEpoch // too late to refuse the changes
