@@ -24,6 +24,11 @@ type cache struct {
 	maxTTL time.Duration // of the meta item; 0: unknown
 
 	dropAt int // number of items at which sessions that nobody holds are dropped
+
+	// Readings are counted. One that began before another that has been added already, or before
+	// the cache was cleared, may be older than what is in items.
+	begun, added uint64
+
 	unread int // how often Observe has answered by the cache since the last reading
 }
 
@@ -31,10 +36,12 @@ type cache struct {
 const maxUnread = 16
 
 // clear forgets everything.
-func (c *cache) clear() { *c = cache{items: map[Key]Item{}} }
+func (c *cache) clear() { *c = cache{items: map[Key]Item{}, begun: c.begun, added: c.begun} }
 
 // clearItems forgets items, so that the next reading sets the position.
-func (c *cache) clearItems() { c.items, c.position, c.at = map[Key]Item{}, 0, time.Time{} }
+func (c *cache) clearItems() {
+	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
+}
 
 // refresh keeps what a reading has brought of items that are remembered already.
 func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
@@ -44,8 +51,18 @@ func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
 	}
 }
 
-// addRead keeps what a reading has brought.
+// addRead keeps what a reading has brought. Of a late reading it keeps nothing, and forgets what
+// may be newer or older: nothing that is remembered may be older than what a caller was told.
 func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
+	if v.number <= c.added {
+		for key, it := range items {
+			if it.Order == 0 || it.Order > c.items[key].Order {
+				delete(c.items, key)
+			}
+		}
+		return
+	}
+	c.added = v.number
 	if c.epoch != v.epoch || c.wentBack != v.wentBack {
 		c.clear()
 		c.epoch, c.wentBack = v.epoch, v.wentBack

@@ -19,6 +19,7 @@ type view struct {
 	wentBack int
 	position uint64
 	nonce    backend.Nonce // of this process, which may be granted its own leftovers
+	number   uint64        // of the reading
 
 	metaRead bool // the following are set
 	meta     Item
@@ -64,12 +65,12 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 // they are free. It may take two readings: a session or the meta item is read after the record
 // that makes it necessary. docs/design/lease.md, "Readings", says why that is safe.
 func (b *Backend) readItems(ctx context.Context, names []string) (v *view, states []state, items map[Key]Item, err error) {
-	keys, asked := b.keysFor(names)
+	keys, asked, number := b.keysFor(names)
 	got, err := b.driver.Read(ctx, keys)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce()}
+	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
 	states, items = make([]state, len(names)), make(map[Key]Item, len(keys))
 	v.note(&got, items)
 	var more []Key
@@ -114,8 +115,9 @@ func (b *Backend) readItems(ctx context.Context, names []string) (v *view, state
 	return v, states, items, nil
 }
 
-// keysFor returns the keys of records and of what will probably be needed with them.
-func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool) {
+// keysFor begins a reading: it returns the keys of records and of what will probably be needed with
+// them, and the number of the reading.
+func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool, number uint64) {
 	asked = make(map[Key]bool, len(names))
 	for _, name := range names {
 		keys = addKey(keys, asked, Key{Records, name})
@@ -128,7 +130,8 @@ func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool) {
 			keys = addKey(keys, asked, key)
 		}
 	}
-	return keys, asked
+	b.cache.begun++
+	return keys, asked, b.cache.begun
 }
 
 // sessionOf returns the key of the session that a record names.

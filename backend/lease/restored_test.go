@@ -82,9 +82,12 @@ func TestARestoredLeftoverIsNotGrantedAtOnce(t *testing.T) {
 		a, b := w.start("a"), w.start("b")
 		a.leads("jobs")
 		was := w.store.Snapshot()
+		seen := a.sees("jobs")
 		b.waits("jobs", ttl, "it was not renewed")
 		a.sees("first") // so that it can tell that the store went back
 		restore(was)
+		answers, err := a.bids(seen)
+		w.want(err == nil && answers[0].Outcome == backend.Refused, "%v, %v: rule violated: a restored leftover may have been led by another since", answers, err)
 		a.waits("jobs", greatestTTL, "a restored leftover may have been led by another since")
 	})
 }

@@ -9,7 +9,7 @@ var differential = check{"./backend/lease", "TestTheProtocolAnswersAsMemoryDoes"
 func protocol(tests string) check { return check{"./backend/lease", tests, nil} }
 
 // overLease runs the simulation over the lease protocol.
-var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=60"}}
+var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=1400"}}
 
 func TestEachBrokenLeaseProtocolIsFound(t *testing.T) {
 	tryAll(t, "../backend/lease/", leaseMutants)
@@ -48,7 +48,7 @@ var leaseMutants = []mutant{
 	// Renewals and releases.
 	{"a renewal does not check the records", "renew.go",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
-		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "S1:", overLease},
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "S13:", overLease},
 	{"a renewal does not check the records as they were", "renew.go",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "a lease that was taken over is not renewed", protocol("TestARenewalNeeds")},
