@@ -23,12 +23,11 @@ type cache struct {
 
 	maxTTL time.Duration // of the meta item; 0: unknown
 
-	dropAt int // number of items at which sessions that nobody holds are dropped
-
 	// Readings are counted. One that began before another that has been added already, or before
 	// the cache was cleared, may be older than what is in items.
 	begun, added uint64
 
+	dropAt int // number of items at which sessions that nobody holds are dropped
 	unread int // how often Observe has answered by the cache since the last reading
 }
 

@@ -63,6 +63,7 @@ func TestObserveNeverReturnsToWhatItRemembers(t *testing.T) {
 func TestALateReadingDoesNotReplaceANewerOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		b.wire.unordered = true
 		b.leads("other") // so that it has a session
 		l := a.leads("jobs")
 		seen := b.sees("jobs")

@@ -70,7 +70,11 @@ func (b *Backend) presentMeta(v *view) Meta {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
+	m := Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
+	if v.records > 0 || b.firstEpoch != v.epoch {
+		m.Deleted = 1 // perhaps
+	}
+	return m
 }
 
 // noteMeta keeps the meta item as this process has written it with grants.

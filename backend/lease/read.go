@@ -169,6 +169,13 @@ func (v *view) deleted() (ever int64, some bool) {
 	return m.Deleted + max(0, m.Made-v.records), v.records < m.Made
 }
 
+// lostTerms reports whether an election without a record may have been led: its record may have been
+// deleted so long ago that it is free, but its last term is not known.
+func (v *view) lostTerms() bool {
+	ever, _ := v.deleted()
+	return ever > 0 || v.meta.Value == nil && v.records > 0
+}
+
 // classify derives the lease from the items of one election: whether it is free, what a
 // challenger must watch, and for how long. docs/design/lease.md, "When a lease is free". The
 // caller holds b.mu.
