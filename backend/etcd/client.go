@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/internal/client"
-	"github.com/go-election/go-election/backend/internal/kv"
+	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // newDriver checks o and returns a driver, whose client dials in the background.

@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-election/go-election/backend/internal/client"
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
