@@ -170,9 +170,7 @@ func item(k lease.Key, pair *mvccpb.KeyValue, o *kv.Origin) lease.Item {
 	}
 	it.Version, it.Created, it.Order = version{pair.ModRevision, pair.Version}.String(), strconv.FormatInt(pair.CreateRevision, 10), uint64(pair.ModRevision)
 	it.Value, it.Old = lease.Decode(k.Kind, pair.Value), it.Order <= o.RestoredAt
-	if r, ok := it.Value.(*lease.Record); ok {
-		it.Edited = r.Write != pair.Version
-	}
+	it.Edited = lease.Edited(it.Value, pair.Version)
 	return it
 }
 

@@ -139,17 +139,16 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 	for _, p := range c.Put {
 		when = append(when, d.unchanged(&p.Over)...)
 		key := d.keys.Key(p.Over.Key)
-		switch v := p.Value.(type) {
-		case nil:
+		if p.Value == nil {
 			then = append(then, clientv3.OpDelete(key))
 			continue
-		case *lease.Session:
-			then = append(then, clientv3.OpPut(key, lease.Encode(v), clientv3.WithLease(id)))
-			continue
-		case *lease.Record:
-			v.Write = parseVersion(p.Over.Version).writes + 1
 		}
-		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value)))
+		var opts []clientv3.OpOption
+		if p.Over.Kind == lease.Sessions {
+			opts = append(opts, clientv3.WithLease(id))
+		}
+		lease.SetWrite(p.Value, parseVersion(p.Over.Version).writes+1)
+		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value), opts...))
 	}
 	return when, then
 }

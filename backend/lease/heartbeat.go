@@ -15,6 +15,7 @@ import (
 type Session struct {
 	ID         string               `json:"id"`
 	Nonce      string               `json:"nonce"`
+	Write      int64                `json:"write,omitempty"`      // as in Record
 	Generation string               `json:"generation,omitempty"` // fresh whenever the process makes its session again
 	Heartbeat  Heartbeat            `json:"heartbeat"`
 	Apart      map[string]Heartbeat `json:"apart,omitempty"` // by election

@@ -148,9 +148,11 @@ func written(l *lab) {
 	if !ok {
 		l.Fatalf("the record is read as %+v", got)
 	}
-	want.Write = r.Write
 	for i, pair := range [][2]lease.Value{{r, want}, {v.Items[3].Value, s}, {v.Items[1].Value, m}} {
-		if pair[0] == nil || lease.Encode(pair[0]) != lease.Encode(pair[1]) {
+		if pair[0] != nil {
+			lease.SetWrite(pair[0], 1)
+		}
+		if lease.SetWrite(pair[1], 1); pair[0] == nil || lease.Encode(pair[0]) != lease.Encode(pair[1]) {
 			l.Errorf("value %d is read as %v, written was %v", i, pair[0], pair[1])
 		}
 	}
