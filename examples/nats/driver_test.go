@@ -1,0 +1,25 @@
+package natskv
+
+import (
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+)
+
+func TestDriver(t *testing.T) {
+	bothKinds(t, func(t *testing.T, n *node, replicas int) {
+		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
+			o := Options{URL: n.addr(), Bucket: string(backend.NewNonce()[:12]), Replicas: replicas}
+			return func(t testing.TB) lease.Driver {
+				d, err := open(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { d.Close() })
+				return d
+			}
+		}})
+	})
+}
