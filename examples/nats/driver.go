@@ -25,20 +25,9 @@ const (
 	gone    = "Election-Gone"    // it was deleted
 )
 
-// subject returns the subject of a key of the bucket.
-func (d *driver) subject(key string) string { return "$KV." + d.bucket + "." + key }
-
-// item returns the subject of an item.
-func (d *driver) item(epoch string, k lease.Key) string {
-	return d.subject(epoch + "." + string(k.Kind) + "." + encode(k.Name))
-}
-
-// encode makes a token of a name.
-func encode(name string) string { return "n" + base64.RawURLEncoding.EncodeToString([]byte(name)) }
-
-func decode(token string) string {
-	name, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "n"))
-	return string(name)
+// subject returns the subject of an item.
+func (s *store) subject(k lease.Key) string {
+	return s.prefix + string(k.Kind) + ".n" + base64.RawURLEncoding.EncodeToString([]byte(k.Name))
 }
 
 // checksum returns what header sum of a message says.
@@ -46,19 +35,19 @@ func checksum(subject, created string, data []byte) string {
 	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", subject, created, data)))
 }
 
-// read returns an item as its message has it; nil: there is none.
-func read(k lease.Key, subject string, m *message, backTo uint64) lease.Item {
+// item returns an item as its message has it; nil: there is none.
+func (s *store) item(k lease.Key, m *message, backTo uint64) lease.Item {
 	it := lease.Item{Key: k}
 	if m == nil {
 		return it
 	}
-	it.Order = m.seq // with which an item that was deleted is made again
+	it.Order = m.seq // an item that was deleted is made again over this one
 	if m.header.Get(gone) != "" {
 		return it
 	}
 	it.Version, it.Old, it.Age = strconv.FormatUint(m.seq, 10), m.seq <= backTo, -1
 	it.Value, it.Created = lease.Decode(k.Kind, m.data), m.header.Get(created)
-	it.Edited = m.header.Get(sum) != checksum(subject, it.Created, m.data)
+	it.Edited = m.header.Get(sum) != checksum(s.subject(k), it.Created, m.data)
 	if it.Created == "" {
 		it.Created = it.Version
 	}
@@ -67,104 +56,67 @@ func read(k lease.Key, subject string, m *message, backTo uint64) lease.Item {
 
 // Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	s, v, err := d.view(ctx, keys)
+	s, v, err := d.read(ctx, keys)
 	if err == nil && slices.ContainsFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas }) {
-		v.Records, err = d.count(ctx, s, v.Position)
+		// After the items: a record that is deleted meanwhile must not be counted.
+		var all []lease.Item
+		all, err = d.list(ctx, s, lease.Records, "", v.Position)
+		v.Records = int64(len(all))
 	}
 	return v, err
 }
 
-// view reads items.
-func (d *driver) view(ctx context.Context, keys []lease.Key) (s *store, v lease.View, err error) {
-	for range 3 {
-		if s, err = d.lookUp(ctx); err != nil {
-			return s, v, err
-		}
-		subjects := []string{d.subject("epoch." + s.epoch)}
-		for _, k := range keys {
-			subjects = append(subjects, d.item(s.epoch, k))
-		}
-		got, upTo, err := d.get(ctx, s, subjects)
-		if err != nil {
-			return s, v, err
-		}
-		if m := got[subjects[0]]; m == nil || m.seq != s.revision {
-			d.current.CompareAndSwap(s, nil)
-			continue
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		v = lease.View{Epoch: s.epoch, WentBack: d.wentBack, Position: upTo}
-		for i, k := range keys {
-			v.Items = append(v.Items, read(k, subjects[i+1], got[subjects[i+1]], d.backTo))
-		}
-		return s, v, nil
+func (d *driver) read(ctx context.Context, keys []lease.Key) (s *store, v lease.View, err error) {
+	if s, err = d.lookUp(ctx); err != nil {
+		return s, v, err
 	}
-	return s, v, lease.ErrEpoch
+	var subjects []string
+	for _, k := range keys {
+		subjects = append(subjects, s.subject(k))
+	}
+	got, upTo, err := d.get(ctx, s, subjects)
+	if err != nil {
+		return s, v, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v = lease.View{Epoch: s.epoch, WentBack: d.wentBack, Position: upTo}
+	for i, k := range keys {
+		v.Items = append(v.Items, s.item(k, got[subjects[i]], d.backTo))
+	}
+	return s, v, nil
 }
 
-// names returns the names of items of a kind, with those of deleted ones, at a revision or later.
-func (d *driver) names(ctx context.Context, s *store, kind string, atLeast uint64) (names []string, err error) {
-	prefix := d.subject(s.epoch + "." + kind + ".")
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(prefix+"*"))
+// list returns the items of a kind with names not less than from, as they are at a revision or later.
+func (d *driver) list(ctx context.Context, s *store, kind lease.Kind, from string, atLeast uint64) ([]lease.Item, error) {
+	prefix := s.prefix + string(kind) + ".n"
+	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.prefix+string(kind)+".*"))
+	if err == nil && info.State.LastSeq < atLeast {
+		err = fmt.Errorf("%w: another server leads the stream meanwhile", backend.ErrUnavailable)
+	}
 	if err != nil {
 		return nil, d.failed(err)
 	}
-	if info.State.LastSeq < atLeast {
-		return nil, fmt.Errorf("%w: the leader of the stream has changed", backend.ErrUnavailable)
-	}
+	var keys []lease.Key
 	for subject := range info.State.Subjects {
-		names = append(names, decode(strings.TrimPrefix(subject, prefix)))
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// count returns how many records there are. It is called after the items were read, because a record
-// that is deleted meanwhile must not be counted. Kind gone lists those that this package deleted.
-func (d *driver) count(ctx context.Context, s *store, atLeast uint64) (int64, error) {
-	all, err := d.names(ctx, s, string(lease.Records), atLeast)
-	if err != nil {
-		return 0, err
-	}
-	deleted, err := d.names(ctx, s, "gone", atLeast)
-	n := int64(len(all))
-	if err == nil && len(deleted) > 0 {
-		var subjects []string
-		for _, name := range deleted {
-			subjects = append(subjects, d.item(s.epoch, lease.Key{Kind: lease.Records, Name: name}))
-		}
-		var got map[string]*message
-		got, _, err = d.get(ctx, s, subjects)
-		for _, m := range got {
-			if m.header.Get(gone) != "" {
-				n--
-			}
+		name, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(subject, prefix))
+		if string(name) >= from {
+			keys = append(keys, lease.Key{Kind: kind, Name: string(name)})
 		}
 	}
-	return n, err
+	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
+	_, v, err := d.read(ctx, keys)
+	return slices.DeleteFunc(v.Items, func(it lease.Item) bool { return it.Version == "" }), err
 }
 
 // List implements [lease.Driver].
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	s, v, err := d.view(ctx, nil)
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	s, v, err := d.read(ctx, nil)
 	if err != nil {
 		return v, err
 	}
-	names, err := d.names(ctx, s, string(kind), v.Position)
-	first, _ := slices.BinarySearch(names, from)
-	var items []lease.Item
-	for part := range slices.Chunk(names[first:], limit) {
-		var keys []lease.Key
-		for _, name := range part {
-			keys = append(keys, lease.Key{Kind: kind, Name: name})
-		}
-		if _, v, err = d.view(ctx, keys); err != nil || len(items) >= limit {
-			break
-		}
-		items = append(items, slices.DeleteFunc(v.Items, func(it lease.Item) bool { return it.Version == "" })...)
-	}
-	v.Items = items[:min(limit, len(items))]
+	v.Items, err = d.list(ctx, s, kind, from, v.Position)
+	v.Items = v.Items[:min(limit, len(v.Items))]
 	return v, err
 }
 
@@ -181,20 +133,30 @@ func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change
 	if err != nil || len(verify) == 0 {
 		return w, err
 	}
-	var keys []lease.Key
-	for _, it := range verify {
-		keys = append(keys, it.Key)
-	}
-	_, v, err := d.view(ctx, keys)
-	if err == nil && v.Epoch != epoch {
-		err = lease.ErrEpoch
-	}
-	for n, it := range v.Items {
-		if err == nil && it.Version != verify[n].Version {
+	now, err := d.present(ctx, s, verify)
+	for n, it := range verify {
+		if err == nil && now[it.Key].Version != it.Version {
 			w.Stale = append(w.Stale, n)
 		}
 	}
 	return w, err
+}
+
+// present reads items as they are now in the same epoch.
+func (d *driver) present(ctx context.Context, s *store, items []lease.Item) (map[lease.Key]lease.Item, error) {
+	var keys []lease.Key
+	for _, it := range items {
+		keys = append(keys, it.Key)
+	}
+	_, v, err := d.read(ctx, keys)
+	if err == nil && v.Epoch != s.epoch {
+		err = lease.ErrEpoch
+	}
+	now := map[lease.Key]lease.Item{}
+	for _, it := range v.Items {
+		now[it.Key] = it
+	}
+	return now, err
 }
 
 // Error codes of the server: a revision that is required is not the present one; another write or
@@ -205,44 +167,74 @@ const (
 	tooMany       = 10210
 )
 
-// apply makes changes, in this order, and sets their results.
-func (d *driver) apply(ctx context.Context, s *store, changes []lease.Change, results []lease.Result) (err error) {
-	absent := map[lease.Key]uint64{} // the revisions of markers of items that are not there
-	var refused []int                // those of which it must be read why
+// apply sends changes together, and sets their results. If a batch is refused, it reads which of its
+// changes do not hold, and sends the others again. Changes of the same item wait for each other.
+func (d *driver) apply(ctx context.Context, s *store, changes []lease.Change, results []lease.Result) error {
+	now := map[lease.Key]lease.Item{} // as items were read by this call
+	unsure := make([]bool, len(changes))
 	for n := range changes {
-		if slices.ContainsFunc(needs(&changes[n]), func(it lease.Item) bool { return it.Remembered && it.Value != nil }) {
-			refused = append(refused, n)
-		}
+		unsure[n] = slices.ContainsFunc(needs(&changes[n]), func(it lease.Item) bool { return it.Remembered && it.Value != nil })
 	}
-	for round := range 20 {
-		if err := d.compare(ctx, s, changes, refused, results, absent); err != nil {
-			return err
-		}
-		var todo []int
-		var batches [][]*nats.Msg
+	for round := range 100 {
+		var asked []lease.Item
 		for n := range changes {
-			if results[n].Outcome == backend.Unknown && results[n].Err == nil {
-				todo, batches = append(todo, n), append(batches, d.batch(s, &changes[n], absent))
+			if unsure[n] && results[n].Outcome == backend.Unknown {
+				asked = append(asked, needs(&changes[n])...)
 			}
 		}
-		if todo == nil {
+		if asked != nil {
+			var err error
+			if now, err = d.present(ctx, s, asked); err != nil {
+				return err
+			}
+		}
+		var parts [][]int // changes of each batch
+		var batches [][]*nats.Msg
+		put, size := map[lease.Key]bool{}, 0
+		for n := range changes {
+			c := &changes[n]
+			if results[n].Outcome != backend.Unknown || results[n].Err != nil {
+				continue
+			}
+			if unsure[n] && !slices.ContainsFunc(needs(c), func(it lease.Item) bool { return !same(it, now[it.Key]) }) {
+				unsure[n] = false
+			} else if unsure[n] {
+				results[n].Outcome = backend.Refused
+				continue
+			}
+			if slices.ContainsFunc(needs(c), func(it lease.Item) bool { return put[it.Key] }) {
+				continue // in the next round
+			}
+			if size += len(needs(c)); parts == nil || size > 200 {
+				parts, size = append(parts, nil), len(needs(c))
+			}
+			for _, p := range c.Put {
+				put[p.Over.Key] = true
+			}
+			parts[len(parts)-1] = append(parts[len(parts)-1], n)
+		}
+		if parts == nil {
 			return nil
 		}
-		acks, err := d.ask(ctx, batches)
-		refused = nil
-		for k, n := range todo {
-			switch a := acks[k]; {
+		for _, part := range parts {
+			batches = append(batches, s.batch(changes, part, now))
+		}
+		acks, err := d.ask(ctx, batches...)
+		for i, a := range acks {
+			switch {
 			case a == nil:
 			case a.Error == nil:
-				results[n] = granted(&changes[n], a.Seq)
-			case a.Error.ErrorCode == wrongRevision:
-				refused = append(refused, n)
+				granted(changes, parts[i], a.Seq, results)
 			case a.Error.ErrorCode != inFlight && a.Error.ErrorCode != tooMany:
-				results[n].Err = d.failed(a.Error)
+				for _, n := range parts[i] {
+					if unsure[n] = a.Error.ErrorCode == wrongRevision; !unsure[n] {
+						results[n].Err = d.failed(a.Error)
+					}
+				}
 			}
 		}
 		if err == nil && round > 0 {
-			err = pause(ctx, rand.N(time.Millisecond<<min(round, 6)))
+			err = d.failed(pause(ctx, rand.N(time.Millisecond<<min(round, 5))))
 		}
 		if err != nil {
 			return err
@@ -260,119 +252,83 @@ func needs(c *lease.Change) []lease.Item {
 	return items
 }
 
-// compare refuses those of changes n whose items are no longer as they were read. It compares values
-// that are remembered, because a restored bucket counts revisions anew, and finds markers.
-func (d *driver) compare(ctx context.Context, s *store, changes []lease.Change, which []int, results []lease.Result, absent map[lease.Key]uint64) error {
-	if which == nil {
-		return nil
-	}
-	var keys []lease.Key
-	for _, n := range which {
-		for _, it := range needs(&changes[n]) {
-			keys = append(keys, it.Key)
-		}
-	}
-	_, v, err := d.view(ctx, keys)
-	if err == nil && v.Epoch != s.epoch {
-		err = lease.ErrEpoch
-	}
-	if err != nil {
-		return err
-	}
-	for _, n := range which {
-		for _, it := range needs(&changes[n]) {
-			now := v.Items[0]
-			v.Items = v.Items[1:]
-			if now.Version != it.Version || it.Remembered && it.Value != nil && (now.Value == nil || lease.Encode(now.Value) != lease.Encode(it.Value)) {
-				results[n].Outcome = backend.Refused
-			} else if it.Version == "" {
-				absent[it.Key] = now.Order
-			}
-		}
-	}
-	return nil
+// same reports whether an item is as it was read. A bucket that was restored counts revisions anew.
+func same(it, now lease.Item) bool {
+	return now.Version == it.Version && (!it.Remembered || it.Value == nil || now.Value != nil && lease.Encode(now.Value) == lease.Encode(it.Value))
 }
 
-// batch returns the messages of a change: checks, then puts.
-func (d *driver) batch(s *store, c *lease.Change, absent map[lease.Key]uint64) (batch []*nats.Msg) {
-	scratch := d.subject(s.epoch + ".check")
+// batch returns the messages of changes: first all checks, then all puts.
+func (s *store) batch(changes []lease.Change, part []int, now map[lease.Key]lease.Item) (batch []*nats.Msg) {
 	revision := func(it lease.Item) uint64 {
 		if n, err := strconv.ParseUint(it.Version, 10, 64); err == nil {
 			return n
-		} else if n, known := absent[it.Key]; known {
-			return n
+		} else if read, ok := now[it.Key]; ok {
+			return read.Order
 		}
 		return it.Order
 	}
-	if !slices.ContainsFunc(needs(c), func(it lease.Item) bool { return it.Version != "" }) {
-		batch = append(batch, required(scratch, nil, d.subject("epoch."+s.epoch), s.revision))
-	}
-	for _, it := range c.Check {
-		batch = append(batch, required(scratch, nil, d.item(s.epoch, it.Key), revision(it)))
-	}
-	for _, p := range c.Put {
-		if p.Value == nil && p.Over.Kind == lease.Records {
-			batch = append(batch, nats.NewMsg(d.item(s.epoch, lease.Key{Kind: "gone", Name: p.Over.Name})))
+	for _, n := range part {
+		for _, it := range changes[n].Check {
+			batch = append(batch, required(s.prefix+"check", s.subject(it.Key), revision(it)))
 		}
 	}
-	for _, p := range c.Put {
-		m := required(d.item(s.epoch, p.Over.Key), nil, "", revision(p.Over))
-		if p.Value == nil {
-			m.Header.Set(gone, "1")
-			m.Header.Set("KV-Operation", "DEL")
-		} else {
-			m.Data = []byte(lease.Encode(p.Value))
-			if p.Over.Version != "" {
-				m.Header.Set(created, p.Over.Created)
+	for _, n := range part {
+		for _, p := range changes[n].Put {
+			m := required(s.subject(p.Over.Key), "", revision(p.Over))
+			if p.Value == nil {
+				m.Header.Set(gone, "1")
+				m.Header.Set("KV-Operation", "DEL")
+			} else {
+				m.Data = []byte(lease.Encode(p.Value))
+				if p.Over.Version != "" {
+					m.Header.Set(created, p.Over.Created)
+				}
+				m.Header.Set(sum, checksum(m.Subject, m.Header.Get(created), m.Data))
 			}
-			m.Header.Set(sum, checksum(m.Subject, m.Header.Get(created), m.Data))
+			if p.Over.Kind == lease.Sessions {
+				m.Header.Set("Nats-TTL", max(changes[n].Lasts, time.Minute).Round(time.Second).String())
+			}
+			batch = append(batch, m)
 		}
-		if p.Over.Kind == lease.Sessions {
-			m.Header.Set("Nats-TTL", (max(c.Lasts, time.Minute)).Round(time.Second).String())
-		}
-		batch = append(batch, m)
 	}
 	return batch
 }
 
-// granted returns the result of a change whose last message has a revision. Puts come last.
-func granted(c *lease.Change, last uint64) lease.Result {
-	r := lease.Result{Outcome: backend.Granted}
-	for i, p := range c.Put {
-		it := lease.Item{Key: p.Over.Key, Order: last - uint64(len(c.Put)-1-i), Age: -1}
-		if p.Value != nil {
-			it.Version, it.Created = strconv.FormatUint(it.Order, 10), p.Over.Created
-			if p.Over.Version == "" {
-				it.Created = it.Version
+// granted sets the results of changes whose last message has a revision. Puts come last.
+func granted(changes []lease.Change, part []int, last uint64, results []lease.Result) {
+	for _, n := range slices.Backward(part) {
+		results[n].Outcome = backend.Granted
+		for _, p := range slices.Backward(changes[n].Put) {
+			it := lease.Item{Key: p.Over.Key, Order: last, Age: -1}
+			if p.Value != nil {
+				it.Version, it.Created = strconv.FormatUint(last, 10), p.Over.Created
+				if p.Over.Version == "" {
+					it.Created = it.Version
+				}
 			}
+			results[n].Items = append(results[n].Items, it)
+			last--
 		}
-		r.Items = append(r.Items, it)
+		slices.Reverse(results[n].Items)
 	}
-	return r
 }
 
-// Listen implements [lease.Listener].
-func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// Listen implements [lease.Listener]. It only says that a record has changed.
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+	s, v, err := d.read(ctx, nil)
+	if err != nil || position == 0 || v.Position < position {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	lost := d.nc.StatusChanged(nats.RECONNECTING)
 	defer d.nc.RemoveStatusListener(lost)
 	go func() {
 		<-lost // it is closed when it is removed
-		cancel(fmt.Errorf("%w: the connection has ended", backend.ErrUnavailable))
+		cancel()
 	}()
-	s, v, err := d.view(ctx, nil)
-	if err != nil || position == 0 || v.Position < position {
-		return err
-	}
-	filters := []string{d.subject(s.epoch + "." + string(lease.Records) + ".*")}
-	for _, it := range known {
-		if it.Kind == lease.Sessions {
-			filters = append(filters, d.item(s.epoch, it.Key))
-		}
-	}
-	consumer, err := d.js.OrderedConsumer(ctx, "KV_"+d.bucket, jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1})
+	consumer, err := d.js.OrderedConsumer(ctx, d.stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{s.prefix + string(lease.Records) + ".*"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1})
 	if err != nil {
 		return d.failed(err)
 	}
@@ -386,14 +342,8 @@ func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item
 		if err != nil {
 			return d.failed(err)
 		}
-		meta, err := m.Metadata()
-		if err != nil {
+		if at, err := m.Metadata(); err != nil || !on(nil, at.Sequence.Stream) {
 			return d.failed(err)
-		}
-		kind, token, _ := strings.Cut(strings.TrimPrefix(m.Subject(), d.subject(s.epoch+".")), ".")
-		at := meta.Sequence.Stream
-		if !on([]lease.Item{read(lease.Key{Kind: lease.Kind(kind), Name: decode(token)}, m.Subject(), &message{at, m.Headers(), m.Data()}, 0)}, at) {
-			return nil
 		}
 	}
 }

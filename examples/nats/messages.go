@@ -22,8 +22,8 @@ type message struct {
 }
 
 // required returns a message that requires the revision of a subject; "": of its own.
-func required(subject string, data []byte, of string, revision uint64) *nats.Msg {
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+func required(subject string, of string, revision uint64) *nats.Msg {
+	m := nats.NewMsg(subject)
 	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(revision, 10))
 	if of != "" {
 		m.Header.Set("Nats-Expected-Last-Subject-Sequence-Subject", of)
@@ -38,7 +38,7 @@ type ack struct {
 }
 
 // ask sends batches, in this order, and returns the answers that came; nil: none.
-func (d *driver) ask(ctx context.Context, batches [][]*nats.Msg) ([]*ack, error) {
+func (d *driver) ask(ctx context.Context, batches ...[]*nats.Msg) ([]*ack, error) {
 	acks := make([]*ack, len(batches))
 	inbox, id := d.nc.NewInbox(), string(backend.NewNonce())
 	sub, err := d.nc.SubscribeSync(inbox + ".*")
@@ -70,6 +70,7 @@ func (d *driver) ask(ctx context.Context, batches [][]*nats.Msg) ([]*ack, error)
 		}
 		a := &ack{}
 		if m.Header.Get("Status") != "" { // it has reached nobody
+			d.current.Store(nil)
 			a.Error = &jetstream.APIError{Code: 503, Description: "no server has the bucket now"}
 		} else if err := json.Unmarshal(m.Data, a); err != nil {
 			return acks, d.failed(err)
@@ -83,41 +84,46 @@ func (d *driver) ask(ctx context.Context, batches [][]*nats.Msg) ([]*ack, error)
 }
 
 // get reads the last messages of subjects, and the revision up to which all of them are known. Parts
-// of them are read one after the other.
+// are read one after the other. If there is not even the barrier, it is another bucket.
 func (d *driver) get(ctx context.Context, s *store, subjects []string) (got map[string]*message, upTo uint64, err error) {
 	d.mu.Lock()
 	seen, need := d.seen, uint64(0)
 	d.mu.Unlock()
 	if s.replicas > 1 {
-		acks, err := d.ask(ctx, [][]*nats.Msg{{{Subject: d.subject("barrier")}}})
-		if err != nil {
-			return nil, 0, err
-		}
-		if acks[0].Error != nil {
-			return nil, 0, d.failed(acks[0].Error)
+		acks, err := d.ask(ctx, []*nats.Msg{{Subject: s.prefix + "barrier"}})
+		if err != nil || acks[0].Error != nil {
+			return nil, 0, d.failed(cmpError(err, acks[0]))
 		}
 		need = acks[0].Seq
 		d.note(seen, need)
 	}
 	got = make(map[string]*message, len(subjects))
-	for part := range slices.Chunk(subjects, 100) { // the server sends at most 1024 messages or 64 MiB
+	for from := 0; from == 0 || from < len(subjects); from += 100 { // the server sends at most 1024 messages or 64 MiB
+		part := append(slices.Clone(subjects[from:min(from+100, len(subjects))]), s.prefix+"barrier")
 		at, err := d.getPart(ctx, part, got)
-		for wait := time.Millisecond; err == nil && at < need; wait *= 2 { // this replica lags
-			if err = pause(ctx, wait); err == nil {
+		for err == nil && at < need && at > 0 { // this replica lags
+			if err = pause(ctx, 2*time.Millisecond); err == nil {
 				at, err = d.getPart(ctx, part, got)
 			}
 		}
 		if err != nil {
 			return nil, 0, d.failed(err)
 		}
-		if need == 0 {
+		if s.replicas == 1 {
 			d.note(seen, at)
 		}
-		if upTo == 0 {
+		if from == 0 {
 			upTo = at
 		}
 	}
 	return got, upTo, nil
+}
+
+func cmpError(err error, a *ack) error {
+	if err != nil {
+		return err
+	}
+	return a.Error
 }
 
 // getPart reads the last messages of subjects at one revision; 0: there are none.
@@ -132,7 +138,7 @@ func (d *driver) getPart(ctx context.Context, subjects []string, got map[string]
 		return 0, err
 	}
 	defer sub.Unsubscribe()
-	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET.KV_"+d.bucket, inbox, request); err != nil {
+	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+d.stream, inbox, request); err != nil {
 		return 0, err
 	}
 	for {
@@ -149,8 +155,6 @@ func (d *driver) getPart(ctx context.Context, subjects []string, got map[string]
 			got[m.Header.Get("Nats-Subject")] = &message{seq, m.Header, m.Data}
 		case status == "204" && m.Header.Get("Nats-Num-Pending") == "0":
 			return strconv.ParseUint(m.Header.Get("Nats-UpTo-Sequence"), 10, 64)
-		case status == "404":
-			return 0, nil
 		default:
 			d.current.Store(nil)
 			return 0, fmt.Errorf("%w: a reading ends with %s %s", backend.ErrUnavailable, status, m.Header.Get("Description"))
@@ -171,7 +175,7 @@ func (d *driver) note(seen, at uint64) {
 
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
-	case <-time.After(min(wait, 100*time.Millisecond)):
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,20 +1,19 @@
-// Package natskv keeps leases in a key-value bucket of NATS JetStream. It needs server 2.12.
+// Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later.
 //
-// Each change of package lease is one atomic batch. A message of a batch can require the revision of
-// one key: its own if it puts an item, another's if it goes to a scratch key that nobody reads.
+// Changes are atomic batches. A message of a batch can require the revision of one key: its own if
+// it puts an item, another's if it goes to a scratch key that nobody reads.
 //
-// Key "epoch.E" was written when the bucket was made. E is a random text with which the keys of all
-// items begin. So a late change to another bucket of the same name meets none of its items; and a
-// change that requires only absence also requires the revision of that key.
+// The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch. So a late change to
+// another bucket of the same name reaches nobody.
 //
-// A bucket with several replicas is read after a write of the key "barrier": whichever replica
-// answers must have that write.
+// A bucket with several replicas is read after a write: whichever replica answers must have it.
 //
 // An acknowledged write is on disk only if the servers have sync_interval: always. Otherwise a power
 // failure may undo the last two minutes.
 package natskv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +66,7 @@ func Open(o Options) (*lease.Backend, error) {
 
 // A driver is a client of one bucket.
 type driver struct {
-	bucket   string
+	stream   string
 	replicas int // of a bucket that is made
 	nc       *nats.Conn
 	js       jetstream.JetStream
@@ -81,25 +80,19 @@ type driver struct {
 
 // A store is the bucket as it was looked up.
 type store struct {
-	epoch    string
-	revision uint64 // of the key that has the epoch
-	replicas int
-	stream   jetstream.Stream
+	epoch, prefix string // prefix: of all subjects, with the epoch
+	replicas      int
+	stream        jetstream.Stream
 }
 
-var word = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`)
-
 func open(o Options) (*driver, error) {
-	if o.Bucket == "" {
-		o.Bucket = "election"
-	}
-	if !word.MatchString(o.Bucket) {
+	d := &driver{stream: "KV_" + cmp.Or(o.Bucket, "election"), replicas: max(1, o.Replicas)}
+	if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`).MatchString(d.stream) {
 		return nil, fmt.Errorf("nats: %w: a bucket's name has letters, digits, - and _, not %q", backend.ErrInvalid, o.Bucket)
 	}
-	d := &driver{bucket: o.Bucket, replicas: max(1, o.Replicas)}
 	options := []nats.Option{
 		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(2 * time.Second), nats.PingInterval(20 * time.Second),
+		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(2 * time.Second),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent later
 		nats.ReconnectHandler(func(*nats.Conn) { d.current.Store(nil) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the call that is concerned returns it
@@ -118,26 +111,18 @@ func open(o Options) (*driver, error) {
 	return d, err
 }
 
-// Close implements [lease.Driver].
-func (d *driver) Close() error {
-	d.nc.Close()
-	return nil
-}
-
-// Limits implements [lease.Driver].
+func (d *driver) Close() error   { d.nc.Close(); return nil }
+func (d *driver) Now() time.Time { return time.Now() }
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, MaxValue: 1 << 19}
 }
-
-// Now implements [lease.Driver].
-func (d *driver) Now() time.Time { return time.Now() }
 
 // failed returns err with its class.
 func (d *driver) failed(err error) error {
 	last := d.nc.LastError() // the server does not answer a request for which a right is missing
 	var api *jetstream.APIError
 	switch {
-	case err == nil, errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrDenied), errors.Is(err, backend.ErrInvalid):
+	case err == nil, errors.Is(err, backend.Class(err)):
 		return err
 	case errors.Is(last, nats.ErrPermissionViolation):
 		return fmt.Errorf("%w: the user lacks a right: %w", backend.ErrDenied, last)
@@ -158,40 +143,27 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	if s := d.current.Load(); s != nil {
 		return s, nil
 	}
+	base := "$KV." + strings.TrimPrefix(d.stream, "KV_") + "."
 	s = &store{}
-	if s.stream, err = d.js.Stream(ctx, "KV_"+d.bucket); errors.Is(err, jetstream.ErrStreamNotFound) {
+	if s.stream, err = d.js.Stream(ctx, d.stream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		s.stream, err = d.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: "KV_" + d.bucket, Subjects: []string{d.subject(">")}, Description: "leases of go-election", Replicas: d.replicas,
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true,
-			AllowMsgTTL: true, AllowAtomicPublish: true,
+			Name: d.stream, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Description: "leases of go-election", Replicas: d.replicas,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
 		})
 	}
 	if err != nil {
 		return nil, d.failed(err)
 	}
-	c, used := s.stream.CachedInfo().Config, s.stream.CachedInfo().State.Msgs
-	if !c.AllowAtomicPublish || !c.AllowDirect || !c.AllowMsgTTL || c.MaxMsgsPerSubject != 1 || c.MaxAge != 0 || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.FileStorage {
-		return nil, fmt.Errorf("%w: stream KV_%s must have storage file, allow_atomic, allow_direct, allow_msg_ttl, max_msgs_per_subject 1, discard new and no max_age", backend.ErrDenied, d.bucket)
+	c := s.stream.CachedInfo().Config
+	s.prefix = strings.TrimSuffix(strings.Join(c.Subjects, ","), ">")
+	s.epoch, s.replicas = strings.Trim(strings.TrimPrefix(s.prefix, base), "."), c.Replicas
+	if s.epoch == "" || strings.ContainsAny(s.epoch, ".,*>") || c.MaxMsgsPerSubject != 1 || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.FileStorage ||
+		c.MaxAge != 0 || !c.AllowDirect || !c.AllowMsgTTL || !c.AllowAtomicPublish {
+		return nil, fmt.Errorf("%w: stream %s must have storage file, the subject %s<random text>.>, max_msgs_per_subject 1, discard new, no max_age, "+
+			"allow_direct, allow_msg_ttl and allow_atomic", backend.ErrDenied, d.stream, base)
 	}
-	s.replicas = c.Replicas
-	for range 3 {
-		got, _, err := d.get(ctx, s, []string{d.subject("epoch.*")})
-		if err != nil {
-			return nil, err
-		}
-		for subject, m := range got {
-			s.epoch, s.revision = strings.TrimPrefix(subject, d.subject("epoch.")), m.seq
-		}
-		if len(got) > 1 || len(got) == 0 && used > 1 { // one may be the barrier
-			return nil, fmt.Errorf("%w: the key epoch of bucket %s was edited: stop all processes for the greatest TTL and delete the bucket", backend.ErrDenied, d.bucket)
-		}
-		if len(got) == 1 {
-			d.current.Store(s)
-			return s, nil
-		}
-		if _, err = d.ask(ctx, [][]*nats.Msg{{required(d.subject("epoch."+string(backend.NewNonce())), nil, d.subject("epoch.*"), 0)}}); err != nil {
-			return nil, err
-		}
+	if _, err = d.ask(ctx, []*nats.Msg{{Subject: s.prefix + "barrier"}}); err == nil { // so that no reading finds nothing
+		d.current.Store(s)
 	}
-	return nil, fmt.Errorf("%w: the bucket's epoch cannot be written", backend.ErrUnavailable)
+	return s, err
 }
