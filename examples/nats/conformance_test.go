@@ -56,12 +56,12 @@ func TestConformanceOfReplicas(t *testing.T) {
 func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	p := testbed.NewProxy(t, n.addr())
 	bucket := string(backend.NewNonce()[:12])
-	admin, err := open(Options{URL: n.addr(), Bucket: bucket, Replicas: replicas})
+	admin, err := open(n.addr(), bucket, replicas)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		admin.js.DeleteStream(context.Background(), admin.stream)
+		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
 		admin.Close()
 	})
 	record := func(election string, do func(ctx context.Context, s *store, k lease.Key) error) error {
@@ -74,7 +74,7 @@ func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(Options{URL: p.Addr(), Bucket: bucket, Replicas: replicas})
+			b, err := Open(p.Addr(), bucket, replicas)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func plant(ctx context.Context, d *driver, s *store, k lease.Key) error {
 	}
 	text := "<script>\x1b]0;\u202e"
 	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
-	kv, err := d.js.KeyValue(ctx, strings.TrimPrefix(d.stream, "KV_"))
+	kv, err := d.js.KeyValue(ctx, d.bucket)
 	if err == nil {
 		_, err = kv.Put(ctx, strings.TrimPrefix(s.subject(k), "$KV."+kv.Bucket()+"."), []byte(lease.Encode(r)))
 	}

@@ -1,14 +1,31 @@
+// Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later.
+//
+// Changes are atomic batches. A message of a batch can require the revision of one key: its own if
+// it puts an item, another's if it goes to a scratch key that nobody reads.
+//
+// The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch. So a late change to
+// another bucket of the same name reaches nobody.
+//
+// A bucket with several replicas is read after a write: whichever replica answers must have it.
+//
+// An acknowledged write is on disk only if the servers have sync_interval: always. Otherwise a power
+// failure may undo the last two minutes.
 package natskv
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +34,230 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
+
+// Open returns a Backend of a bucket, which the first call makes with so many replicas if there is none.
+// url and options are those of [nats.Connect]. The servers may be down.
+func Open(url, bucket string, replicas int, options ...nats.Option) (backend.Backend, error) {
+	d, err := open(url, bucket, replicas, options...)
+	if err != nil {
+		return nil, err
+	}
+	return lease.New(d), nil
+}
+
+// A driver is a client of one bucket.
+type driver struct {
+	bucket   string
+	replicas int // of a bucket that is made
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	current  atomic.Pointer[store] // nil: it must be looked up
+
+	mu       sync.Mutex
+	epoch    string // that of the following
+	seen     uint64 // the greatest revision of any answer
+	wentBack int
+	backTo   uint64 // the revision to which the store went back last
+}
+
+// A store is the bucket as it was looked up.
+type store struct {
+	epoch, prefix string // prefix: of all subjects, with the epoch
+	replicas      int
+	stream        jetstream.Stream
+}
+
+func open(url, bucket string, replicas int, options ...nats.Option) (d *driver, err error) {
+	d = &driver{bucket: bucket, replicas: replicas}
+	d.nc, err = nats.Connect(url, append([]nats.Option{
+		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(2 * time.Second),
+		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent later
+		nats.ReconnectHandler(func(*nats.Conn) { d.current.Store(nil) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the call that is concerned returns it
+	}, options...)...)
+	if err != nil { // its text may contain the URL
+		return nil, fmt.Errorf("nats: %w: the URL or the options cannot be used", backend.ErrInvalid)
+	}
+	d.js, err = jetstream.New(d.nc)
+	return d, err
+}
+
+func (d *driver) Close() error   { d.nc.Close(); return nil }
+func (d *driver) Now() time.Time { return time.Now() }
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, MaxValue: 1 << 19}
+}
+
+// failed returns err with its class.
+func (d *driver) failed(err error) error {
+	last := d.nc.LastError() // the server does not answer a request for which a right is missing
+	var api *jetstream.APIError
+	switch {
+	case err == nil, errors.Is(err, backend.Class(err)):
+		return err
+	case errors.Is(last, nats.ErrPermissionViolation), errors.Is(last, nats.ErrAuthorization), errors.Is(last, nats.ErrAuthExpired):
+		return fmt.Errorf("%w: check the user's credentials and rights: %w", backend.ErrDenied, last)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.As(err, &api) && api.Code == 400:
+		return fmt.Errorf("%w: the server refuses a request: %w", backend.ErrDenied, err)
+	case errors.Is(err, nats.ErrNoResponders):
+		d.current.Store(nil) // it may be another bucket
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+}
+
+// lookUp returns the bucket, which it makes if there is none.
+func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
+	if s := d.current.Load(); s != nil {
+		return s, nil
+	}
+	base := "$KV." + d.bucket + "."
+	s = &store{}
+	if s.stream, err = d.js.Stream(ctx, "KV_"+d.bucket); errors.Is(err, jetstream.ErrStreamNotFound) {
+		s.stream, err = d.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: d.replicas, MaxMsgsPerSubject: 1,
+			Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
+		})
+	}
+	if err != nil {
+		return nil, d.failed(err)
+	}
+	c := s.stream.CachedInfo().Config
+	s.prefix = strings.TrimSuffix(strings.Join(c.Subjects, ","), ">")
+	s.epoch, s.replicas = strings.Trim(strings.TrimPrefix(s.prefix, base), "."), c.Replicas
+	if s.epoch == "" || strings.ContainsAny(s.epoch, ".,*>") || c.MaxMsgsPerSubject != 1 || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.FileStorage ||
+		c.MaxAge != 0 || !c.AllowDirect || !c.AllowMsgTTL || !c.AllowAtomicPublish {
+		return nil, fmt.Errorf("%w: stream %s must have storage file, the subject %s<random text>.>, max_msgs_per_subject 1, discard new, no max_age, "+
+			"allow_direct, allow_msg_ttl and allow_atomic", backend.ErrDenied, "KV_"+d.bucket, base)
+	}
+	if _, err = d.js.Publish(ctx, s.prefix+"barrier", nil); err != nil { // so that no reading finds nothing
+		return nil, d.failed(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.epoch != s.epoch {
+		d.epoch, d.seen, d.backTo = s.epoch, 0, 0
+	}
+	d.current.Store(s)
+	return s, nil
+}
+
+// required returns a message that requires the revision of a subject; "": of its own.
+func required(subject, of string, revision uint64) *nats.Msg {
+	m := nats.NewMsg(subject)
+	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(revision, 10))
+	if of != "" {
+		m.Header.Set("Nats-Expected-Last-Subject-Sequence-Subject", of)
+	}
+	return m
+}
+
+// An ack is the server's answer to a batch.
+type ack struct {
+	Seq   uint64 // of the last message
+	Error *jetstream.APIError
+}
+
+// send sends a batch.
+func (d *driver) send(ctx context.Context, batch []*nats.Msg) (a ack, err error) {
+	id := string(backend.NewNonce())
+	for i, m := range batch {
+		if len(batch) > 1 {
+			m.Header.Set("Nats-Batch-Id", id)
+			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		}
+		if i < len(batch)-1 {
+			if err := d.nc.PublishMsg(m); err != nil {
+				return a, d.failed(err)
+			}
+			continue
+		}
+		if i > 0 {
+			m.Header.Set("Nats-Batch-Commit", "1")
+		}
+		reply, err := d.nc.RequestMsgWithContext(ctx, m)
+		if err == nil {
+			err = json.Unmarshal(reply.Data, &a)
+		}
+		if err != nil {
+			return a, d.failed(err)
+		}
+	}
+	d.note(0, a.Seq)
+	return a, nil
+}
+
+// get reads the last messages of subjects, in parts one after the other, and the revision up to which
+// all of them are known.
+func (d *driver) get(ctx context.Context, s *store, subjects []string) (got map[string]*nats.Msg, upTo uint64, err error) {
+	d.mu.Lock()
+	seen, need := d.seen, uint64(0)
+	d.mu.Unlock()
+	if s.replicas > 1 {
+		a, err := d.js.Publish(ctx, s.prefix+"barrier", nil)
+		if err != nil {
+			return nil, 0, d.failed(err)
+		}
+		need = a.Sequence
+		d.note(seen, need)
+	}
+	got = make(map[string]*nats.Msg, len(subjects))
+	for from := 0; from == 0 || from < len(subjects); { // the server sends at most 1024 messages or 64 MiB
+		part := append(slices.Clone(subjects[from:min(from+100, len(subjects))]), s.prefix+"barrier")
+		at, err := d.getPart(ctx, part, got)
+		if err != nil {
+			return nil, 0, d.failed(err)
+		}
+		if at < need { // this replica lags
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		if s.replicas == 1 {
+			d.note(seen, at)
+		}
+		upTo, from = cmp.Or(upTo, at), from+100
+	}
+	return got, upTo, nil
+}
+
+// getPart reads the last messages of subjects as they are at one revision.
+func (d *driver) getPart(ctx context.Context, subjects []string, got map[string]*nats.Msg) (upTo uint64, err error) {
+	request, _ := json.Marshal(map[string]any{"multi_last": subjects})
+	inbox := d.nc.NewInbox()
+	sub, err := d.nc.SubscribeSync(inbox)
+	if err != nil {
+		return 0, err
+	}
+	defer sub.Unsubscribe()
+	err = d.nc.PublishRequest("$JS.API.DIRECT.GET.KV_"+d.bucket, inbox, request)
+	for err == nil {
+		var m *nats.Msg
+		if m, err = sub.NextMsgWithContext(ctx); err != nil {
+			break
+		}
+		switch status := m.Header.Get("Status"); {
+		case status == "":
+			got[m.Header.Get("Nats-Subject")] = m
+		case status == "204" && m.Header.Get("Nats-Num-Pending") == "0":
+			return strconv.ParseUint(m.Header.Get("Nats-UpTo-Sequence"), 10, 64)
+		default: // 404: not even the barrier is there, so it is another bucket
+			d.current.Store(nil)
+			err = fmt.Errorf("%w: a reading ends with %s %s", backend.ErrUnavailable, status, m.Header.Get("Description"))
+		}
+	}
+	return 0, err
+}
+
+// note notes the revision of an answer. If it is less than what was seen before the call, the store
+// went back.
+func (d *driver) note(seen, at uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at < seen && seen <= d.seen {
+		d.wentBack, d.backTo, d.seen = d.wentBack+1, at, at
+	}
+	d.seen = max(d.seen, at)
+}
 
 // Headers of items, beside those of NATS.
 const (
@@ -31,26 +272,24 @@ func (s *store) subject(k lease.Key) string {
 }
 
 // checksum returns what header sum of a message says.
-func checksum(subject, created string, data []byte) string {
-	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", subject, created, data)))
+func checksum(m *nats.Msg) string {
+	subject := cmp.Or(m.Header.Get("Nats-Subject"), m.Subject) // of an answer: its inbox
+	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", subject, m.Header.Get(created), m.Data)))
 }
 
 // item returns an item as its message has it; nil: there is none.
-func (s *store) item(k lease.Key, m *message, backTo uint64) lease.Item {
+func (s *store) item(k lease.Key, m *nats.Msg, backTo uint64) lease.Item {
 	it := lease.Item{Key: k}
 	if m == nil {
 		return it
 	}
-	it.Order = m.seq // an item that was deleted is made again over this one
-	if m.header.Get(gone) != "" {
-		return it
+	it.Order, _ = strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	if m.Header.Get(gone) != "" {
+		return it // with the order of its marker, over which it is made again
 	}
-	it.Version, it.Old, it.Age = strconv.FormatUint(m.seq, 10), m.seq <= backTo, -1
-	it.Value, it.Created = lease.Decode(k.Kind, m.data), m.header.Get(created)
-	it.Edited = m.header.Get(sum) != checksum(s.subject(k), it.Created, m.data)
-	if it.Created == "" {
-		it.Created = it.Version
-	}
+	it.Version, it.Old, it.Age = m.Header.Get("Nats-Sequence"), it.Order <= backTo, -1
+	it.Value, it.Created = lease.Decode(k.Kind, m.Data), cmp.Or(m.Header.Get(created), it.Version)
+	it.Edited = m.Header.Get(sum) != checksum(m)
 	return it
 }
 
@@ -167,87 +406,64 @@ const (
 	tooMany       = 10210
 )
 
-// apply sends changes together, and sets their results. If a batch is refused, it reads which of its
+// apply sends changes together, and sets their results. If a batch is refused, it reads which of the
 // changes do not hold, and sends the others again. Changes of the same item wait for each other.
-func (d *driver) apply(ctx context.Context, s *store, changes []lease.Change, results []lease.Result) error {
+func (d *driver) apply(ctx context.Context, s *store, changes []lease.Change, results []lease.Result) (err error) {
 	now := map[lease.Key]lease.Item{} // as items were read by this call
-	unsure := make([]bool, len(changes))
-	for n := range changes {
-		unsure[n] = slices.ContainsFunc(needs(&changes[n]), func(it lease.Item) bool { return it.Remembered && it.Value != nil })
-	}
-	for round := range 100 {
-		var asked []lease.Item
-		for n := range changes {
-			if unsure[n] && results[n].Outcome == backend.Unknown {
-				asked = append(asked, needs(&changes[n])...)
-			}
-		}
-		if asked != nil {
-			var err error
-			if now, err = d.present(ctx, s, asked); err != nil {
+	reread := slices.ContainsFunc(needs(changes...), func(it lease.Item) bool { return it.Remembered && it.Value != nil })
+	for conflicts := 0; conflicts < 100; {
+		if reread {
+			if now, err = d.present(ctx, s, needs(changes...)); err != nil {
 				return err
 			}
 		}
-		var parts [][]int // changes of each batch
-		var batches [][]*nats.Msg
-		put, size := map[lease.Key]bool{}, 0
-		for n := range changes {
-			c := &changes[n]
+		var part []int // the changes of this batch
+		size, put := 0, map[lease.Key]bool{}
+		for n, c := range changes {
+			all := needs(c)
 			if results[n].Outcome != backend.Unknown || results[n].Err != nil {
 				continue
 			}
-			if unsure[n] && !slices.ContainsFunc(needs(c), func(it lease.Item) bool { return !same(it, now[it.Key]) }) {
-				unsure[n] = false
-			} else if unsure[n] {
+			if reread && slices.ContainsFunc(all, func(it lease.Item) bool { return !same(it, now[it.Key]) }) {
 				results[n].Outcome = backend.Refused
-				continue
-			}
-			if slices.ContainsFunc(needs(c), func(it lease.Item) bool { return put[it.Key] }) {
-				continue // in the next round
-			}
-			if size += len(needs(c)); parts == nil || size > 200 {
-				parts, size = append(parts, nil), len(needs(c))
-			}
-			for _, p := range c.Put {
-				put[p.Over.Key] = true
-			}
-			parts[len(parts)-1] = append(parts[len(parts)-1], n)
-		}
-		if parts == nil {
-			return nil
-		}
-		for _, part := range parts {
-			batches = append(batches, s.batch(changes, part, now))
-		}
-		acks, err := d.ask(ctx, batches...)
-		for i, a := range acks {
-			switch {
-			case a == nil:
-			case a.Error == nil:
-				granted(changes, parts[i], a.Seq, results)
-			case a.Error.ErrorCode != inFlight && a.Error.ErrorCode != tooMany:
-				for _, n := range parts[i] {
-					if unsure[n] = a.Error.ErrorCode == wrongRevision; !unsure[n] {
-						results[n].Err = d.failed(a.Error)
-					}
+			} else if size+len(all) <= 200 && !slices.ContainsFunc(all, func(it lease.Item) bool { return put[it.Key] }) {
+				part, size = append(part, n), size+len(all)
+				for _, p := range c.Put {
+					put[p.Over.Key] = true
 				}
 			}
 		}
-		if err == nil && round > 0 {
-			err = d.failed(pause(ctx, rand.N(time.Millisecond<<min(round, 5))))
+		if part == nil {
+			return nil
 		}
+		a, err := d.send(ctx, s.batch(changes, part, now))
 		if err != nil {
 			return err
+		}
+		switch reread = false; {
+		case a.Error == nil:
+			granted(changes, part, a.Seq, results)
+		case a.Error.ErrorCode == wrongRevision:
+			conflicts, reread = conflicts+1, true
+		case a.Error.ErrorCode == inFlight, a.Error.ErrorCode == tooMany:
+			conflicts++
+			time.Sleep(rand.N(time.Millisecond << min(conflicts, 5)))
+		default:
+			for _, n := range part {
+				results[n].Err = d.failed(a.Error)
+			}
 		}
 	}
 	return fmt.Errorf("%w: other writes of the same keys kept being replicated", backend.ErrUnavailable)
 }
 
-// needs returns the items that a change requires.
-func needs(c *lease.Change) []lease.Item {
-	items := slices.Clone(c.Check)
-	for _, p := range c.Put {
-		items = append(items, p.Over)
+// needs returns the items that changes require.
+func needs(changes ...lease.Change) (items []lease.Item) {
+	for _, c := range changes {
+		items = append(items, c.Check...)
+		for _, p := range c.Put {
+			items = append(items, p.Over)
+		}
 	}
 	return items
 }
@@ -283,7 +499,7 @@ func (s *store) batch(changes []lease.Change, part []int, now map[lease.Key]leas
 				if p.Over.Version != "" {
 					m.Header.Set(created, p.Over.Created)
 				}
-				m.Header.Set(sum, checksum(m.Subject, m.Header.Get(created), m.Data))
+				m.Header.Set(sum, checksum(m))
 			}
 			if p.Over.Kind == lease.Sessions {
 				m.Header.Set("Nats-TTL", max(changes[n].Lasts, time.Minute).Round(time.Second).String())
@@ -319,31 +535,23 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	if err != nil || position == 0 || v.Position < position {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lost := d.nc.StatusChanged(nats.RECONNECTING)
-	defer d.nc.RemoveStatusListener(lost)
-	go func() {
-		<-lost // it is closed when it is removed
-		cancel()
-	}()
-	consumer, err := d.js.OrderedConsumer(ctx, d.stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{s.prefix + string(lease.Records) + ".*"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1})
+	kv, err := d.js.KeyValue(ctx, d.bucket)
 	if err != nil {
 		return d.failed(err)
 	}
-	messages, err := consumer.Messages()
+	w, err := kv.Watch(ctx, s.epoch+"."+string(lease.Records)+".*", jetstream.ResumeFromRevision(position+1), jetstream.MetaOnly())
 	if err != nil {
 		return d.failed(err)
 	}
-	defer messages.Stop()
+	defer w.Stop()
 	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return d.failed(err)
-		}
-		if at, err := m.Metadata(); err != nil || !on(nil, at.Sequence.Stream) {
-			return d.failed(err)
+		select {
+		case e := <-w.Updates(): // nil: all older ones were told
+			if e != nil && !on(nil, e.Revision()) {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 func TestDriver(t *testing.T) {
 	bothKinds(t, func(t *testing.T, n *node, replicas int) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
-			o := Options{URL: n.addr(), Bucket: string(backend.NewNonce()[:12]), Replicas: replicas}
+			bucket := string(backend.NewNonce()[:12])
 			return func(t testing.TB) lease.Driver {
-				d, err := open(o)
+				d, err := open(n.addr(), bucket, replicas)
 				if err != nil {
 					t.Fatal(err)
 				}
