@@ -71,7 +71,8 @@ func open(url, bucket string, replicas int, options ...nats.Option) (d *driver, 
 	d = &driver{bucket: bucket, replicas: replicas}
 	d.nc, err = nats.Connect(url, append([]nats.Option{
 		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(2 * time.Second),
+		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(time.Second),
+		nats.PingInterval(500 * time.Millisecond), nats.MaxPingsOutstanding(1), // a connection that is cut tells nobody
 		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent later
 		nats.ReconnectHandler(func(*nats.Conn) { d.current.Store(nil) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the call that is concerned returns it
@@ -118,6 +119,9 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 			Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: d.replicas, MaxMsgsPerSubject: 1,
 			Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
 		})
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has made it
+		s.stream, err = d.js.Stream(ctx, "KV_"+d.bucket)
 	}
 	if err != nil {
 		return nil, d.failed(err)
