@@ -1,15 +1,9 @@
-// Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later.
-//
-// Changes are atomic batches. A message of a batch can require the revision of one key: its own if
-// it puts an item, another's if it goes to a scratch key that nobody reads.
-//
-// The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch. So a late change to
-// another bucket of the same name reaches nobody.
-//
-// A bucket with several replicas is read after a write: whichever replica answers must have it.
-//
-// An acknowledged write is on disk only if the servers have sync_interval: always. Otherwise a power
-// failure may undo the last two minutes.
+// Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later. Changes
+// are atomic batches: a message requires the revision of its own key if it puts an item, another's if
+// it goes to a scratch key. The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch: a
+// late change to another bucket of the same name reaches nobody. A bucket with several replicas is read
+// after a write that the replica must have. Without sync_interval: always in the servers' configuration,
+// a power failure may undo acknowledged writes of the last two minutes.
 package natskv
 
 import (
@@ -45,7 +39,6 @@ func Open(url, bucket string, replicas int, options ...nats.Option) (backend.Bac
 	return lease.New(d), nil
 }
 
-// A driver is a client of one bucket.
 type driver struct {
 	bucket   string
 	replicas int // of a bucket that is made
@@ -101,9 +94,8 @@ func (d *driver) failed(err error) error {
 		return fmt.Errorf("%w: check the user's credentials and rights: %w", backend.ErrDenied, last)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.As(err, &api) && api.Code == 400:
 		return fmt.Errorf("%w: the server refuses a request: %w", backend.ErrDenied, err)
-	case errors.Is(err, nats.ErrNoResponders):
-		d.current.Store(nil) // it may be another bucket
 	}
+	d.current.Store(nil) // it may be another bucket
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
@@ -131,8 +123,7 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	s.epoch, s.replicas = strings.Trim(strings.TrimPrefix(s.prefix, base), "."), c.Replicas
 	if s.epoch == "" || strings.ContainsAny(s.epoch, ".,*>") || c.MaxMsgsPerSubject != 1 || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.FileStorage ||
 		c.MaxAge != 0 || !c.AllowDirect || !c.AllowMsgTTL || !c.AllowAtomicPublish {
-		return nil, fmt.Errorf("%w: stream %s must have storage file, the subject %s<random text>.>, max_msgs_per_subject 1, discard new, no max_age, "+
-			"allow_direct, allow_msg_ttl and allow_atomic", backend.ErrDenied, "KV_"+d.bucket, base)
+		return nil, fmt.Errorf("%w: delete stream KV_%s, which this package has not made", backend.ErrDenied, d.bucket)
 	}
 	if _, err = d.js.Publish(ctx, s.prefix+"barrier", nil); err != nil { // so that no reading finds nothing
 		return nil, d.failed(err)
@@ -144,16 +135,6 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	}
 	d.current.Store(s)
 	return s, nil
-}
-
-// required returns a message that requires the revision of a subject; "": of its own.
-func required(subject, of string, revision uint64) *nats.Msg {
-	m := nats.NewMsg(subject)
-	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(revision, 10))
-	if of != "" {
-		m.Header.Set("Nats-Expected-Last-Subject-Sequence-Subject", of)
-	}
-	return m
 }
 
 // An ack is the server's answer to a batch.
@@ -170,33 +151,28 @@ func (d *driver) send(ctx context.Context, batch []*nats.Msg) (a ack, err error)
 			m.Header.Set("Nats-Batch-Id", id)
 			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
 		}
-		if i < len(batch)-1 {
-			if err := d.nc.PublishMsg(m); err != nil {
-				return a, d.failed(err)
-			}
-			continue
-		}
-		if i > 0 {
-			m.Header.Set("Nats-Batch-Commit", "1")
-		}
-		reply, err := d.nc.RequestMsgWithContext(ctx, m)
-		if err == nil {
-			err = json.Unmarshal(reply.Data, &a)
-		}
-		if err != nil {
-			return a, d.failed(err)
+		if err == nil && i < len(batch)-1 {
+			err = d.nc.PublishMsg(m)
 		}
 	}
+	if len(batch) > 1 {
+		batch[len(batch)-1].Header.Set("Nats-Batch-Commit", "1")
+	}
+	var reply *nats.Msg
+	if err == nil {
+		reply, err = d.nc.RequestMsgWithContext(ctx, batch[len(batch)-1])
+	}
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &a)
+	}
 	d.note(0, a.Seq)
-	return a, nil
+	return a, d.failed(err)
 }
 
 // get reads the last messages of subjects, in parts one after the other, and the revision up to which
 // all of them are known.
 func (d *driver) get(ctx context.Context, s *store, subjects []string) (got map[string]*nats.Msg, upTo uint64, err error) {
-	d.mu.Lock()
-	seen, need := d.seen, uint64(0)
-	d.mu.Unlock()
+	seen, need := d.note(0, 0), uint64(0)
 	if s.replicas > 1 {
 		a, err := d.js.Publish(ctx, s.prefix+"barrier", nil)
 		if err != nil {
@@ -252,15 +228,16 @@ func (d *driver) getPart(ctx context.Context, subjects []string, got map[string]
 	return 0, err
 }
 
-// note notes the revision of an answer. If it is less than what was seen before the call, the store
-// went back.
-func (d *driver) note(seen, at uint64) {
+// note notes the revision of an answer, and returns the greatest. If it is less than what was seen before
+// the call, the store went back.
+func (d *driver) note(seen, at uint64) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if at < seen && seen <= d.seen {
 		d.wentBack, d.backTo, d.seen = d.wentBack+1, at, at
 	}
 	d.seen = max(d.seen, at)
+	return d.seen
 }
 
 // Headers of items, beside those of NATS.
@@ -366,17 +343,11 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 // Write implements [lease.Driver].
 func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	w.Results = make([]lease.Result, len(changes))
-	s, err := d.lookUp(ctx)
-	if err == nil && s.epoch != epoch {
-		err = lease.ErrEpoch
-	}
-	if err == nil {
-		err = d.apply(ctx, s, changes, w.Results)
-	}
+	err = d.apply(ctx, epoch, changes, w.Results)
 	if err != nil || len(verify) == 0 {
 		return w, err
 	}
-	now, err := d.present(ctx, s, verify)
+	now, err := d.present(ctx, epoch, verify)
 	for n, it := range verify {
 		if err == nil && now[it.Key].Version != it.Version {
 			w.Stale = append(w.Stale, n)
@@ -386,13 +357,13 @@ func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change
 }
 
 // present reads items as they are now in the same epoch.
-func (d *driver) present(ctx context.Context, s *store, items []lease.Item) (map[lease.Key]lease.Item, error) {
+func (d *driver) present(ctx context.Context, epoch string, items []lease.Item) (map[lease.Key]lease.Item, error) {
 	var keys []lease.Key
 	for _, it := range items {
 		keys = append(keys, it.Key)
 	}
 	_, v, err := d.read(ctx, keys)
-	if err == nil && v.Epoch != s.epoch {
+	if err == nil && v.Epoch != epoch {
 		err = lease.ErrEpoch
 	}
 	now := map[lease.Key]lease.Item{}
@@ -412,12 +383,16 @@ const (
 
 // apply sends changes together, and sets their results. If a batch is refused, it reads which of the
 // changes do not hold, and sends the others again. Changes of the same item wait for each other.
-func (d *driver) apply(ctx context.Context, s *store, changes []lease.Change, results []lease.Result) (err error) {
+func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change, results []lease.Result) error {
+	s, err := d.lookUp(ctx)
+	if err != nil || s.epoch != epoch {
+		return cmp.Or(err, lease.ErrEpoch)
+	}
 	now := map[lease.Key]lease.Item{} // as items were read by this call
 	reread := slices.ContainsFunc(needs(changes...), func(it lease.Item) bool { return it.Remembered && it.Value != nil })
 	for conflicts := 0; conflicts < 100; {
 		if reread {
-			if now, err = d.present(ctx, s, needs(changes...)); err != nil {
+			if now, err = d.present(ctx, epoch, needs(changes...)); err != nil {
 				return err
 			}
 		}
@@ -479,22 +454,23 @@ func same(it, now lease.Item) bool {
 
 // batch returns the messages of changes: first all checks, then all puts.
 func (s *store) batch(changes []lease.Change, part []int, now map[lease.Key]lease.Item) (batch []*nats.Msg) {
-	revision := func(it lease.Item) uint64 {
-		if n, err := strconv.ParseUint(it.Version, 10, 64); err == nil {
-			return n
-		} else if read, ok := now[it.Key]; ok {
-			return read.Order
+	required := func(subject string, it lease.Item) *nats.Msg {
+		m := nats.NewMsg(subject)
+		if read, ok := now[it.Key]; ok && it.Version == "" {
+			it = read // its marker
 		}
-		return it.Order
+		m.Header.Set("Nats-Expected-Last-Subject-Sequence", cmp.Or(it.Version, strconv.FormatUint(it.Order, 10)))
+		return m
 	}
 	for _, n := range part {
 		for _, it := range changes[n].Check {
-			batch = append(batch, required(s.prefix+"check", s.subject(it.Key), revision(it)))
+			batch = append(batch, required(s.prefix+"check", it))
+			batch[len(batch)-1].Header.Set("Nats-Expected-Last-Subject-Sequence-Subject", s.subject(it.Key))
 		}
 	}
 	for _, n := range part {
 		for _, p := range changes[n].Put {
-			m := required(s.subject(p.Over.Key), "", revision(p.Over))
+			m := required(s.subject(p.Over.Key), p.Over)
 			if p.Value == nil {
 				m.Header.Set(gone, "1")
 				m.Header.Set("KV-Operation", "DEL")
@@ -539,11 +515,11 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	if err != nil || position == 0 || v.Position < position {
 		return err
 	}
+	var w jetstream.KeyWatcher
 	kv, err := d.js.KeyValue(ctx, d.bucket)
-	if err != nil {
-		return d.failed(err)
+	if err == nil {
+		w, err = kv.Watch(ctx, s.epoch+"."+string(lease.Records)+".*", jetstream.ResumeFromRevision(position+1), jetstream.MetaOnly())
 	}
-	w, err := kv.Watch(ctx, s.epoch+"."+string(lease.Records)+".*", jetstream.ResumeFromRevision(position+1), jetstream.MetaOnly())
 	if err != nil {
 		return d.failed(err)
 	}
