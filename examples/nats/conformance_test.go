@@ -56,10 +56,7 @@ func TestConformanceOfReplicas(t *testing.T) {
 func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	p := testbed.NewProxy(t, n.addr())
 	bucket := string(backend.NewNonce()[:12])
-	admin, err := open(n.addr(), bucket, replicas)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := mustOpen(t, n.addr(), bucket, replicas)
 	t.Cleanup(func() {
 		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
 		admin.Close()
@@ -74,11 +71,7 @@ func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(p.Addr(), bucket, replicas)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
+			return lease.New(mustOpen(t, p.Addr(), bucket, replicas))
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {

@@ -29,16 +29,6 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// Open returns a Backend of a bucket, which the first call makes with so many replicas if there is none.
-// url and options are those of [nats.Connect]. The servers may be down.
-func Open(url, bucket string, replicas int, options ...nats.Option) (backend.Backend, error) {
-	d, err := open(url, bucket, replicas, options...)
-	if err != nil {
-		return nil, err
-	}
-	return lease.New(d), nil
-}
-
 type driver struct {
 	bucket   string
 	replicas int // of a bucket that is made
@@ -50,7 +40,7 @@ type driver struct {
 	epoch    string // that of the following
 	seen     uint64 // the greatest revision of any answer
 	wentBack int
-	backTo   uint64 // the revision to which the store went back last
+	backTo   uint64 // the revision to which the store went back
 }
 
 // A store is the bucket as it was looked up.
@@ -60,8 +50,10 @@ type store struct {
 	stream        jetstream.Stream
 }
 
-func open(url, bucket string, replicas int, options ...nats.Option) (d *driver, err error) {
-	d = &driver{bucket: bucket, replicas: replicas}
+// Open returns a driver of a bucket, for [lease.New]. If there is no such bucket, the first call makes it,
+// with so many replicas. url and options are those of [nats.Connect]. The servers may be down.
+func Open(url, bucket string, replicas int, options ...nats.Option) (_ lease.Driver, err error) {
+	d := &driver{bucket: bucket, replicas: replicas}
 	d.nc, err = nats.Connect(url, append([]nats.Option{
 		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(time.Second),
@@ -137,13 +129,11 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	return s, nil
 }
 
-// An ack is the server's answer to a batch.
 type ack struct {
 	Seq   uint64 // of the last message
 	Error *jetstream.APIError
 }
 
-// send sends a batch.
 func (d *driver) send(ctx context.Context, batch []*nats.Msg) (a ack, err error) {
 	id := string(backend.NewNonce())
 	for i, m := range batch {
@@ -155,15 +145,14 @@ func (d *driver) send(ctx context.Context, batch []*nats.Msg) (a ack, err error)
 			err = d.nc.PublishMsg(m)
 		}
 	}
-	if len(batch) > 1 {
-		batch[len(batch)-1].Header.Set("Nats-Batch-Commit", "1")
-	}
-	var reply *nats.Msg
-	if err == nil {
-		reply, err = d.nc.RequestMsgWithContext(ctx, batch[len(batch)-1])
-	}
-	if err == nil {
-		err = json.Unmarshal(reply.Data, &a)
+	if last := batch[len(batch)-1]; err == nil {
+		if len(batch) > 1 {
+			last.Header.Set("Nats-Batch-Commit", "1")
+		}
+		var reply *nats.Msg
+		if reply, err = d.nc.RequestMsgWithContext(ctx, last); err == nil {
+			err = json.Unmarshal(reply.Data, &a)
+		}
 	}
 	d.note(0, a.Seq)
 	return a, d.failed(err)
@@ -240,7 +229,6 @@ func (d *driver) note(seen, at uint64) uint64 {
 	return d.seen
 }
 
-// Headers of items, beside those of NATS.
 const (
 	created = "Election-Created" // the revision that made the item; none: this one
 	sum     = "Election-Sum"     // shows that this package wrote it
@@ -261,11 +249,10 @@ func checksum(m *nats.Msg) string {
 // item returns an item as its message has it; nil: there is none.
 func (s *store) item(k lease.Key, m *nats.Msg, backTo uint64) lease.Item {
 	it := lease.Item{Key: k}
-	if m == nil {
-		return it
+	if m != nil {
+		it.Order, _ = strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	}
-	it.Order, _ = strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
-	if m.Header.Get(gone) != "" {
+	if m == nil || m.Header.Get(gone) != "" {
 		return it // with the order of its marker, over which it is made again
 	}
 	it.Version, it.Old, it.Age = m.Header.Get("Nats-Sequence"), it.Order <= backTo, -1
@@ -274,14 +261,12 @@ func (s *store) item(k lease.Key, m *nats.Msg, backTo uint64) lease.Item {
 	return it
 }
 
-// Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	s, v, err := d.read(ctx, keys)
+	_, v, err := d.read(ctx, keys)
 	if err == nil && slices.ContainsFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas }) {
-		// After the items: a record that is deleted meanwhile must not be counted.
-		var all []lease.Item
-		all, err = d.list(ctx, s, lease.Records, "", v.Position)
-		v.Records = int64(len(all))
+		var all lease.View // after the items: a record that is deleted meanwhile must not be counted
+		all, err = d.list(ctx, lease.Records, "", v.Position)
+		v.Records = int64(len(all.Items))
 	}
 	return v, err
 }
@@ -290,57 +275,49 @@ func (d *driver) read(ctx context.Context, keys []lease.Key) (s *store, v lease.
 	if s, err = d.lookUp(ctx); err != nil {
 		return s, v, err
 	}
-	var subjects []string
-	for _, k := range keys {
-		subjects = append(subjects, s.subject(k))
+	subjects := make([]string, len(keys))
+	for i, k := range keys {
+		subjects[i] = s.subject(k)
 	}
 	got, upTo, err := d.get(ctx, s, subjects)
-	if err != nil {
-		return s, v, err
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v = lease.View{Epoch: s.epoch, WentBack: d.wentBack, Position: upTo}
 	for i, k := range keys {
 		v.Items = append(v.Items, s.item(k, got[subjects[i]], d.backTo))
 	}
-	return s, v, nil
+	return s, v, err
 }
 
-// list returns the items of a kind with names not less than from, as they are at a revision or later.
-func (d *driver) list(ctx context.Context, s *store, kind lease.Kind, from string, atLeast uint64) ([]lease.Item, error) {
-	prefix := s.prefix + string(kind) + ".n"
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.prefix+string(kind)+".*"))
-	if err == nil && info.State.LastSeq < atLeast {
-		err = fmt.Errorf("%w: another server leads the stream meanwhile", backend.ErrUnavailable)
-	}
+// list reads the items of a kind with names not less than from, as they are at a revision or later.
+func (d *driver) list(ctx context.Context, kind lease.Kind, from string, atLeast uint64) (v lease.View, err error) {
+	s, err := d.lookUp(ctx)
 	if err != nil {
-		return nil, d.failed(err)
+		return v, err
+	}
+	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.prefix+string(kind)+".*"))
+	if err != nil || info.State.LastSeq < atLeast {
+		return v, d.failed(cmp.Or(err, errors.New("another server leads the stream meanwhile")))
 	}
 	var keys []lease.Key
 	for subject := range info.State.Subjects {
-		name, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(subject, prefix))
+		name, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(subject, s.prefix+string(kind)+".n"))
 		if string(name) >= from {
 			keys = append(keys, lease.Key{Kind: kind, Name: string(name)})
 		}
 	}
 	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
-	_, v, err := d.read(ctx, keys)
-	return slices.DeleteFunc(v.Items, func(it lease.Item) bool { return it.Version == "" }), err
+	_, v, err = d.read(ctx, keys)
+	v.Items = slices.DeleteFunc(v.Items, func(it lease.Item) bool { return it.Version == "" })
+	return v, err
 }
 
-// List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
-	s, v, err := d.read(ctx, nil)
-	if err != nil {
-		return v, err
-	}
-	v.Items, err = d.list(ctx, s, kind, from, v.Position)
+	v, err := d.list(ctx, kind, from, 0)
 	v.Items = v.Items[:min(limit, len(v.Items))]
 	return v, err
 }
 
-// Write implements [lease.Driver].
 func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	w.Results = make([]lease.Result, len(changes))
 	err = d.apply(ctx, epoch, changes, w.Results)
@@ -348,8 +325,8 @@ func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change
 		return w, err
 	}
 	now, err := d.present(ctx, epoch, verify)
-	for n, it := range verify {
-		if err == nil && now[it.Key].Version != it.Version {
+	for n, it := range now {
+		if err == nil && it.Version != verify[n].Version {
 			w.Stale = append(w.Stale, n)
 		}
 	}
@@ -357,29 +334,17 @@ func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change
 }
 
 // present reads items as they are now in the same epoch.
-func (d *driver) present(ctx context.Context, epoch string, items []lease.Item) (map[lease.Key]lease.Item, error) {
-	var keys []lease.Key
-	for _, it := range items {
-		keys = append(keys, it.Key)
+func (d *driver) present(ctx context.Context, epoch string, items []lease.Item) ([]lease.Item, error) {
+	keys := make([]lease.Key, len(items))
+	for i, it := range items {
+		keys[i] = it.Key
 	}
 	_, v, err := d.read(ctx, keys)
 	if err == nil && v.Epoch != epoch {
 		err = lease.ErrEpoch
 	}
-	now := map[lease.Key]lease.Item{}
-	for _, it := range v.Items {
-		now[it.Key] = it
-	}
-	return now, err
+	return v.Items, err
 }
-
-// Error codes of the server: a revision that is required is not the present one; another write or
-// check of the same key is not replicated yet; batches are open. All say that nothing was written.
-const (
-	wrongRevision = 10071
-	inFlight      = 10164
-	tooMany       = 10210
-)
 
 // apply sends changes together, and sets their results. If a batch is refused, it reads which of the
 // changes do not hold, and sends the others again. Changes of the same item wait for each other.
@@ -390,14 +355,17 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 	}
 	now := map[lease.Key]lease.Item{} // as items were read by this call
 	reread := slices.ContainsFunc(needs(changes...), func(it lease.Item) bool { return it.Remembered && it.Value != nil })
-	for conflicts := 0; conflicts < 100; {
+	for round := range 100 + len(changes) {
 		if reread {
-			if now, err = d.present(ctx, epoch, needs(changes...)); err != nil {
+			items, err := d.present(ctx, epoch, needs(changes...))
+			if err != nil {
 				return err
 			}
+			for _, it := range items {
+				now[it.Key] = it
+			}
 		}
-		var part []int // the changes of this batch
-		size, put := 0, map[lease.Key]bool{}
+		part, size, put := []int(nil), 0, map[lease.Key]bool{} // the changes of this batch
 		for n, c := range changes {
 			all := needs(c)
 			if results[n].Outcome != backend.Unknown || results[n].Err != nil {
@@ -422,11 +390,10 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 		switch reread = false; {
 		case a.Error == nil:
 			granted(changes, part, a.Seq, results)
-		case a.Error.ErrorCode == wrongRevision:
-			conflicts, reread = conflicts+1, true
-		case a.Error.ErrorCode == inFlight, a.Error.ErrorCode == tooMany:
-			conflicts++
-			time.Sleep(rand.N(time.Millisecond << min(conflicts, 5)))
+		case a.Error.ErrorCode == 10071: // a revision that is required is not the present one
+			reread = true
+		case a.Error.ErrorCode == 10164, a.Error.ErrorCode == 10210: // the same key is being replicated, or too many batches are open
+			time.Sleep(rand.N(time.Millisecond << min(round, 5)))
 		default:
 			for _, n := range part {
 				results[n].Err = d.failed(a.Error)
@@ -476,9 +443,7 @@ func (s *store) batch(changes []lease.Change, part []int, now map[lease.Key]leas
 				m.Header.Set("KV-Operation", "DEL")
 			} else {
 				m.Data = []byte(lease.Encode(p.Value))
-				if p.Over.Version != "" {
-					m.Header.Set(created, p.Over.Created)
-				}
+				m.Header.Set(created, p.Over.Created)
 				m.Header.Set(sum, checksum(m))
 			}
 			if p.Over.Kind == lease.Sessions {
@@ -497,10 +462,8 @@ func granted(changes []lease.Change, part []int, last uint64, results []lease.Re
 		for _, p := range slices.Backward(changes[n].Put) {
 			it := lease.Item{Key: p.Over.Key, Order: last, Age: -1}
 			if p.Value != nil {
-				it.Version, it.Created = strconv.FormatUint(last, 10), p.Over.Created
-				if p.Over.Version == "" {
-					it.Created = it.Version
-				}
+				it.Version = strconv.FormatUint(last, 10)
+				it.Created = cmp.Or(p.Over.Created, it.Version)
 			}
 			results[n].Items = append(results[n].Items, it)
 			last--

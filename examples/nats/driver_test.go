@@ -13,13 +13,18 @@ func TestDriver(t *testing.T) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
 			bucket := string(backend.NewNonce()[:12])
 			return func(t testing.TB) lease.Driver {
-				d, err := open(n.addr(), bucket, replicas)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := mustOpen(t, n.addr(), bucket, replicas)
 				t.Cleanup(func() { d.Close() })
 				return d
 			}
 		}})
 	})
+}
+
+func mustOpen(t testing.TB, url, bucket string, replicas int) *driver {
+	d, err := Open(url, bucket, replicas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.(*driver)
 }
