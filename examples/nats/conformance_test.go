@@ -48,7 +48,7 @@ func TestConformanceOfReplicas(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n, 3) },
 		Parallel: true, Short: true,
-		Only: func(c conformance.Case) bool { return !c.OwnServer() && c.Contract() },
+		Only: func(c conformance.Case) bool { return !c.OwnServer() && c.Contract },
 	})
 }
 

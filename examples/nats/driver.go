@@ -318,7 +318,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, err
 }
 
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	w.Results = make([]lease.Result, len(changes))
 	err = d.apply(ctx, epoch, changes, w.Results)
 	if err != nil || len(verify) == 0 {
@@ -348,7 +348,7 @@ func (d *driver) present(ctx context.Context, epoch string, items []lease.Item) 
 
 // apply sends changes together, and sets their results. If a batch is refused, it reads which of the
 // changes do not hold, and sends the others again. Changes of the same item wait for each other.
-func (d *driver) apply(ctx context.Context, epoch string, wentBack int, changes []lease.Change, results []lease.Result) error {
+func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change, results []lease.Result) error {
 	s, err := d.lookUp(ctx)
 	if err != nil || s.epoch != epoch {
 		return cmp.Or(err, lease.ErrEpoch)
