@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/go-election/go-election/backend/internal/client"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member

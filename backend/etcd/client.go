@@ -13,46 +13,40 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/internal/client"
-	"github.com/go-election/go-election/backend/internal/kv"
+	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // newDriver checks o and returns a driver, whose client dials in the background.
 func newDriver(o Options) (*driver, error) {
-	d := &driver{keys: kv.Prefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	d := &driver{client: o.Client, keys: kv.Prefix(cmp.Or(o.Prefix, DefaultPrefix))}
 	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
 		return nil, err
 	}
-	if !strings.HasSuffix(string(d.keys), "/") {
-		return nil, fmt.Errorf("%w: prefix %q does not end in /", backend.ErrInvalid, d.keys)
+	files, why := o.CAFile+o.CertFile+o.KeyFile != "", ""
+	switch {
+	case !strings.HasSuffix(string(d.keys), "/"):
+		why = fmt.Sprintf("prefix %q does not end in /", d.keys)
+	case o.Client != nil && (len(o.Endpoints) > 0 || o.Username+o.Password != "" || files || o.TLS != nil):
+		why = "Endpoints, Username, Password, TLS or its files are set together with Client, which has its own"
+	case o.Client != nil && o.Client.ActiveConnection() == nil:
+		why = "the Client has no connection"
+	case o.Client == nil && len(o.Endpoints) == 0:
+		why = "no endpoints"
+	case (o.Username == "") != (o.Password == ""):
+		why = "username and password are needed together"
+	case files && o.TLS != nil:
+		why = "both TLS and files for it are set"
+	case o.Client == nil:
+		return d, d.connect(o, files)
+	default:
+		return d, nil
 	}
-	return d, d.connect(o)
+	return nil, fmt.Errorf("%w: %s", backend.ErrInvalid, why)
 }
 
 // connect creates the client.
-func (d *driver) connect(o Options) error {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
-	}
-	files := o.CAFile != "" || o.CertFile != "" || o.KeyFile != ""
-	if o.Client != nil {
-		if len(o.Endpoints) > 0 || o.Username != "" || o.Password != "" || files || o.TLS != nil {
-			return invalid("Endpoints, Username, Password, TLS or its files are set together with Client, which has its own")
-		}
-		if o.Client.ActiveConnection() == nil {
-			return invalid("the Client has no connection")
-		}
-		d.client = o.Client
-		return nil
-	}
-	switch {
-	case len(o.Endpoints) == 0:
-		return invalid("no endpoints")
-	case (o.Username == "") != (o.Password == ""):
-		return invalid("username and password are needed together")
-	case files && o.TLS != nil:
-		return invalid("both TLS and files for it are set")
-	}
+func (d *driver) connect(o Options, files bool) error {
 	config := clientv3.Config{
 		Logger:               zap.NewNop(), // it would print to stderr
 		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
@@ -82,7 +76,7 @@ func (d *driver) connect(o Options) error {
 	for _, e := range o.Endpoints {
 		address, err := client.Endpoint(e, config.TLS != nil)
 		if err != nil {
-			return invalid("%v", err)
+			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
 		config.Endpoints = append(config.Endpoints, address)
 	}

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/kv"
 	"github.com/go-election/go-election/internal/testbed"
 )
 

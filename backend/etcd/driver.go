@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-election/go-election/backend/internal/client"
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
@@ -75,20 +75,20 @@ const (
 )
 
 // reads returns the operations that read items, for one or more transactions. If the meta item is
-// among them, the first operation counts the records.
+// among them, it is read by the last one, whose first operation counts the records.
 func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]clientv3.Op) {
 	names := make(map[lease.Kind][]string)
 	for _, k := range items {
 		names[k.Kind] = append(names[k.Kind], k.Name)
 	}
-	var first []clientv3.Op
+	var last []clientv3.Op
 	if names[lease.Metas] != nil {
-		first = append(first, clientv3.OpGet(d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Records)), clientv3.WithCountOnly()))
+		last = append(last, clientv3.OpGet(d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Records)), clientv3.WithCountOnly()))
 	}
 	for kind, all := range names {
 		if len(all) <= maxByKey {
 			for _, name := range all {
-				first = append(first, clientv3.OpGet(d.keys.Key(lease.Key{Kind: kind, Name: name}), opts...))
+				last = append(last, clientv3.OpGet(d.keys.Key(lease.Key{Kind: kind, Name: name}), opts...))
 			}
 			continue
 		}
@@ -98,11 +98,10 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]c
 			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.Directory(kind)+part[0], append(slices.Clip(opts), to)...)})
 		}
 	}
-	switch {
-	case txns != nil:
-		txns[0] = append(first, txns[0]...)
-	case first != nil:
-		txns = [][]clientv3.Op{first}
+	if n := len(txns) - 1; n >= 0 {
+		txns[n] = append(last, txns[n]...)
+	} else if last != nil {
+		txns = append(txns, last)
 	}
 	return txns
 }
@@ -134,6 +133,7 @@ func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err
 		case o.Epoch != first.Epoch || o.WentBack != first.WentBack:
 			return v, lease.ErrEpoch
 		}
+		v.Records = resp.Responses[0].GetResponseRange().GetCount() // by the last one, if the meta item is read
 		f.add(d.keys, resp)
 	}
 	for _, k := range items {
@@ -157,9 +157,9 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, nil
 }
 
-// view begins the answer of a reading. Records is set if the first operation counts them.
+// view begins the answer of a reading.
 func view(resp *clientv3.TxnResponse, o *kv.Origin) lease.View {
-	return lease.View{Epoch: o.Epoch, WentBack: o.WentBack, Position: uint64(resp.Header.GetRevision()), Records: resp.Responses[0].GetResponseRange().GetCount()}
+	return lease.View{Epoch: o.Epoch, WentBack: o.WentBack, Position: uint64(resp.Header.GetRevision())}
 }
 
 // item returns a key as an item; pair nil: it is not there.

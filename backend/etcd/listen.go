@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // Listen implements [lease.Listener] with one watch of records and sessions. It ends with the

@@ -29,12 +29,10 @@ func (d *driver) leaseFor(ctx context.Context, changes []lease.Change) (clientv3
 	l := &d.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	age := time.Since(l.made)
-	if lasts == 0 || l.id != 0 && l.lasts >= lasts && age < l.lasts/3 {
+	if lasts == 0 || l.id != 0 && l.lasts >= lasts && time.Since(l.made) < l.lasts/3 {
 		return l.id, nil
 	}
-	usable := l.id != 0 && age < l.lasts/3*2
-	if by, ok := ctx.Deadline(); ok && usable { // a failure must not cost a renewal
+	if by, ok := ctx.Deadline(); ok && l.id != 0 { // a failure must not cost a renewal
 		limited, cancel := context.WithTimeout(ctx, time.Until(by)/4)
 		defer cancel()
 		ctx = limited
@@ -43,10 +41,9 @@ func (d *driver) leaseFor(ctx context.Context, changes []lease.Change) (clientv3
 	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { // if an answer is lost, that lease expires
 		return d.client.Grant(ctx, int64((lasts+time.Second-1)/time.Second))
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		l.id, l.lasts, l.made = resp.ID, lasts, sent
-	case !usable:
+	} else if l.id == 0 {
 		return 0, d.fail(err)
 	}
 	return l.id, nil

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/internal/kv"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/kv"
 )
 
 // Write implements [lease.Driver]. A change is a transaction. Several are nested in one that has no

@@ -21,7 +21,8 @@ type Driver interface {
 	// those of one moment, and not older than any other item.
 	Read(ctx context.Context, keys []Key) (View, error)
 
-	// Write applies each change by itself, as a whole or not at all. The store refuses a change
+	// Write applies each change by itself, as a whole or not at all. Of two changes over the
+	// same version the first one wins. The store refuses a change
 	// in another epoch. Then it compares the versions of the items in verify, in the same step or
 	// later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	// ErrEpoch says that another store has answered than that of epoch, or that it went back more
@@ -95,7 +96,7 @@ type Value interface {
 // An Item is a value in the store, as it was read.
 type Item struct {
 	Key
-	Version string // opaque; no two writes of a key have the same; "": nothing is there
+	Version string // opaque; no two writes of a key have the same; "": nothing is there, whatever was deleted
 	Created string // opaque; differs whenever the item was deleted and made again; "" if a late request cannot make it again
 	Order   uint64 // grows with each write in the store; 0: unknown, for a store that does not tell of items
 	Value   Value  // nil: not there, or not what this package can read
@@ -116,14 +117,14 @@ type View struct {
 	Epoch    string // the identity of the store, of printable text; within one, answers do not go back
 	WentBack int    // how often this Driver has noticed that the store of this epoch went back
 	Position uint64 // of the reading in the history of the store; 0 if it does not tell of items
-	Records  int64  // how many records there are, if Meta was read
+	Records  int64  // how many records there are, if Meta was read; counted with the items or after them
 }
 
 // A Change is done as a whole or not at all.
 type Change struct {
 	Check  []Item // items that must still have their versions; "": must not be there
 	Put    []Put
-	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long
+	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long; 0: the driver chooses
 	Notify bool          // a listener waits for it
 }
 
@@ -139,7 +140,7 @@ type Result struct {
 	// then a copy of the same request may have come first.
 	Outcome backend.Outcome
 	Err     error  // why there is no outcome
-	Items   []Item // if Granted: one for each put, without its Value
+	Items   []Item // if Granted: one for each put, without its Value; of a deletion, without Version
 }
 
 // Written is the answer of a write.

@@ -20,6 +20,10 @@ type listener struct {
 	fail  bool
 }
 
+func (l *listener) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	return l.wire.Driver.Read(ctx, keys)
+}
+
 func (l *listener) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	l.calls++
 	l.known = len(known)
