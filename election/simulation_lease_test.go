@@ -28,7 +28,7 @@ const (
 func (k storeKind) overLease() bool { return k >= leaseDurable }
 
 // leaseHours is for how long TestSimulationOverLease runs.
-func leaseHours() int { return max(*simHours/10, 20) }
+func leaseHours() int { return max(*simHours/20, len(leaseKinds)*worldHours) }
 
 func TestSimulationOverLease(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
