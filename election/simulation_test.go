@@ -23,6 +23,7 @@ import (
 //	simulation_server_test.go  the store's servers
 //	simulation_fault_test.go   faults
 //	simulation_check_test.go   rules, and when they are checked
+//	simulation_lease_test.go   the same over the code of package lease
 //
 // It checks, at every step that could break one of them:
 //

@@ -9,7 +9,7 @@ var differential = check{"./backend/lease", "TestTheProtocolAnswersAsMemoryDoes"
 func protocol(tests string) check { return check{"./backend/lease", tests, nil} }
 
 // overLease runs the simulation over the lease protocol.
-var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=1400"}}
+var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=2800"}}
 
 func TestEachBrokenLeaseProtocolIsFound(t *testing.T) {
 	tryAll(t, "../backend/lease/", leaseMutants)
