@@ -269,7 +269,9 @@ const (
 // Read may read without the order of writes, as a store does that does not tell of items.
 func (w *wire) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	reading := w.reading
-	w.reading = nil
+	if reading != nil {
+		w.reading = nil
+	}
 	v, err := w.Driver.Read(ctx, keys)
 	if w.unordered {
 		v.Position = 0
