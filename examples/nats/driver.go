@@ -56,7 +56,7 @@ func Open(url, bucket string, replicas int, options ...nats.Option) (_ lease.Dri
 	d := &driver{bucket: bucket, replicas: replicas}
 	d.nc, err = nats.Connect(url, append([]nats.Option{
 		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(time.Second),
+		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(500 * time.Millisecond),
 		nats.PingInterval(500 * time.Millisecond), nats.MaxPingsOutstanding(1), // a connection that is cut tells nobody
 		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent later
 		nats.ReconnectHandler(func(*nats.Conn) { d.current.Store(nil) }),
@@ -69,7 +69,7 @@ func Open(url, bucket string, replicas int, options ...nats.Option) (_ lease.Dri
 	return d, err
 }
 
-func (d *driver) Close() error   { d.nc.Close(); return nil }
+func (d *driver) Close() error   { go d.nc.Close(); return nil } // it waits while the client dials
 func (d *driver) Now() time.Time { return time.Now() }
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, MaxValue: 1 << 19}
