@@ -80,6 +80,8 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 		case key.Kind == Metas:
 		case ok && v.nonce != "" && r.Nonce == string(v.nonce): // grant has what is known of own leases
 			c.forget(key.Name)
+		case it.Version == "": // nothing is said by it; a process that begins reads thousands
+			delete(c.items, key)
 		default:
 			c.add(it, now)
 		}

@@ -103,13 +103,16 @@ func TestResultsBesideAnError(t *testing.T) {
 	})
 }
 
-// bell is a driver that only says that something has changed.
-type bell struct {
+// deaf is a driver that tells of nothing.
+type deaf struct{ lease.Driver }
+
+// notifier is a driver that only says that something has changed.
+type notifier struct {
 	lease.Driver
 	on lease.Listener
 }
 
-func (d bell) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+func (d notifier) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v, err := d.Driver.Read(ctx, keys)
 	for i := range v.Items {
 		v.Items[i].Order = 0
@@ -118,7 +121,7 @@ func (d bell) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	return v, err
 }
 
-func (d bell) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (d notifier) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	v, err := d.Driver.Read(ctx, nil)
 	if err != nil {
 		return err
@@ -191,8 +194,8 @@ func TestWritesThatAlwaysComeTwice(t *testing.T) {
 // The suite over drivers of other kinds.
 func TestConformanceOfOtherDrivers(t *testing.T) {
 	for what, of := range map[string]func(lease.Driver) lease.Driver{
-		"bell":     func(d lease.Driver) lease.Driver { return bell{d, d.(lease.Listener)} },
-		"deaf":     func(d lease.Driver) lease.Driver { return &wire{Driver: d} },
+		"notifier": func(d lease.Driver) lease.Driver { return notifier{d, d.(lease.Listener)} },
+		"deaf":     func(d lease.Driver) lease.Driver { return deaf{d} },
 		"reversed": func(d lease.Driver) lease.Driver { return &reversed{Driver: d} },
 		"small":    func(d lease.Driver) lease.Driver { return afterwards{d} },
 	} {

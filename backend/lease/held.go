@@ -15,7 +15,9 @@ type grant struct {
 	past        *past       // nil: empty
 	request     *Request    // pending, as far as was read
 	heartbeat   Heartbeat   // of the record
-	item        Item        // of the record; its Value only if few leases are held; Version "": it must be read
+	version     string      // of the record; "": it must be read
+	created     string      // Item.Created of the record
+	record      *Record     // only if few leases are held
 	generation  string      // of the session that renews it
 	unconfirmed []Heartbeat // of records that were sent since, without an answer
 }
@@ -34,7 +36,7 @@ const maxRemembered = 40
 func (g *grant) lease(h *backend.Held, s *session) backend.Lease {
 	now := backend.Lease{
 		Election: h.Election, Holder: h.Holder, Term: g.term, TTL: g.ttl, Renew: g.renew,
-		Version: version(g.heartbeat, g.item.Created, s.item.Created, s.value.Of(h.Election)),
+		Version: version(g.heartbeat, g.created, s.item.Created, s.value.Of(h.Election)),
 	}
 	if p := g.past; p != nil {
 		now.End, now.LastID, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.movedTo, p.movedFrom
@@ -86,13 +88,12 @@ func (b *Backend) forget(election string, term uint64) {
 func (b *Backend) markHeld(r *Record, it Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &grant{term: r.Term, ttl: time.Duration(r.TTL), renew: time.Duration(r.Renew), request: r.Request, heartbeat: r.Heartbeat, item: it, generation: r.Session}
+	g := &grant{term: r.Term, ttl: time.Duration(r.TTL), renew: time.Duration(r.Renew), request: r.Request, heartbeat: r.Heartbeat, version: it.Version, created: it.Created, generation: r.Session}
 	if p := (past{r.End, r.LastID, r.MovedTo, r.MovedFrom}); p != (past{}) {
 		g.past = &p
 	}
-	g.item.Value = nil
 	if len(b.held) <= maxRemembered {
-		g.item.Value, g.item.Remembered = r, true
+		g.record = r
 	}
 	b.held[r.Election], b.known[r.Election] = g, true
 	b.cache.forget(r.Election)
@@ -103,7 +104,7 @@ func (b *Backend) invalidate(election string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.held[election]; g != nil {
-		g.item.Version = ""
+		g.version = ""
 	}
 }
 

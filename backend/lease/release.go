@@ -130,10 +130,10 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 	for i := range held {
 		h := &held[i]
 		g := b.held[h.Election]
-		if g == nil || g.term != h.Term || h.Term == 0 || g.item.Value == nil || g.item.Version == "" || g.unconfirmed != nil || g.generation != s.value.Generation {
+		if g == nil || g.term != h.Term || h.Term == 0 || g.record == nil || g.version == "" || g.unconfirmed != nil || g.generation != s.value.Generation {
 			return nil, nil, false
 		}
-		st := state{item: g.item}
+		st := state{item: Item{Key: Key{Records, h.Election}, Version: g.version, Created: g.created, Value: g.record, Remembered: true}}
 		st.Election = h.Election
 		it := s.item
 		it.Value = &s.value

@@ -73,7 +73,7 @@ func (r *renewing) split(s *session) (known, rest []int) {
 			continue
 		}
 		g, ok := r.b.heldInTerm(&r.held[i])
-		if ok && s != nil && g.generation == s.value.Generation && g.item.Version != "" && g.unconfirmed == nil && !r.mark {
+		if ok && s != nil && g.generation == s.value.Generation && g.version != "" && g.unconfirmed == nil && !r.mark {
 			known = append(known, i)
 		} else {
 			rest = append(rest, i)
@@ -96,8 +96,7 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 	for n, i := range known {
 		names[n] = r.held[i].Election
 		g, _ := b.heldInTerm(&r.held[i])
-		items[n] = g.item
-		items[n].Value = nil // the session's version is compared, which is newer than the grants
+		items[n] = Item{Key: Key{Records, names[n]}, Version: g.version, Created: g.created} // no Value: the session's version is compared, which is newer
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
 	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
