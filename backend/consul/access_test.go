@@ -50,7 +50,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
-	rules := n.policy()
+	rules := n.agent.Policy
 	secret := token(t, l.root, rules)
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
 	held := n.win("x")
@@ -99,17 +99,17 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			if secret != "" && strings.Contains(err.Error(), secret) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
-			if what == "weak" && !strings.Contains(err.Error(), n.policy()) {
+			if what == "weak" && !strings.Contains(err.Error(), n.agent.Policy) {
 				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
-	err := canary.wrap("test", errors.New("the server says "+canary.secret.get()))
-	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+	err := canary.wrap("test", errors.New("the server says "+canary.agent.secret.get()))
+	if strings.Contains(err.Error(), canary.agent.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
-	if text := fmt.Sprintf("%+v %#v", canary.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
+	if text := fmt.Sprintf("%+v %#v", canary.agent.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }

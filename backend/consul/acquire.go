@@ -143,7 +143,7 @@ func (b *Backend) answerOutbid(ctx context.Context, stale []*offer, answers []ba
 	}
 	for i, o := range stale {
 		if e := entries[i]; e.mine { // left over from an earlier bid whose answer was lost
-			answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), errConflict)}
+			answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), ErrConflict)}
 		} else {
 			b.heartbeats.recordRefusal(o)
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}

@@ -33,7 +33,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 			}
 			o := &offer{entry: entries[0], next: 1, bid: backend.Bid{Election: "x", Candidate: b.me, TTL: labTTL, Renew: labTTL / 4}}
 			o.prepare(session, time.Now())
-			if ok, _, _, err := b.client.KV().Txn(append(b.grantOps(o, session), b.changesOp()), nil); ok || err != nil {
+			if ok, _, _, err := b.agent.Client.KV().Txn(append(b.grantOps(o, session), b.changesOp()), nil); ok || err != nil {
 				t.Errorf("two leaders: a has just been granted term %d, and the first bid of b is applied: %v, %v", held.Term, ok, err)
 			}
 		})
@@ -125,7 +125,7 @@ func TestARefusedBidDoesNotSettleAnEarlierOne(t *testing.T) {
 	stale.Version += "x"
 	late.want("a bid that expects another lease", late.bid(stale), backend.Refused)
 	late.release(backend.Released, backend.Lease{Election: "x"})
-	if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, late.session.get()), nil); ok || err != nil {
+	if ok, _, _, err := late.agent.Client.KV().Txn(late.grantOps(o, late.session.get()), nil); ok || err != nil {
 		t.Errorf("a bid that arrives after a release with term 0: %v, %v; want it refused", ok, err)
 	}
 	late.want("a renewal of its other lease", late.renew(other)[0], backend.Granted)

@@ -14,7 +14,7 @@ import (
 // or releases fit into one transaction.
 const (
 	maxGrantOps = 5
-	grantChunk  = (maxOps - 1) / maxGrantOps
+	grantChunk  = (MaxOps - 1) / maxGrantOps
 )
 
 // An offer is one grant to be made.
@@ -71,7 +71,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 				ops, from = append(ops, op), append(from, i)
 			}
 		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
+		ok, answer, err := b.agent.Txn(ctx, append(ops, b.changesOp()))
 		switch {
 		case err != nil:
 			return nil, 0, err // the outcomes are unknown
@@ -91,7 +91,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			}
 		}
 		if len(failed) == 0 {
-			return nil, 0, txnError(answer)
+			return nil, 0, Refusal(answer)
 		}
 		var rest []*offer
 		for i, o := range part {
@@ -103,7 +103,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 				stale = append(stale, o)
 			default:
 				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
-				answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), txnError(one))}
+				answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), Refusal(one))}
 				if !o.mine {
 					b.heartbeats.recordRefusal(o)
 				}

@@ -86,7 +86,7 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 			late.heartbeats.markPending([]*offer{o})
 			o.prepare(session, time.Now())
 			late.release(backend.Released, backend.Lease{Election: name})
-			if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {
+			if ok, _, _, err := late.agent.Client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {
 				t.Errorf("%s: a grant that arrives after a release with term 0: %v, %v, want it refused", name, ok, err)
 			}
 			entries, err = late.read(t.Context(), []string{name}, true)

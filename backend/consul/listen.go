@@ -45,9 +45,6 @@ func (i *listenIndex) set(index uint64) {
 	i.index = index
 }
 
-// listenWait is the longest that one blocking query waits.
-const listenWait = 5 * time.Minute
-
 // Listen implements [backend.Backend]. It makes a blocking query that the server answers once
 // a lock or a record has changed: by a grant, a release, a request, or the end of a session.
 // Renewals write elsewhere and wake nobody. The query continues from the index of the last
@@ -106,17 +103,17 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 // waitForChange makes one blocking query. It returns when the index of the lock and term keys
 // differs, or after a while. If the keys are few, it returns them.
 func (b *Backend) waitForChange(ctx context.Context, index uint64) (map[string]*api.KVPair, uint64, error) {
-	q := query(ctx)
+	q := consistent(ctx)
 	q.WaitIndex, q.WaitTime = index, listenWait
 	if b.listened.tooMany() {
 		q.RequireConsistent = false // only a hint: a consistent read follows
-		_, meta, err := b.client.KV().Keys(b.keys.leases, "/", q)
+		_, meta, err := b.agent.Client.KV().Keys(b.keys.leases, "/", q)
 		if err != nil {
 			return nil, 0, err
 		}
 		return nil, meta.LastIndex, nil
 	}
-	found, meta, err := b.client.KV().List(b.keys.leases, q)
+	found, meta, err := b.agent.Client.KV().List(b.keys.leases, q)
 	if err != nil || meta.ResultsFilteredByACLs {
 		return nil, indexAfter(meta), err
 	}

@@ -65,7 +65,7 @@ func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []in
 		if offers == nil {
 			return nil
 		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
+		ok, answer, err := b.agent.Txn(ctx, append(ops, b.changesOp()))
 		if err != nil {
 			return err
 		}
@@ -73,9 +73,9 @@ func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []in
 			b.granted(offers, lastIndex(answer.Results), sent, session, answers)
 			return nil
 		}
-		if err := txnError(answer); !errors.Is(err, errConflict) {
+		if err := Refusal(answer); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
-	return errConflict
+	return ErrConflict
 }

@@ -106,7 +106,7 @@ func (b *Backend) writeMember(ctx context.Context, m backend.Member) error {
 		int64(m.TTL / time.Microsecond), now.UTC().Round(0),
 	}
 	if b.announced.needed(value) {
-		_, err := b.client.KV().Put(&api.KVPair{Key: b.keys.member + string(m.Nonce), Value: encode(value)}, write(ctx))
+		_, err := b.agent.Client.KV().Put(&api.KVPair{Key: b.keys.member + string(m.Nonce), Value: encode(value)}, write(ctx))
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (b *Backend) cleanUp(ctx context.Context, now time.Time) {
 		for _, pair := range pairs {
 			var at struct{ At time.Time }
 			if decode(pair, &at) && now.Sub(at.At) > staleAfter && pair.Session == "" {
-				if _, _, err := b.client.KV().DeleteCAS(pair, write(ctx)); err != nil {
+				if _, _, err := b.agent.Client.KV().DeleteCAS(pair, write(ctx)); err != nil {
 					return
 				}
 			}

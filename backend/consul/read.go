@@ -12,12 +12,9 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// maxOps is the most operations of one transaction. Newer servers allow 128.
-const maxOps = 64
-
 // maxSmallRead is how many elections one transaction reads, with the heartbeat keys of as many
 // sessions. For more elections all keys are listed.
-const maxSmallRead = (maxOps - 1) / 3
+const maxSmallRead = (MaxOps - 1) / 3
 
 // read reads elections consistently. A few take one transaction, and a second one if a lease
 // belongs to a session that this process did not expect. More are read by readMany.
@@ -28,13 +25,13 @@ func (b *Backend) read(ctx context.Context, names []string, verify bool) ([]*ent
 	if len(names) > maxSmallRead {
 		return b.readMany(ctx, names, verify)
 	}
-	ops := api.KVTxnOps{getOp(b.keys.changes)}
+	ops := api.KVTxnOps{GetOp(b.keys.changes)}
 	var sessions []string
 	for _, name := range names {
-		ops = append(ops, getOp(b.keys.lock+name), getOp(b.keys.term+name))
+		ops = append(ops, GetOp(b.keys.lock+name), GetOp(b.keys.term+name))
 		if s := b.memory.sessionOf(name); s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			ops = append(ops, getOp(b.keys.heartbeat+s))
+			ops = append(ops, GetOp(b.keys.heartbeat+s))
 		}
 	}
 	pairs, err := b.readKeysAndAnnounce(ctx, ops)
@@ -46,7 +43,7 @@ func (b *Backend) read(ctx context.Context, names []string, verify bool) ([]*ent
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			more = append(more, getOp(b.keys.heartbeat+s))
+			more = append(more, GetOp(b.keys.heartbeat+s))
 		}
 	}
 	if more != nil {
@@ -60,17 +57,14 @@ func (b *Backend) read(ctx context.Context, names []string, verify bool) ([]*ent
 	return entries, nil
 }
 
-// getOp returns an operation that reads a key, which may not exist.
-func getOp(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
-
 // readKeys runs a transaction that only reads.
 func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
-	ok, answer, err := b.txn(ctx, ops)
+	ok, answer, err := b.agent.Txn(ctx, ops)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, txnError(answer)
+		return nil, Refusal(answer)
 	}
 	return collect(ops, answer.Results)
 }
@@ -81,10 +75,10 @@ func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*a
 func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	sent := time.Now()
 	piggyback := b.announced.piggyback(b.keys.member, sent)
-	if piggyback == nil || len(ops)+len(piggyback) > maxOps {
+	if piggyback == nil || len(ops)+len(piggyback) > MaxOps {
 		return b.readKeys(ctx, ops)
 	}
-	ok, answer, err := b.txn(ctx, append(piggyback, ops...))
+	ok, answer, err := b.agent.Txn(ctx, append(piggyback, ops...))
 	switch {
 	case err == nil && ok:
 		b.announced.piggybacked(sent)
@@ -94,30 +88,6 @@ func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (ma
 	}
 	b.announced.stopPiggyback()
 	return b.readKeys(ctx, ops)
-}
-
-// collect returns the keys that were read. The servers leave out keys that the token may not
-// read, but not keys that do not exist.
-func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, error) {
-	pairs := make(map[string]*api.KVPair, len(results))
-	for _, pair := range results {
-		if pair != nil {
-			pairs[pair.Key] = pair
-		}
-	}
-	for _, op := range ops {
-		if op.Verb != api.KVGetOrEmpty {
-			continue
-		}
-		pair := pairs[op.Key]
-		if pair == nil {
-			return nil, errFiltered
-		}
-		if pair.ModifyIndex == 0 {
-			pairs[op.Key] = nil // the key does not exist
-		}
-	}
-	return pairs, nil
 }
 
 // newEntries makes entries of what was read, so that their sessions are known. changes was read
@@ -154,7 +124,7 @@ func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
 
 // listKeys reads all keys below a prefix.
 func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.KVPair, uint64, error) {
-	found, meta, err := b.client.KV().List(prefix, query(ctx))
+	found, meta, err := b.agent.Client.KV().List(prefix, consistent(ctx))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -162,7 +132,7 @@ func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.
 		return nil, 0, errFiltered
 	}
 	if len(found) == 0 { // without a token, the servers do not say that they left out keys
-		if _, err := b.readKeys(ctx, api.KVTxnOps{getOp(prefix)}); err != nil {
+		if _, err := b.readKeys(ctx, api.KVTxnOps{GetOp(prefix)}); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -177,12 +147,12 @@ func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.
 // tells whether members have changed anything since the last listing: see [Backend.listLeases].
 // Without verify it relies on a Listen under way for manual edits.
 func (b *Backend) readMany(ctx context.Context, names []string, verify bool) ([]*entry, error) {
-	ops := api.KVTxnOps{getOp(b.keys.changes)}
+	ops := api.KVTxnOps{GetOp(b.keys.changes)}
 	asked := make(map[string]bool)
 	for _, name := range names {
-		if s := b.memory.sessionOf(name); s != "" && !asked[s] && len(ops) < maxOps {
+		if s := b.memory.sessionOf(name); s != "" && !asked[s] && len(ops) < MaxOps {
 			asked[s] = true
-			ops = append(ops, getOp(b.keys.heartbeat+s))
+			ops = append(ops, GetOp(b.keys.heartbeat+s))
 		}
 	}
 	heartbeats, err := b.readKeysAndAnnounce(ctx, ops)
@@ -198,11 +168,11 @@ func (b *Backend) readMany(ctx context.Context, names []string, verify bool) ([]
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !asked[s] {
 			asked[s] = true
-			more = append(more, getOp(b.keys.heartbeat+s))
+			more = append(more, GetOp(b.keys.heartbeat+s))
 		}
 	}
 	switch {
-	case len(more) > maxOps:
+	case len(more) > MaxOps:
 		heartbeats, _, err = b.listKeys(ctx, b.keys.heartbeat)
 	case more != nil:
 		var rest map[string]*api.KVPair

@@ -63,12 +63,12 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			for _, it := range part {
 				ops = append(ops, it.ops...)
 			}
-			ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
+			ok, answer, err := b.agent.Txn(ctx, append(ops, b.changesOp()))
 			if err != nil {
 				return err
 			}
 			if !ok {
-				if err := txnError(answer); !errors.Is(err, errConflict) {
+				if err := Refusal(answer); !errors.Is(err, ErrConflict) {
 					return err
 				}
 			}
@@ -85,7 +85,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		}
 		entries = nil
 	}
-	return errConflict
+	return ErrConflict
 }
 
 // knownEntries returns the leases as they were last read or written, if this process then held

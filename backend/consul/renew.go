@@ -13,7 +13,7 @@ import (
 
 // maxPinned is how many leases one renewal can be pinned to, besides the session and its
 // heartbeat key.
-const maxPinned = (maxOps - 2) / 2
+const maxPinned = (MaxOps - 2) / 2
 
 // Renew implements [backend.Backend]. One write of the session's heartbeat key renews all leases.
 // It requires that the session lives, and that the heartbeat key and the lock and record of
@@ -83,7 +83,7 @@ func (r renewal) run(ctx context.Context) error {
 			return nil
 		}
 	}
-	return errConflict
+	return ErrConflict
 }
 
 // selectHeld returns the leases to renew, as far as this process knows them. It reads the others,
@@ -133,16 +133,16 @@ func (r renewal) write(ctx context.Context, session string, open []int, next lea
 		for _, i := range open {
 			h, _ := r.heartbeats.lookup(r.held[i].Election)
 			if h.entry == nil { // released during the renewal, against the contract
-				return false, 0, errConflict
+				return false, 0, ErrConflict
 			}
 			ops = append(ops, pin(h.lockPair.Key, h.lockPair), pin(h.termPair.Key, h.termPair))
 		}
 	} else {
-		ops = append(ops, getOp(r.keys.changes))
+		ops = append(ops, GetOp(r.keys.changes))
 		ops = append(ops, r.announced.piggyback(r.keys.member, sent)...)
 	}
 	r.heartbeats.recordWrite(next, 0) // unknown until the answer
-	ok, answer, err := r.txn(ctx, ops)
+	ok, answer, err := r.agent.Txn(ctx, ops)
 	switch {
 	case err != nil:
 		return false, 0, err
@@ -168,7 +168,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next lea
 			r.heartbeats.invalidate(r.held[open[n]].Election)
 		}
 	}
-	if err := txnError(answer); backend.Class(r.wrap("", err)) == backend.ErrDenied {
+	if err := Refusal(answer); backend.Class(r.wrap("", err)) == backend.ErrDenied {
 		return false, 0, err
 	}
 	return false, 0, nil
@@ -177,7 +177,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next lea
 // reread reads the heartbeat key after a write that was not confirmed.
 func (b *Backend) reread(ctx context.Context, session string) error {
 	key := b.keys.heartbeat + session
-	pairs, err := b.readKeys(ctx, api.KVTxnOps{getOp(key)})
+	pairs, err := b.readKeys(ctx, api.KVTxnOps{GetOp(key)})
 	if err != nil {
 		return err
 	}

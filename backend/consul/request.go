@@ -43,15 +43,15 @@ func (b *Backend) writeRequest(ctx context.Context, req backend.Request) error {
 		if record.Request = nil; req.Kind != "" {
 			record.Request = &request{req.Term, req.Kind, req.ID, string(req.Nonce)}
 		}
-		ok, answer, err := b.txn(ctx, api.KVTxnOps{
+		ok, answer, err := b.agent.Txn(ctx, api.KVTxnOps{
 			{Verb: api.KVCAS, Key: b.keys.term + req.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changesOp(),
 		})
 		if err != nil || ok {
 			return err
 		}
-		if err := txnError(answer); !errors.Is(err, errConflict) {
+		if err := Refusal(answer); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
-	return errConflict
+	return ErrConflict
 }

@@ -82,17 +82,17 @@ func (b *Backend) openSession(ctx context.Context, candidate backend.Candidate, 
 		LockDelay: max(ttl, time.Millisecond),
 	}
 	sent := time.Now()
-	id, err := b.createSession(ctx, entry)
+	id, err := b.agent.CreateSession(ctx, entry)
 	if err != nil {
 		return "", err
 	}
 	first := lease.Session{ID: candidate.ID, Nonce: string(candidate.Nonce), Heartbeat: lease.NewHeartbeat(), At: sent.UTC().Round(0)}
-	ok, answer, err := b.txn(ctx, api.KVTxnOps{
+	ok, answer, err := b.agent.Txn(ctx, api.KVTxnOps{
 		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // a late repetition must not restore an old heartbeat
 		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},
 	})
 	if err == nil && !ok {
-		err = txnError(answer)
+		err = Refusal(answer)
 	}
 	if err != nil {
 		return "", err // that session is never used, and expires
@@ -100,32 +100,6 @@ func (b *Backend) openSession(ctx context.Context, candidate backend.Candidate, 
 	b.heartbeats.start(first, answer.Results)
 	b.session.set(id, max(minSessionTTL, sessionTTLs*ttl), sent)
 	return id, nil
-}
-
-// createSession makes a session with the configured checks and no others.
-func (b *Backend) createSession(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
-	if len(b.checks)+len(b.serviceChecks) == 0 {
-		id, _, err = b.client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
-		return id, err
-	}
-	if len(b.checks) == 0 {
-		// The library omits an empty list, and the servers would add serfHealth.
-		services := make([]api.ServiceCheck, len(b.serviceChecks))
-		for i, name := range b.serviceChecks {
-			services[i].ID = name
-		}
-		body := map[string]any{"Name": entry.Name, "Behavior": entry.Behavior, "TTL": entry.TTL, "LockDelay": entry.LockDelay.String(),
-			"NodeChecks": []string{}, "ServiceChecks": services}
-		var made struct{ ID string }
-		_, err = b.client.Raw().Write("/v1/session/create", body, &made, write(ctx))
-		return made.ID, err
-	}
-	entry.NodeChecks = b.checks
-	for _, name := range b.serviceChecks {
-		entry.ServiceChecks = append(entry.ServiceChecks, api.ServiceCheck{ID: name})
-	}
-	id, _, err = b.client.Session().Create(entry, write(ctx))
-	return id, err
 }
 
 // renewSessionIfDue renews the session if 1/part of its TTL has passed.
@@ -140,7 +114,7 @@ func (b *Backend) renewSessionIfDue(ctx context.Context, part time.Duration) err
 // renewSession renews a session. If it has ended, it is forgotten, and that is no error.
 func (b *Backend) renewSession(ctx context.Context, id string) error {
 	sent := time.Now()
-	entry, _, err := b.client.Session().Renew(id, write(ctx))
+	entry, _, err := b.agent.Client.Session().Renew(id, write(ctx))
 	switch {
 	case err != nil:
 		return err
@@ -158,9 +132,9 @@ func (b *Backend) destroyIdleSession(ctx context.Context) {
 	if id == "" || !b.heartbeats.empty() {
 		return
 	}
-	b.txn(ctx, api.KVTxnOps{
+	b.agent.Txn(ctx, api.KVTxnOps{
 		{Verb: api.KVCheckSession, Key: b.keys.heartbeat + id, Session: id},
 		{Verb: api.KVDelete, Key: b.keys.heartbeat + id},
 	})
-	b.client.Session().Destroy(id, write(ctx))
+	b.agent.Client.Session().Destroy(id, write(ctx))
 }

@@ -69,7 +69,7 @@ func (b *Backend) listLeases(ctx context.Context, changesIndex uint64, verify bo
 // leasesIndex returns the index of the lock and term keys. Because of the separator, the answer
 // has only two keys.
 func (b *Backend) leasesIndex(ctx context.Context) (uint64, error) {
-	_, meta, err := b.client.KV().Keys(b.keys.leases, "/", query(ctx))
+	_, meta, err := b.agent.Client.KV().Keys(b.keys.leases, "/", consistent(ctx))
 	if err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func TestARenewalBeforeABidWins(t *testing.T) {
 	fatal(t, err)
 	o := &offer{entry: entries[0], next: seen.Term + 1, bid: backend.Bid{Election: "x", Candidate: b.me, TTL: labTTL, Renew: labTTL / 4}}
 	o.prepare(session, time.Now())
-	ok, answer, _, err := b.client.KV().Txn(b.grantOps(o, session), nil)
+	ok, answer, _, err := b.agent.Client.KV().Txn(b.grantOps(o, session), nil)
 	if err != nil || ok {
 		t.Fatalf("a grant over an earlier renewal: %v, %v; it must be refused", ok, err)
 	}
