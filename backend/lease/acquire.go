@@ -111,7 +111,8 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 			return nil, err
 		}
 	}
-	for part := range slices.Chunk(together, b.batch(a.round)) { // each changes the meta item that the one before has left
+	for len(together) > 0 { // each change needs the meta item as the one before has left it
+		part := a.nextPart(&together)
 		more, err := a.write(ctx, v, s, [][]granting{part}, []Change{b.grantWithMeta(v, part)})
 		if err != nil {
 			return nil, err
@@ -119,6 +120,23 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 		again = append(again, more...)
 	}
 	return again, nil
+}
+
+// nextPart takes as many grants as fit into one change beside the meta item, and fewer in later
+// rounds, so that a problem of one election does not affect the others.
+func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
+	room := max(2, (a.b.limits.Batch-1)>>(2*a.round))
+	for _, g := range *rest {
+		if room--; g.checksSession() {
+			room--
+		}
+		if room < 0 && part != nil || a.round == rounds-1 && part != nil {
+			break
+		}
+		part = append(part, g)
+	}
+	*rest = (*rest)[len(part):]
+	return part
 }
 
 // before answers a bid that is not to be granted, and one that an earlier attempt of this very
@@ -208,13 +226,16 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 	return how, r.ID, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, lapsed)
 }
 
+// checksSession reports whether the grant requires the session of another holder.
+func (g *granting) checksSession() bool { return g.state.session.Key.Name != "" && !g.state.own }
+
 // grantChange returns the change that writes grants: the records are as they were read, and the
 // leases of other holders were not renewed since.
 func grantChange(part []granting) (c Change) {
 	checked := make(map[Key]bool)
 	for _, g := range part {
 		c.Put = append(c.Put, Put{g.state.item, g.record})
-		if key := g.state.session.Key; key.Name != "" && !g.state.own && !checked[key] {
+		if key := g.state.session.Key; g.checksSession() && !checked[key] {
 			checked[key] = true
 			c.Check = append(c.Check, g.state.session)
 		}

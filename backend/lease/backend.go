@@ -24,7 +24,8 @@ type Backend struct {
 	member     Session           // as it was announced last; only the fields of a member
 	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
 	known      map[string]bool   // elections that this process has read; true: with a record
-	longestTTL time.Duration     // the greatest TTL of a bid, as far as this process knows
+	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
+	firstEpoch string            // the first that this process has read
 	cache      cache
 }
 
@@ -106,6 +107,3 @@ func setErrors(answers []backend.Answer, err error) {
 
 // rounds is how often a call tries again when its conditions do not hold.
 const rounds = 5
-
-// batches splits changes that must go together into changes of at most size elections.
-func (b *Backend) batch(round int) int { return max(1, (b.limits.Batch-1)/3>>(2*round)) }

@@ -34,12 +34,8 @@ func (b *Backend) readMeta(ctx context.Context, v *view) error {
 // records that were deleted before are accounted for.
 func (b *Backend) grantWithMeta(v *view, part []granting) Change {
 	c := grantChange(part)
-	m := Meta{Layout: Layout, Epoch: v.epoch, Made: v.records}
-	if old, ok := v.meta.Value.(*Meta); ok {
-		m.Made, m.Deleted, m.MaxTTL = max(old.Made, v.records), old.Deleted, old.MaxTTL
-	} else if v.records > 0 { // it was deleted or damaged: nobody knows what was granted
-		m.MaxTTL = Span(b.limits.MaxTTL)
-	}
+	m := b.presentMeta(v)
+	m.Layout, m.Epoch, m.Made = Layout, v.epoch, max(m.Made, v.records)
 	made := int64(0)
 	for _, g := range part {
 		m.MaxTTL = max(m.MaxTTL, g.record.TTL)
@@ -53,6 +49,17 @@ func (b *Backend) grantWithMeta(v *view, part []granting) Change {
 	}
 	c.Put = append(c.Put, Put{v.meta, &m})
 	return c
+}
+
+// presentMeta returns the meta item as it was read. If it is not there, or damaged, it returns one
+// that says no more than this process knows.
+func (b *Backend) presentMeta(v *view) Meta {
+	if old, ok := v.meta.Value.(*Meta); ok {
+		return *old
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
 }
 
 // noteMeta keeps the meta item as this process has written it.

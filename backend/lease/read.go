@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -55,6 +56,7 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	v.note(&got, items)
 	var more []Key
 	b.mu.Lock()
+	b.firstEpoch = cmp.Or(b.firstEpoch, v.epoch)
 	for i, name := range names {
 		s := &states[i]
 		s.Election, s.item = name, items[Key{Records, name}]
@@ -81,6 +83,9 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if m, ok := v.meta.Value.(*Meta); ok { // it may be deleted
+		b.longestTTL = max(b.longestTTL, min(time.Duration(m.MaxTTL), b.limits.MaxTTL))
+	}
 	for i := range states {
 		s := &states[i]
 		b.classify(v, s, items)
@@ -156,8 +161,11 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 	valid := r.Term != 0 && !s.item.Edited && r.Election == s.Election
 	if s.missing {
 		_, some := v.deleted()
-		m, ok := v.meta.Value.(*Meta)
-		s.suspect = b.known[s.Election] || some || v.wentBack > 0 || ok && m.Epoch != v.epoch
+		counted := b.firstEpoch // without a meta item only this process knows that the store was rebuilt
+		if m, ok := v.meta.Value.(*Meta); ok {
+			counted = m.Epoch
+		}
+		s.suspect = b.known[s.Election] || some || v.wentBack > 0 || counted != v.epoch
 	} else {
 		s.suspect = !valid || s.item.Old || r.Epoch != v.epoch
 	}
@@ -173,6 +181,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
 		s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
 		if valid { // no session renews a record that was edited
+			b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
 			if key, ok := sessionOf(&s.item); ok {
 				s.session = items[key]
 				s.session.Key = key
@@ -204,8 +213,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 // longest returns the greatest TTL that may have been granted. The caller holds b.mu.
 func (b *Backend) longest(v *view) time.Duration {
 	switch m, ok := v.meta.Value.(*Meta); {
-	case ok && m.MaxTTL > 0:
-		b.longestTTL = max(b.longestTTL, min(time.Duration(m.MaxTTL), b.limits.MaxTTL)) // the item may be deleted
+	case ok && m.MaxTTL > 0: // read has noted it
 	case !v.metaRead, v.meta.Version != "", v.records > 0: // unknown, invalid or deleted
 		return b.limits.MaxTTL
 	}

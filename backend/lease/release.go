@@ -95,10 +95,7 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 			continue
 		default: // the bid would count the record
 			meta = len(todo)
-			m := Meta{Layout: Layout, Epoch: v.epoch, Made: v.records}
-			if old, ok := v.meta.Value.(*Meta); ok {
-				m = *old
-			}
+			m := b.presentMeta(v)
 			put = Put{v.meta, &m}
 		}
 		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, []backend.Held{h})

@@ -5,6 +5,7 @@ package leasetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,14 @@ type Store struct {
 	counter uint64 // of all writes
 	entries map[lease.Key]entry
 	changed chan struct{} // closed by the next change
-	log     []lease.Item  // all changes, in order
+	log     []lease.Item  // all changes after logFrom, in order
+	logFrom uint64
+}
+
+// A Snapshot is what a store had.
+type Snapshot struct {
+	entries map[lease.Key]entry
+	counter uint64
 }
 
 // An entry is an item as the store keeps it.
@@ -48,26 +56,35 @@ func NewStore() *Store {
 // Driver returns a new client of the store, for one Backend.
 func (s *Store) Driver() lease.Driver { return &driver{s: s} }
 
-// Snapshot returns what the store has, for Restore.
-func (s *Store) Snapshot() map[lease.Key]entry {
+// Snapshot returns what the store has, for Restore and GoBack.
+func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	copied := map[lease.Key]entry{}
-	for k, e := range s.entries {
-		copied[k] = e
-	}
-	return copied
+	return Snapshot{maps.Clone(s.entries), s.counter}
 }
 
-// Restore makes the store what it was, with another epoch.
-func (s *Store) Restore(snapshot map[lease.Key]entry, epoch string) {
+// Restore makes the store what it was, with another epoch. The zero Snapshot is an empty store.
+func (s *Store) Restore(was Snapshot, epoch string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries, s.epoch = map[lease.Key]entry{}, epoch
-	for k, e := range snapshot {
-		s.entries[k] = e
-	}
-	s.log = nil
+	s.epoch = epoch
+	s.restore(was)
+}
+
+// GoBack makes the store what it was, in the same epoch. It counts versions anew, as etcd does
+// after its data was restored. Drivers notice it by the count.
+func (s *Store) GoBack(was Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counter = was.counter
+	s.restore(was)
+}
+
+// restore does what Restore and GoBack share. Listeners are not told what has changed.
+func (s *Store) restore(was Snapshot) {
+	s.entries = map[lease.Key]entry{}
+	maps.Copy(s.entries, was.entries)
+	s.log, s.logFrom = nil, s.counter
 	s.notify()
 }
 
@@ -83,6 +100,13 @@ func (s *Store) Edit(k lease.Key, edit func(text string) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(k, edit(s.entries[k].text), s.entries[k].writes+1, true)
+}
+
+// Text returns the encoded value of an item; "" if it is not there.
+func (s *Store) Text(k lease.Key) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[k].text
 }
 
 // put writes or deletes an item. The caller holds s.mu.
@@ -125,11 +149,40 @@ func (s *Store) item(k lease.Key) lease.Item {
 }
 
 // A driver is one client.
-type driver struct{ s *Store }
+type driver struct {
+	s *Store
+
+	newest   uint64 // the greatest count that it has seen
+	wentBack int
+	oldUpTo  uint64 // versions up to this one are from before the store went back
+}
 
 func (d *driver) Limits() lease.Limits { return d.s.Limits }
 func (d *driver) Now() time.Time       { return time.Now() }
 func (d *driver) Close() error         { return nil }
+
+// notice notes whether the store went back. The caller holds s.mu, as in item and view.
+func (d *driver) notice() (went bool) {
+	if went = d.s.counter < d.newest; went {
+		d.wentBack++
+		d.oldUpTo = d.s.counter
+	}
+	d.newest = d.s.counter
+	return went
+}
+
+// item returns an item as this client sees it.
+func (d *driver) item(k lease.Key) lease.Item {
+	it := d.s.item(k)
+	it.Old = it.Version != "" && d.s.entries[k].version <= d.oldUpTo
+	return it
+}
+
+// view returns a View without items.
+func (d *driver) view() lease.View {
+	d.notice()
+	return lease.View{Epoch: d.s.epoch, WentBack: d.wentBack, Position: d.s.counter}
+}
 
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	s := d.s
@@ -138,15 +191,15 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
+	v = d.view()
 	for _, k := range keys {
-		v.Items = append(v.Items, s.item(k))
+		v.Items = append(v.Items, d.item(k))
 	}
 	for k := range s.entries {
 		if k.Kind == lease.Records {
 			v.Records++
 		}
 	}
-	v.Epoch, v.Position = s.epoch, s.counter
 	return v, nil
 }
 
@@ -160,8 +213,13 @@ func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change
 	if epoch != s.epoch {
 		return w, lease.ErrEpoch
 	}
+	went := d.notice()
 	for i := range changes {
 		w.Results = append(w.Results, s.apply(&changes[i]))
+	}
+	d.newest = s.counter
+	if went { // it answers too late to refuse the changes
+		return lease.Written{}, lease.ErrEpoch
 	}
 	for n, it := range verify {
 		if s.item(it.Key).Version != it.Version {
@@ -203,14 +261,14 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	s := d.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	v = d.view()
 	for k := range s.entries {
 		if k.Kind == kind && k.Name >= from {
-			v.Items = append(v.Items, s.item(k))
+			v.Items = append(v.Items, d.item(k))
 		}
 	}
 	slices.SortFunc(v.Items, func(a, b lease.Item) int { return strings.Compare(a.Name, b.Name) })
 	v.Items = v.Items[:min(limit, len(v.Items))]
-	v.Epoch, v.Position = s.epoch, s.counter
 	return v, ctx.Err()
 }
 
@@ -220,7 +278,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		s := d.s
 		s.mu.Lock()
 		changed, at := s.changed, s.counter
-		gap := position > at || len(s.log) > 0 && s.log[0].Order > position+1
+		gap := position > at || position < s.logFrom
 		items := slices.Clone(s.log[len(s.log)-min(len(s.log), int(at-min(at, position))):])
 		s.mu.Unlock()
 		if gap {
