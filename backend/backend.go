@@ -11,8 +11,9 @@ import (
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never waits for
 	// the holder to release a lease. The store grants a bid if the lease is unchanged since
-	// [Bid.Expected]. A lease that the bidder's own nonce still holds is granted anew, by
-	// compare-and-swap and with a new term, unless a failover may have lost a later grant.
+	// [Bid.Expected]. A lease that the bidder's own nonce still holds may have changed: the
+	// store grants it anew, by compare-and-swap and with a new term, unless a failover may
+	// have lost a later grant.
 	// A refused bid's answer has the lease as it stands now. A grant clears any request,
 	// and its term exceeds Bid.MinTerm.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
@@ -44,13 +45,13 @@ type Backend interface {
 	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
-	// early. If [Guarantees].Poll is set it may also miss a change; seen then has one lease
-	// of each holder, the holder of most leases first. Otherwise seen has all leases of interest,
-	// and Listen must not miss a change between seen and the call. When ctx ends, Listen
-	// returns ctx.Err(). The manager calls it only if Guarantees.Push is set.
+	// early. It must not miss a change since seen was read, except on a store that is polled
+	// as well ([Guarantees].Poll). There seen has one lease of each holder, the holder of most
+	// leases first; on other stores it has all observed leases. When ctx ends, Listen returns
+	// ctx.Err(). The manager calls it only if Guarantees.Push is set.
 	Listen(ctx context.Context, seen []Lease) error
 
-	// Request writes requests of an operator, or a nominee's consent, beside a lease. It
+	// Request writes requests of an operator, or a nominee's acceptance, beside a lease. It
 	// grants nothing, ends nothing, and leaves the Version alone. A request names a term
 	// ([Request.Term]): if the election has another term by now, the store does not write
 	// that request but still writes the others, and the error is [ErrStale].
@@ -93,7 +94,7 @@ type Guarantees struct {
 
 	MinTTL      time.Duration // least TTL; at least 1 ns
 	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows it (then the store refuses a longer bid with ErrDenied, or ErrInvalid if nobody can raise the limit)
-	MaxSession  time.Duration // greatest session of the store, which TTL + 2 * Renew must not exceed; 0: no limit
+	MaxSession  time.Duration // longest session of the store; TTL + 2 * Renew must not exceed it; 0: no limit
 	ClockMargin time.Duration // least clock margin that the store's own expiry needs; 0: none
 
 	Expiry   Expiry        // who decides that a lease has expired
@@ -113,6 +114,6 @@ type Expiry string
 const (
 	ByChallengers Expiry = "challengers" // a challenger that has observed it for its TTL
 	ByStore       Expiry = "store"       // its sessions or keys expire
-	ByKernel      Expiry = "kernel"      // with the process
-	ByOperator    Expiry = "operator"    // by an edit
+	ByKernel      Expiry = "kernel"      // when the process ends
+	ByOperator    Expiry = "operator"    // who edits the assignment
 )

@@ -1,5 +1,5 @@
 // Package backend is the contract between the election manager (package election) and a
-// store, and the registry through which a configuration word chooses a store.
+// store, and the registry through which the key backend of a configuration chooses a store.
 //
 // A [Backend] grants each election's lease to at most one candidate at a time. It is
 // passive: it starts no goroutine that outlives a call, sets no timer, retries nothing and
@@ -14,14 +14,14 @@
 //
 // The calls about leases take a batch, so that ten thousand elections cost a handful of round
 // trips. Durations cross the interface, times of day never do: no clock of one machine is
-// compared with another's. The times in a [Leadership] are for people.
+// compared with another's. The times in a [Record] are for people.
 //
 // # Rules for both sides
 //
 //   - Names, ids, addresses and metadata have passed [CheckName], [CheckID] and
 //     [CheckText]. Batches are not empty and name an election once. TTLs lie within
 //     [Guarantees].
-//   - One Backend serves one nonce; calls with another are [ErrInvalid].
+//   - One Backend serves one manager: calls with another [Nonce] are [ErrInvalid].
 //   - For one election at most one of Acquire, Renew, Mark and Release is in flight.
 //     All other calls may run at the same time.
 //   - Every context has a deadline, except Listen's.
@@ -48,7 +48,7 @@
 // # Terms
 //
 // Each grant has a term greater than every earlier term of that election: through release,
-// expiry, deleted records, restarts and a failover that loses writes. [NextTerm] computes it.
+// expiry, deleted records, restarts and a failover that loses writes. [NextTerm] is the rule.
 //
 // # Optional interfaces
 //

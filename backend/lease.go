@@ -5,7 +5,7 @@ import "time"
 // A Lease is one election's state in the store. It is comparable.
 type Lease struct {
 	Election string
-	Holder   Candidate // zero: vacant. Another program may have "node X" or "session X" as its nonce
+	Holder   Candidate // zero: vacant. A program without nonces has "node X" or "session X" as its nonce
 	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
 
 	// Version is opaque. A challenger must observe it unchanged. Each grant, renewal and
@@ -14,8 +14,8 @@ type Lease struct {
 	// restart or restore. It is empty only in a lease that was not read. At most 600 bytes.
 	Version string
 
-	// TTL is the holder's TTL. Renew is how often the holder means to
-	// renew. Both are zero if the lease is vacant.
+	// TTL is the holder's TTL. Renew is the time between its renewals. Both are zero if the
+	// lease is vacant.
 	TTL, Renew time.Duration
 
 	// Age is how long ago the lease was last written, by the store's clock. It is a hint for
@@ -23,13 +23,13 @@ type Lease struct {
 	Age time.Duration
 
 	// ObserveFor is how long a challenger must observe the lease unchanged before it bids.
-	// 0: the lease is free, or is a leftover of the reader's own nonce that a bid would be
-	// granted. Negative ([ExpiresInStore]): the store will free the lease.
+	// 0: the lease is free, or the reader's own nonce still holds it, from an earlier bid.
+	// Negative ([ExpiresInStore]): the store will free the lease.
 	ObserveFor time.Duration
 
-	// End is how the last leadership ended, and LastID is whose it was. They are empty if
-	// unknown, or if no leadership has ended yet. The failover delay and the incumbent grace
-	// rest on them.
+	// End is how the last leadership ended, and LastID is the id of its leader. They are empty
+	// if unknown, or if no leadership has ended yet. The manager needs them for the failover
+	// delay and the incumbent grace.
 	End    End
 	LastID string
 
@@ -112,7 +112,7 @@ type Bid struct {
 	Election  string
 	Candidate Candidate
 	TTL       time.Duration // how long the grant lasts if it is never renewed; > 0
-	Renew     time.Duration // how often the candidate will renew; tells followers when to read
+	Renew     time.Duration // time between the candidate's renewals; tells followers when to read
 	MinTerm   uint64        // the new term must exceed it
 
 	// Expected is the lease as the candidate last observed it, for ObserveFor if that is

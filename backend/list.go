@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// All ranges over everything that read, a Backend's List or Members, returns page by page. key
-// returns what the pages are ordered by. All makes each call within call, which sets a deadline.
-// After an error the range ends.
+// All ranges over everything that read, a Backend's List or Members, returns page by page. It is
+// for callers, and the contract's rule for pages in code. key returns what the pages are ordered
+// by. call makes each call, with a deadline. After an error the range ends.
 func All[T any](ctx context.Context, call func(context.Context, func(context.Context) error) error,
 	read func(ctx context.Context, from string, limit int) ([]T, error), key func(T) string) iter.Seq2[T, error] {
 	const size = 500

@@ -42,8 +42,8 @@ type Member struct {
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
 // Since is when the state that the record shows began: the present leadership, or the end of
-// the last one. It is by the store's clock, or by this machine's if the lease has expired. It is zero if the store does not know. It is for
-// people.
+// the last one: by the store's clock, or by this machine's if the lease has expired. It is zero if
+// the store does not know. It is for people.
 func (r Record) Since() time.Time {
 	switch {
 	case r.ExpiredFor() > 0:
@@ -57,7 +57,8 @@ func (r Record) Since() time.Time {
 }
 
 // ElectionList returns the text of [Member].Elections: a line for each name. An empty line
-// at the end says that there is no room for all.
+// at the end says that there is no room for all. It is part of the contract: a manager writes this
+// text, and Campaigns reads it on every other process.
 func ElectionList(names iter.Seq[string]) string {
 	var text strings.Builder
 	for name := range names {

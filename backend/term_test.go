@@ -73,7 +73,7 @@ func TestJumpsDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Terms that were planted, or granted by a clock that was set back since: a jump exceeds the last
+// Terms that were forged, or granted by a clock that was set back since: a jump exceeds the last
 // one by so much that a grant which a failover loses is not repeated.
 func TestAJumpFromATermAheadOfAllJumpsIsGreat(t *testing.T) {
 	last := uint64(now.UnixMicro()) * 2

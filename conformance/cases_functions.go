@@ -20,7 +20,7 @@ var functionCases = []Case{
 	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
 		Says: "When the lead function returns, the leader steps down, and the process campaigns again."},
 	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
-		Says: "The end of a leadership cancels its context, and context.Cause returns a *LostError with the reason."},
+		Says: "The end of a leadership cancels its context, and context.Cause returns an *EndError with the reason."},
 }
 
 func functionIgnores(t *Trial) error {
@@ -212,9 +212,9 @@ func functionCause(t *Trial) error {
 		}
 		s.do()
 		cause, ok := t.waitForResult(causes, t.takeoverBound()+t.Late)
-		var lost *election.LostError
-		if !ok || !errors.As(cause, &lost) || lost.Reason != s.reason || lost.Term != leadership.Term || lost.Election != "jobs" {
-			return fmt.Errorf("expected a LostError of term %d with reason %q, got %v (cancelled: %v)", leadership.Term, s.reason, cause, ok)
+		var end *election.EndError
+		if !ok || !errors.As(cause, &end) || end.Reason != s.reason || end.Term != leadership.Term || end.Election != "jobs" {
+			return fmt.Errorf("expected an EndError of term %d with reason %q, got %v (cancelled: %v)", leadership.Term, s.reason, cause, ok)
 		}
 	}
 	a.node.wire.Cut(false)

@@ -39,9 +39,11 @@ type Harness struct {
 	// Parallel runs the cases at the same time. It is meant for real time.
 	Parallel bool
 
-	// Only selects cases, for a store whose other cases run in another test, such as
-	// on a server that all cases share. Nil selects all cases that apply.
-	Only func(Case) bool
+	// Names and Only select cases, for a store whose other cases run in another test, such as
+	// on a server that all cases share. A name is a letter (S), a rule (S4) or a title
+	// ([Case.Title]); one that selects no case fails the suite. Nil selects all cases.
+	Names []string
+	Only  func(Case) bool
 
 	// voidTrials is how many trials of the case were void. Each of the first two
 	// doubles the TTL.

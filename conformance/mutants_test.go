@@ -333,3 +333,17 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	}
 	fmt.Printf("%d/%d broken backends killed\n", killed, len(mutants))
 }
+
+// Each letter, rule and title selects its cases. A misspelt one is an error, so that no case is
+// left out unnoticed.
+func TestNamesSelectCases(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want int
+	}{{"T", 4}, {"T1", 1}, {"T1 the list is sorted", 0}, {"t1", 0}, {"", 0}, {listCases[0].Title(), 1}} {
+		run, skipped, err := Plan(Harness{Names: []string{c.name}}, Store{}, backend.Guarantees{})
+		if got := len(run) + len(skipped); got != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%q selects %d cases, want %d; error: %v", c.name, got, c.want, err)
+		}
+	}
+}

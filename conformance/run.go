@@ -15,12 +15,13 @@ import (
 
 // A Case tests one rule that every backend must keep.
 type Case struct {
-	Rule  string                     // letter and number of the rule; the package documentation explains the letters
-	Name  string                     // the rule in a few words, for the name of the subtest
-	Says  string                     // the rule in a sentence
-	Fault string                     // the fault of [Store.Faults] that the case needs; "": none
-	Run   func(trial *Trial) error   // tests the rule; an error tells what was expected and what was observed
-	skip  func(f facts) (why string) // returns why the case does not apply, or ""; nil: it always applies
+	Rule     string                     // letter and number of the rule; the package documentation explains the letters
+	Name     string                     // the rule in a few words, for the name of the subtest
+	Says     string                     // the rule in a sentence
+	Contract bool                       // the case calls a Backend directly; false: managers call it
+	Fault    string                     // the fault of [Store.Faults] that the case needs; "": none
+	Run      func(trial *Trial) error   // tests the rule; an error tells what was expected and what was observed
+	skip     func(f facts) (why string) // returns why the case does not apply, or ""; nil: it always applies
 }
 
 // facts decide whether a case applies.
@@ -48,15 +49,22 @@ func (c Case) OwnServer() bool {
 	return c.Fault == FaultRestart || c.Fault == FaultPause || c.Fault == FaultFailover
 }
 
-// Contract reports whether the case tests a rule of the contract, and not one of managers.
-func (c Case) Contract() bool { return !strings.ContainsAny(c.Rule[:1], "SLPQ") }
+// matches reports whether a name in [Harness.Names] selects the case.
+func (c Case) matches(name string) bool {
+	return name == c.Rule[:1] || name == c.Rule || name == c.Title()
+}
 
 // Cases returns all cases in the order in which they run: contract cases, manager cases,
 // cost cases, storms.
 func Cases() []Case {
-	return slices.Concat(
+	contract := slices.Concat(
 		acquireCases, renewCases, markCases, releaseCases, termCases,
 		observeCases, listenCases, requestCases, listCases, memberCases, nameCases, generalCases,
+	)
+	for i := range contract {
+		contract[i].Contract = true
+	}
+	return slices.Concat(contract,
 		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
 		costCases, stormCases,
 	)
@@ -64,13 +72,19 @@ func Cases() []Case {
 
 // Plan returns the selected cases that apply to a store with these guarantees, and those
 // that do not, with the reasons. Plan skips a case only if the store does not claim what
-// it tests, or if the harness lacks the fault that it needs.
-func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipped) {
-	f := facts{h.withDefaults(), g, s}
-	for _, c := range Cases() {
+// it tests, or if the harness lacks the fault that it needs. A name in [Harness.Names] that
+// selects no case is an error.
+func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipped, err error) {
+	f, all := facts{h.withDefaults(), g, s}, Cases()
+	for _, name := range h.Names {
+		if !slices.ContainsFunc(all, func(c Case) bool { return c.matches(name) }) {
+			return nil, nil, fmt.Errorf("Harness.Names has %q, which is no case's letter, rule or title", name)
+		}
+	}
+	for _, c := range all {
 		why := ""
 		switch {
-		case h.Only != nil && !h.Only(c):
+		case h.Names != nil && !slices.ContainsFunc(h.Names, c.matches), h.Only != nil && !h.Only(c):
 			continue
 		case c.Fault != "" && s.Faults[c.Fault] == nil:
 			why = "the harness has no function for the fault " + c.Fault
@@ -83,7 +97,7 @@ func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipp
 		}
 		run = append(run, c)
 	}
-	return run, skipped
+	return run, skipped, nil
 }
 
 // Run tests a backend, with one subtest for each case that applies. At the end it logs
@@ -91,14 +105,14 @@ func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipp
 func Run(t *testing.T, h Harness) {
 	var run []Case
 	var skipped []Skipped
-	err := h.inBubble(t, func(t *testing.T) error {
+	err := h.inBubble(t, func(t *testing.T) (err error) {
 		s := h.NewStore(t)
 		b := s.Open(t)
-		run, skipped = Plan(h, s, b.Guarantees())
-		return b.Close()
+		run, skipped, err = Plan(h, s, b.Guarantees())
+		return errors.Join(err, b.Close())
 	})
 	if err != nil {
-		t.Fatalf("opening a store to read its guarantees: %v", err)
+		t.Fatalf("conformance: no case was run: %v", err)
 	}
 	if len(run) == 0 {
 		t.Error("none of the selected cases applies")

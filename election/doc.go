@@ -14,15 +14,15 @@
 // what it has acknowledged. docs/design/election.md says what a failover may lose. Under these:
 //
 //   - Never two leaders. [Election.Leading] is never true in two processes at once, whatever
-//     is paused, cut off, restarted or set to another time. For a short time nobody may lead.
+//     is paused, cut off, restarted or set to another time. At times there is no leader.
 //   - Fenced. Each leadership has a term greater than every earlier one of that election.
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
-//     leader within TTL + RenewEvery + CallTimeout + the store's Takeover (+ FailoverDelay +
-//     IncumbentGrace after a failure).
+//     leader within TTL + RenewEvery + CallTimeout + [backend.Guarantees].Takeover, and
+//     FailoverDelay + IncumbentGrace more after a failure.
 //   - Sticky. The leader changes only by a fault, an operator's request, or a resignation.
 //
 // A process that is stopped between Leading and its next write may write late; no lease can
-// prevent that. Hand [Leadership.Term] to what you write to, and let it refuse smaller
+// prevent that. Send [Leadership.Term] with every write, and let the receiver refuse smaller
 // terms; on MySQL, mysql.Fence does that. Anybody who can write to the store can depose a
 // leader.
 //
@@ -43,11 +43,12 @@
 //	                                    releasing --------------------'
 //
 // The deadline is the time at which the last granted request was sent, plus the TTL, less
-// ClockMargin. At that instant Leading is false, whether or not a call hangs. A challenger
-// bids only after it has observed the lease unchanged for the holder's TTL on its own clock,
-// or the store says that the lease is free. A leader that steps down first stops leading, then cancels its function's context (with a
-// [*LostError] as the cause), waits for the function, and releases the lease. After a loss
-// nothing is released before the deadline.
+// ClockMargin. At that instant Leading is false, whether or not a call hangs. A challenger (a
+// candidate while another process holds the lease) bids only after it has observed the lease
+// unchanged for the holder's TTL on its own clock, or the store says that the lease is free.
+// To step down, a leader makes Leading false, cancels its function's context (the cause is an
+// [*EndError]), waits for the function, and releases the lease. After a loss it releases
+// nothing before the deadline.
 //
 // # Inside
 //

@@ -30,7 +30,7 @@ type Election struct {
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends;
-// context.Cause then returns a [*LostError]. The function must return soon after: until it has
+// context.Cause then returns an [*EndError]. The function must return soon after: until it has
 // returned, the lease is not released. A function that returns while the process leads gives
 // up the leadership. Its error is then in the event (Event.Err) and in the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
@@ -162,12 +162,7 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	if len(list) == 0 || list[0].Election != e.elec.name {
 		return backend.Record{Lease: backend.Lease{Election: e.elec.name}}, nil
 	}
-	r := list[0]
-	r.Lease = clean.Lease(r.Lease)
-	for i := range r.History {
-		r.History[i].ID = clean.Text(r.History[i].ID, backend.MaxID, false)
-	}
-	return r, nil
+	return clean.Record(list[0]), nil
 }
 
 // Nominate asks for the candidate with this id to lead next. The request applies to the present
@@ -322,14 +317,14 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	err = fn(l.Context(), l)
 }
 
-// lose ends a leadership. Leading becomes false before the context is cancelled.
-func (e *Election) lose(term uint64, reason Reason, err error) {
+// endLeadership ends a leadership. Leading becomes false before the context is cancelled.
+func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 	l := e.leadership.Load()
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}
-	lost := &LostError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
-	l.scope().cancel(lost)
+	cause := &EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
+	l.scope().cancel(cause)
 	level := slog.LevelWarn
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:

@@ -147,9 +147,9 @@ func (r Reason) newsAfter(before Reason) bool {
 	return r != before && (r == ReasonMoved || r == ReasonForgotten)
 }
 
-// A LostError says why a leadership ended. context.Cause returns it for the cancelled context of
+// An EndError says why a leadership ended. context.Cause returns it for the cancelled context of
 // the leadership.
-type LostError struct {
+type EndError struct {
 	Election string
 	Term     uint64
 	Reason   Reason
@@ -157,7 +157,7 @@ type LostError struct {
 }
 
 // Error returns the election, the term, the reason and Err.
-func (e *LostError) Error() string {
+func (e *EndError) Error() string {
 	s := fmt.Sprintf("election %q: leadership of term %d ended: %s", e.Election, e.Term, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -166,4 +166,4 @@ func (e *LostError) Error() string {
 }
 
 // Unwrap returns Err.
-func (e *LostError) Unwrap() error { return e.Err }
+func (e *EndError) Unwrap() error { return e.Err }

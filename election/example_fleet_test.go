@@ -77,8 +77,8 @@ func ExampleOptions_health() {
 	}
 	full.Store(true)
 	<-lead.Context().Done()
-	lost, _ := errors.AsType[*election.LostError](context.Cause(lead.Context()))
-	fmt.Println("leads:", lead.Leading(), "because:", lost.Reason)
+	end, _ := errors.AsType[*election.EndError](context.Cause(lead.Context()))
+	fmt.Println("leads:", lead.Leading(), "because:", end.Reason)
 	m.Close(context.Background())
 	// Output:
 	// leads: false because: health check failed

@@ -209,8 +209,8 @@ func ExampleElection_Depose() {
 		over <- context.Cause(ctx)
 		return nil
 	})
-	if lost, ok := errors.AsType[*election.LostError](<-over); ok {
-		fmt.Println("anna is out:", lost.Reason)
+	if end, ok := errors.AsType[*election.EndError](<-over); ok {
+		fmt.Println("anna is out:", end.Reason)
 	}
 	lead, err := eb.Campaign(ctx)
 	if err != nil {

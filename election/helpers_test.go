@@ -61,7 +61,7 @@ type script struct {
 	observe  func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
 	listen   func(ctx context.Context, seen []backend.Lease) error
 	promises func(*backend.Guarantees)
-	n        [calls]atomic.Int64
+	n        [callKinds]atomic.Int64
 	mu       sync.RWMutex
 }
 

@@ -44,7 +44,7 @@ func (l *Leadership) Remaining() time.Duration {
 }
 
 // Context returns a context that is cancelled when the leadership ends; context.Cause then
-// returns a [*LostError] with the reason. After the process was stopped, the cancellation takes
+// returns an [*EndError] with the reason. After the process was stopped, the cancellation takes
 // a moment, while Leading is right at once.
 func (l *Leadership) Context() context.Context { return l.scope().Context }
 
@@ -91,7 +91,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // returned before this process bids again.
 //
 // When fn returns while this process leads, the lease is released, and this process bids again
-// after RenewEvery. If fn returned an error, the event that ends the leadership has it. The pause
+// after RenewEvery. If fn returned an error, the event that ends the leadership has it. That wait
 // doubles with each consecutive error, up to 32 times RenewEvery; a leadership that lasted longer
 // than that resets it.
 //

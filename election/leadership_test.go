@@ -47,8 +47,8 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 			if ctx == nil {
 				ctx = l.Context()
 			}
-			var lost *LostError
-			if !errors.As(context.Cause(ctx), &lost) || lost.Reason != ReasonResigned || lost.Term != l.Term {
+			var end *EndError
+			if !errors.As(context.Cause(ctx), &end) || end.Reason != ReasonResigned || end.Term != l.Term {
 				t.Errorf("the context's cause is %v, want the end of term %d: %s", context.Cause(ctx), l.Term, ReasonResigned)
 			}
 			closes(t, m)

@@ -14,8 +14,7 @@ import (
 func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] {
 	return func(yield func(backend.Record, error) bool) {
 		for r, err := range backend.All(ctx, m.callStore, m.backend.List, func(r backend.Record) string { return r.Election }) {
-			r = clean.Record(r)
-			if !yield(r, err) {
+			if !yield(clean.Record(r), err) {
 				return
 			}
 		}

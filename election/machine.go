@@ -19,7 +19,7 @@ import (
 //	machine_input.go    inputs from the program: campaign, resign, pause, leave
 //	machine_lease.go    the lease of this process: when to bid, renew, step down, release
 //	machine_bid.go      answers to bids
-//	machine_watch.go    the leases of other processes
+//	machine_observe.go    the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
 //	machine_timers.go   elections by the time at which they must be looked at
@@ -34,19 +34,19 @@ type machine struct {
 
 	elections []*elec // in no particular order; elec.index is the position
 	timers    timers  // elections by elec.wake
-	queues    [calls][]*elec
-	inFlight  [calls]*call // one of each kind at most
-	joinCount uint32       // all elections ever joined
+	queues    [callKinds][]*elec
+	inFlight  [callKinds]*call // one of each kind at most
+	joinCount uint32           // all elections ever joined
 
 	// When to make the next call of a kind.
-	gridOffset   time.Duration // of the grid of times at which one call renews all leases
+	gridOffset   time.Duration // of the renewal grid: see nextGridTick
 	announceAt   time.Duration
 	announced    time.Duration // when the last Announce was sent
 	healthAt     time.Duration
 	listenAt     time.Duration
-	retryAt      [calls]time.Duration // not before, after a failure
-	failures     [calls]int           // consecutive
-	releaseBatch int                  // leases in one Release; 0: all
+	retryAt      [callKinds]time.Duration // not before, after a failure
+	failures     [callKinds]int           // consecutive
+	releaseBatch int                      // leases in one Release; 0: all
 
 	relisten           bool // the set of leases to listen to has changed
 	emptyNotifications int  // consecutive notifications after which a reading found no change
@@ -58,7 +58,7 @@ type machine struct {
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
 	deniedLogged        bool          // a denial was logged
-	nextStep            time.Duration // when next asked to be stepped
+	nextStep            time.Duration // the last result of next
 	resumedAt           time.Duration // when this process last continued after it had been stopped
 	unhealthy           bool
 	healthKnown         bool // the first health check has returned, or there is none
@@ -85,7 +85,7 @@ type elec struct {
 	hasObserved    bool           // observed at least once since this process last held the lease
 	observed       *backend.Lease // machine.unobserved if hasObserved is false
 	unchangedSince time.Duration  // when the answer came that first showed this lease
-	confirmedAt    time.Duration  // when observed was last confirmed or dropped
+	confirmedAt    time.Duration  // when the last answer about the lease came, or observed was dropped
 	highestTerm    uint64         // the greatest term ever seen
 	tooEarly       int32          // consecutive readings that came before the holder's renewal, up to maxCount
 	readAt         time.Duration  // the next reading
@@ -107,15 +107,15 @@ type elec struct {
 	electedAt    time.Duration // when this leadership began
 
 	// What delays the next bid.
-	noBidBefore       time.Duration // after a resignation, a deposition or a loss
-	pauseAfterRelease time.Duration // sets noBidBefore when the lease has been released
-	retryBidAt        time.Duration // after a bid without success
-	failures          int32         // consecutive bids without success or renewals without an outcome, up to maxCount
-	functionErrors    int32         // consecutive errors of the function, up to maxCount
+	noBidBefore      time.Duration // after a resignation, a deposition or a loss
+	waitAfterRelease time.Duration // from the release until noBidBefore
+	retryBidAt       time.Duration // after a bid without success
+	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
+	functionErrors   int32         // consecutive errors of the function, up to maxCount
 
 	observing         bool // an Observe is under way
 	leaseCallUnderWay bool // an Acquire, Renew or Release is under way
-	queued            [calls]bool
+	queued            [callKinds]bool
 	wake              time.Duration
 	timerIndex        int    // in machine.timers; -1: none
 	reported          *state // the latest that watchers were told
@@ -158,7 +158,7 @@ type (
 	}
 	withdraw struct { // ends the campaign and the leadership
 		e    *elec
-		done bool // no function runs, so no returned will follow
+		done bool // no function runs, so the input returned does not follow
 	}
 	pause struct {
 		e  *elec // or nil
@@ -215,9 +215,9 @@ const (
 	doCall     actionKind = iota // start call
 	doCancel                     // cancel the context of call; its reply follows
 	doTrust                      // e leads in term until the deadline; the first one of a term begins the leadership
-	doEnd                        // e's leadership of term has ended for reason, in order or not: cancel its context
+	doEnd                        // e's leadership of term has ended for reason: cancel its context
 	doEvent                      // publish state, which may be a notice
-	doLog                        // log reason and err, about e (nil: the manager)
+	doLog                        // log reason and err, about e; nil: about the manager
 	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
 	doExpired                    // e's lease has expired before its release was confirmed; err is the obstacle
 	doRemoved                    // e has left, and the store has nothing of this process
@@ -225,7 +225,6 @@ const (
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
 	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
-	m.timers.init()
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now
@@ -292,7 +291,7 @@ func (m *machine) handle(now time.Duration, in input) {
 // next returns when the machine must be stepped again if no input comes before.
 func (m *machine) next() time.Duration {
 	next := min(m.timers.first(), m.unreachableAt())
-	for k := range calls {
+	for k := range callKinds {
 		if m.inFlight[k] == nil {
 			next = min(next, max(m.callDueAt(k), m.retryAt[k]))
 		}

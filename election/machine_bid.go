@@ -9,7 +9,11 @@ import (
 // bidAnswered handles the answer to a bid that was sent at sent.
 func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
 	class := backend.Class(a.Err)
-	m.emit(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
+	reason := ReasonVacant
+	if a.Outcome == backend.Granted {
+		reason = ReasonElected
+	}
+	m.emit(action{kind: doLog, e: e, term: a.Term, reason: reason, err: a.Err})
 	m.reportDenied(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
@@ -66,11 +70,4 @@ func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {
 		e.deniedCall, m.deniedLogged = k+1, true // notices are logged
 		m.reportNotice(e, ReasonDenied, a.Err)
 	}
-}
-
-func bidReason(o backend.Outcome) Reason {
-	if o == backend.Granted {
-		return ReasonElected
-	}
-	return ReasonVacant
 }

@@ -11,7 +11,7 @@ import (
 // need a call of that kind meanwhile wait, and share the next one.
 type call struct {
 	kind    callKind
-	sent    time.Duration // when the machine asked for it, which is before it left
+	sent    time.Duration // when the machine asked for it, so not after the request was sent
 	timeout time.Duration // 0: none
 	elecs   []*elec       // item i of the call is about elecs[i]
 
@@ -36,7 +36,7 @@ const (
 	callAnnounce
 	callHealth
 	callListen
-	calls
+	callKinds // their number
 )
 
 // enqueue makes e an item of the next call of this kind.
@@ -60,7 +60,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 		switch e.phase {
 		case phaseQueued, phasePending, phaseReleasing:
 			return !e.leaseCallUnderWay
-		case phaseExpiring:
+		case phaseAwaitingDeadline:
 			return !e.leaseCallUnderWay && !m.awaitsDeadline(now, e)
 		case phaseStuck:
 			return !e.leaseCallUnderWay && now >= e.expiresAt
@@ -98,7 +98,7 @@ func (m *machine) dispatch(now time.Duration) {
 	if m.relisten && m.inFlight[callListen] == nil {
 		m.listenAt = min(m.listenAt, now)
 	}
-	for k := range calls {
+	for k := range callKinds {
 		if m.inFlight[k] != nil || now < m.callDueAt(k) || now < m.retryAt[k] {
 			continue
 		}
@@ -195,10 +195,10 @@ func (m *machine) fillCall(c *call, now time.Duration) {
 	case callObserve:
 		c.leases = make([]backend.Lease, 0, len(queue))
 	}
-	rest := 0
+	remaining := 0
 	for i, e := range queue {
 		if c.kind == callRelease && m.releaseBatch > 0 && len(c.elecs) == m.releaseBatch {
-			rest = len(queue) - i
+			remaining = len(queue) - i
 			break
 		}
 		e.queued[c.kind] = false
@@ -207,9 +207,9 @@ func (m *machine) fillCall(c *call, now time.Duration) {
 			m.addItem(c, e, now)
 		}
 	}
-	left := copy(queue, queue[len(queue)-rest:])
-	clear(queue[left:])
-	m.queues[c.kind] = queue[:left]
+	copy(queue, queue[len(queue)-remaining:])
+	clear(queue[remaining:])
+	m.queues[c.kind] = queue[:remaining]
 }
 
 // addItem adds the item about e to c.

@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// clockJumped shortens the trust in all leases: the host may have been suspended for by.
+// clockJumped makes all deadlines earlier: the host may have been suspended for by.
 func (m *machine) clockJumped(now, by time.Duration) {
 	for _, k := range []callKind{callAcquire, callRenew} {
 		if c := m.inFlight[k]; c != nil {
@@ -49,7 +49,7 @@ func (m *machine) resign(now time.Duration, in resign) {
 	e := in.e
 	m.retryRelease(now, e)
 	if e.phase == phaseLeading && e.term == in.term {
-		e.pauseAfterRelease = m.TTL / 2
+		e.waitAfterRelease = m.TTL / 2
 		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	}
 	m.advance(now, e)
@@ -92,7 +92,7 @@ func (m *machine) returned(now time.Duration, in returned) {
 	}
 	m.retryRelease(now, e)
 	if leads {
-		e.pauseAfterRelease = m.pauseAfter(now, e, in.err) // so that others can lead
+		e.waitAfterRelease = m.waitAfterFunction(now, e, in.err) // so that others can lead
 		e.end = backend.Released
 		m.endLeadership(now, e, finished, in.reason, in.err)
 	} else {
@@ -101,19 +101,19 @@ func (m *machine) returned(now time.Duration, in returned) {
 	m.advance(now, e)
 }
 
-// maxPauseFactor is the longest pause after a failing function, in units of RenewEvery.
-const maxPauseFactor = 32
+// maxWaitFactor is the longest wait after a failing function, in units of RenewEvery.
+const maxWaitFactor = 32
 
-// pauseAfter returns how long this process does not bid after its function has returned: RenewEvery,
-// doubled with each consecutive error. A leadership that lasted longer than the longest pause
-// resets it.
-func (m *machine) pauseAfter(now time.Duration, e *elec, err error) time.Duration {
-	if err == nil || now-e.electedAt > maxPauseFactor*m.RenewEvery {
+// waitAfterFunction returns how long this process does not bid after its function has returned:
+// RenewEvery, doubled with each consecutive error. A leadership that lasted longer than the longest
+// wait resets it.
+func (m *machine) waitAfterFunction(now time.Duration, e *elec, err error) time.Duration {
+	if err == nil || now-e.electedAt > maxWaitFactor*m.RenewEvery {
 		e.functionErrors = 0
 	}
-	pause := m.RenewEvery << min(e.functionErrors, 5)
+	wait := m.RenewEvery << min(e.functionErrors, 5)
 	if err != nil {
 		e.functionErrors = min(e.functionErrors+1, maxCount)
 	}
-	return pause
+	return wait
 }

@@ -14,7 +14,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 		return
 	}
 	if e.phase == phaseLeading && now >= e.trustedUntil {
-		m.expire(now, e)
+		m.deadlinePassed(now, e)
 	}
 	wake := never
 	if !m.mayBeOurs(now, e) && !e.leaving {
@@ -106,11 +106,11 @@ func (m *machine) retryRelease(now time.Duration, e *elec) {
 
 // awaitsDeadline reports whether e lost its leadership and must not release before the deadline.
 func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
-	return e.phase == phaseExpiring && now < e.trustedUntil
+	return e.phase == phaseAwaitingDeadline && now < e.trustedUntil
 }
 
-// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then readings of
-// it are not used.
+// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then
+// readings of it are not used.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
@@ -157,7 +157,7 @@ func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
 func (m *machine) holdBackUntil(e *elec) time.Duration {
 	l := e.observed
 	at := e.noBidBefore
-	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the failed leader, and when its lease has certainly expired
+	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the last leader, and when its lease has certainly expired
 	if !l.Vacant() {
 		last = l.Holder.ID
 	}
@@ -192,7 +192,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		}
 		m.retryLater(now, e, nil)
 	case !m.isCandidate(e): // no longer a candidate: no work has begun, so there is nothing to wait for
-		e.on(wonUnasked)
+		e.on(wonUnwanted)
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)
@@ -211,12 +211,12 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
-	m.forgetObserved(now, e)
+	m.dropObserved(now, e)
 }
 
-// forgetObserved drops the observation when the lease becomes this process's, or no longer is: an
+// dropObserved drops the observation when the lease becomes this process's, or no longer is: an
 // observation must then begin again.
-func (m *machine) forgetObserved(now time.Duration, e *elec) {
+func (m *machine) dropObserved(now time.Duration, e *elec) {
 	e.observed = m.unobserved
 	e.hasObserved, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
 	m.relisten = true
@@ -250,7 +250,7 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		return
 	}
 	if e.phase == phaseLeading && now >= e.trustedUntil { // too late: a lost lease is never trusted again
-		m.expire(now, e)
+		m.deadlinePassed(now, e)
 		return
 	}
 	m.reportDenied(e, callRenew, a)
@@ -286,10 +286,10 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 	e.end = backend.Failed
 	if e.phase != phaseLeading {
-		e.on(lose)
+		e.on(lost)
 		return
 	}
-	m.endLeadership(now, e, lose, reason, err)
+	m.endLeadership(now, e, lost, reason, err)
 	if m.FailoverDelay > 0 {
 		e.noBidBefore = max(e.noBidBefore, now+m.FailoverDelay)
 	}
@@ -306,7 +306,7 @@ func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backen
 
 // depose ends e's leadership in order, as an operator has asked. The store refuses renewals.
 func (m *machine) depose(now time.Duration, e *elec) {
-	e.pauseAfterRelease = m.TTL
+	e.waitAfterRelease = m.TTL
 	e.end = backend.Deposed
 	if e.phase == phaseLeading {
 		m.endLeadership(now, e, deposed, ReasonDeposed, nil)
@@ -315,7 +315,7 @@ func (m *machine) depose(now time.Duration, e *elec) {
 	}
 }
 
-// endLeadership ends e's leadership. t is steppedDown, deposed, lose or finished.
+// endLeadership ends e's leadership. t is steppedDown, deposed, lost or finished.
 func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Reason, err error) {
 	if e.on(t); e.work == workNone {
 		e.on(finished)
@@ -327,9 +327,9 @@ func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Re
 
 // released handles the confirmation that the store has nothing of this process.
 func (m *machine) released(now time.Duration, e *elec) {
-	e.noBidBefore, e.pauseAfterRelease = max(e.noBidBefore, now+e.pauseAfterRelease), 0
+	e.noBidBefore, e.waitAfterRelease = max(e.noBidBefore, now+e.waitAfterRelease), 0
 	if e.phase.held() {
-		m.forgetObserved(now, e)
+		m.dropObserved(now, e)
 	}
 	e.readAt = now // a bid may have been granted after all; if not, the observation continues
 	e.on(released)
@@ -343,8 +343,8 @@ func (m *machine) endTry(e *elec, err error) {
 	}
 }
 
-// expire ends e's leadership at its deadline.
-func (m *machine) expire(now time.Duration, e *elec) {
+// deadlinePassed ends e's leadership at its deadline.
+func (m *machine) deadlinePassed(now time.Duration, e *elec) {
 	if e.lastErr == nil || m.resumedAt >= e.trustedUntil {
 		m.lose(now, e, ReasonDeadline, nil) // the process was stopped, and continued too late
 	} else {

@@ -8,7 +8,7 @@ const (
 	// A candidate or an observer.
 	phaseFollowing phase = iota // the store has nothing of this process
 	phaseQueued                 // a bid of this process is in the store's queue
-	phasePending                // a bid has no outcome: this process may hold the lease
+	phasePending                // a bid has no outcome (backend.Unknown): this process may hold the lease
 
 	phaseLeading // this process holds the lease, and trusts it
 
@@ -20,8 +20,8 @@ const (
 	phaseAbandoned    // the lease of a stuck function has expired and was released
 
 	// Nothing runs, and the store still has the lease for this process.
-	phaseExpiring  // after a loss or an unusable grant: released at the deadline
-	phaseReleasing // in order: released now
+	phaseAwaitingDeadline // after a loss or an unusable grant: released at the deadline
+	phaseReleasing        // in order: released now
 )
 
 // A trigger is an event that may change the phase.
@@ -30,13 +30,13 @@ type trigger uint8
 const (
 	won         trigger = iota // a bid was granted, and this process leads
 	wonUnusable                // a bid was granted, too late to lead or in a used term
-	wonUnasked                 // a bid was granted after this process stopped campaigning
+	wonUnwanted                // a bid was granted after this process stopped campaigning
 	refused                    // a bid was refused, and the store has nothing of it
 	enqueued                   // a bid was refused for now, and is in the store's queue
 	unknown                    // a bid has no outcome, or the record names this process
 	steppedDown                // this process steps down in order
 	deposed                    // an operator has ended the leadership
-	lose                       // a renewal was refused, or the deadline has passed
+	lost                       // a renewal was refused, or the deadline has passed
 	finished                   // the function has returned, or there is none
 	overdue                    // the function has not returned for StepDownTimeout
 	released                   // the store has confirmed that it has nothing of this process
@@ -49,21 +49,21 @@ var transitions = map[phase]map[trigger]phase{
 	phaseQueued:    bidding,
 	phasePending:   bidding,
 	phaseLeading: {
-		steppedDown: phaseSteppingDown, deposed: phaseDeposed, lose: phaseLost, finished: phaseReleasing,
+		steppedDown: phaseSteppingDown, deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing,
 	},
 	phaseSteppingDown: {
-		deposed: phaseDeposed, lose: phaseLost, finished: phaseReleasing, overdue: phaseStuck,
+		deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing, overdue: phaseStuck,
 	},
-	phaseDeposed:   {finished: phaseReleasing, overdue: phaseStuck},
-	phaseLost:      {finished: phaseExpiring, overdue: phaseStuck},
-	phaseStuck:     {finished: phaseExpiring, released: phaseAbandoned},
-	phaseAbandoned: {finished: phaseFollowing},
-	phaseExpiring:  {released: phaseFollowing},
-	phaseReleasing: {lose: phaseExpiring, released: phaseFollowing},
+	phaseDeposed:          {finished: phaseReleasing, overdue: phaseStuck},
+	phaseLost:             {finished: phaseAwaitingDeadline, overdue: phaseStuck},
+	phaseStuck:            {finished: phaseAwaitingDeadline, released: phaseAbandoned},
+	phaseAbandoned:        {finished: phaseFollowing},
+	phaseAwaitingDeadline: {released: phaseFollowing},
+	phaseReleasing:        {lost: phaseAwaitingDeadline, released: phaseFollowing},
 }
 
 var bidding = map[trigger]phase{
-	won: phaseLeading, wonUnusable: phaseExpiring, wonUnasked: phaseReleasing,
+	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnwanted: phaseReleasing,
 	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
 }
 
@@ -88,11 +88,7 @@ func (p phase) renewed() bool { return p == phaseLeading || p == phaseSteppingDo
 
 // orderly reports whether the lease was not lost: this process leads, or steps down in order.
 func (p phase) orderly() bool {
-	switch p {
-	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseReleasing:
-		return true
-	}
-	return false
+	return p == phaseLeading || p == phaseSteppingDown || p == phaseDeposed || p == phaseReleasing
 }
 
 // work is what runs while this process leads.

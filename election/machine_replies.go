@@ -137,7 +137,7 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 	}
 	changed := false
 	next := 0 // most stores answer in the order of the items
-	byName := map[string]*backend.Lease(nil)
+	var byName map[string]*backend.Lease
 	for i, e := range c.elecs {
 		e.observing = false
 		m.reportDenied(e, callObserve, &backend.Answer{Outcome: backend.Granted})

@@ -9,8 +9,6 @@ import (
 // be replayed.
 type timers struct{ h timerHeap }
 
-func (t *timers) init() { t.h = nil }
-
 // set sets the wake time of e; never removes it.
 func (t *timers) set(e *elec, at time.Duration) {
 	switch e.wake = at; {

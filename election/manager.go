@@ -165,7 +165,7 @@ func (m *Manager) do(a action) {
 	case doTrust:
 		e.trust(a.term, a.until+m.ahead)
 	case doEnd:
-		e.lose(a.term, a.reason, a.err)
+		e.endLeadership(a.term, a.reason, a.err)
 	case doEvent:
 		e.publish(a.state)
 	case doLog:
@@ -357,20 +357,18 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// handoverPause is how long a process that has just released a leadership waits before it closes
+// successorWait is how long a process that has just released a leadership waits before it closes
 // its backend. The backend's last writes, such as ending its session, would come before the
 // successor's bid, and delay it by one more durable write: a third of a handover.
-const handoverPause = 25 * time.Millisecond
+const successorWait = 25 * time.Millisecond
 
 func (m *Manager) waitForSuccessor(ctx context.Context) {
-	rest := m.releasedAt + handoverPause - m.clock.now()
+	rest := m.releasedAt + successorWait - m.clock.now()
 	if m.releasedAt == 0 || rest <= 0 {
 		return
 	}
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rest):
 	case <-ctx.Done():
 	}
 }
@@ -383,7 +381,7 @@ func (m *Manager) abandon() (names []string) {
 		defer close(done)
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)
-			e.shell.lose(e.term, ReasonLeft, nil)
+			e.shell.endLeadership(e.term, ReasonLeft, nil)
 			e.shell.ended()
 		}
 		return nil

@@ -94,13 +94,13 @@ func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 		}
 		for range 10 {
 			if got := gap(); got > 33*m.opts.RenewEvery {
-				t.Errorf("the pause has grown to %v, want at most %v", got, 33*m.opts.RenewEvery)
+				t.Errorf("the wait has grown to %v, want at most %v", got, 33*m.opts.RenewEvery)
 			}
 		}
 		good.Store(true)
 		gap() // after which the function succeeds
 		if got := gap(); got > 2*m.opts.RenewEvery {
-			t.Errorf("the pause after a function that succeeded is %v, want %v", got, m.opts.RenewEvery)
+			t.Errorf("the wait after a function that succeeded is %v, want %v", got, m.opts.RenewEvery)
 		}
 		closes(t, m)
 	})

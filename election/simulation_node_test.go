@@ -36,7 +36,7 @@ type simNode struct {
 	aheadTold  time.Duration // as far as the machine has been told
 
 	wakeAt     time.Duration // true time of the one pending wake event
-	underWay   [calls]simCall
+	underWay   [callKinds]simCall
 	answer     reply   // that the machine is handling
 	answered   simCall // the call of answer
 	stopped    bool
@@ -114,7 +114,7 @@ func (n *simNode) start() {
 	n.life++
 	n.up, n.leaving, n.stopped, n.backlog, n.unreported = true, false, false, nil, 0
 	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
-	n.wakeAt, n.underWay = 0, [calls]simCall{}
+	n.wakeAt, n.underWay = 0, [callKinds]simCall{}
 	n.nonce = backend.Nonce(fmt.Sprint(n.id, "-", n.life))
 	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
 	if n.hasHealthCheck {

@@ -89,11 +89,11 @@ func (h Histogram) clone() Histogram {
 // counters are the loop's counters for Stats.
 type counters struct {
 	changes   map[Change]uint64 // the keys have Count 0
-	calls     [calls]CallStats
+	calls     [callKinds]CallStats
 	remaining Histogram
 }
 
-var callNames = [calls]string{
+var callNames = [callKinds]string{
 	callRenew: "renew", callRelease: "release", callAcquire: "acquire", callObserve: "observe",
 	callRequest: "request", callAnnounce: "announce", callHealth: "health", callListen: "listen",
 }

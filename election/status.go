@@ -37,10 +37,10 @@ type ElectionStatus struct {
 	Stuck       bool            // the lead function ignores its cancelled context
 	Request     backend.Request // the request beside the lease, as last read; zero for a lease of this process
 
-	// Left is the time until the lease ends if it is not renewed again. For the leader it ends
+	// Remaining is the time until the lease ends if it is not renewed again. For the leader it ends
 	// when the leader stops trusting it, for others when they could take it. Negative if that
 	// is not known: nobody leads, or the store decides.
-	Left time.Duration
+	Remaining time.Duration
 }
 
 // Status returns the manager's status. It makes no call of the store. It waits for the manager's
@@ -57,12 +57,12 @@ func (m *Manager) Status() Status {
 		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
 		for i, e := range x.elections {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
-				Campaigning: e.mode != modeNone, Paused: e.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Left: -1,
+				Campaigning: e.mode != modeNone, Paused: e.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Remaining: -1,
 			}
 			if l := e.observed; e.hasObserved && !x.mayBeOurs(now, e) {
 				s.Elections[i].Request = l.Request
 				if !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
-					s.Elections[i].Left = max(0, e.unchangedSince+max(l.TTL, l.ObserveFor)-now)
+					s.Elections[i].Remaining = max(0, e.unchangedSince+max(l.TTL, l.ObserveFor)-now)
 				}
 			}
 		}
@@ -75,12 +75,12 @@ func (m *Manager) Status() Status {
 		p := &s.Elections[i]
 		switch p.Event = e.Current(); {
 		case p.Leading:
-			p.Left = 0
+			p.Remaining = 0
 			if l := e.Leadership(); l != nil {
-				p.Left = l.Remaining()
+				p.Remaining = l.Remaining()
 			}
 		case p.Kind != Elected:
-			p.Left = -1
+			p.Remaining = -1
 		}
 	}
 	return s

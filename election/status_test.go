@@ -26,19 +26,19 @@ func TestStatusShowsWhatTheManagerKnows(t *testing.T) {
 		store := memory.New()
 		a, b := open(t, store, election.Options{ID: "a"}), open(t, store, election.Options{ID: "b"})
 		ea, eb := join(t, a, "jobs"), join(t, b, "jobs")
-		if s, p := part(t, a); s.ID != "a" || s.Backend != "memory" || s.Closed || s.Unreachable || s.Err != nil || p.Kind != election.Vacant || p.Campaigning || p.Left >= 0 {
+		if s, p := part(t, a); s.ID != "a" || s.Backend != "memory" || s.Closed || s.Unreachable || s.Err != nil || p.Kind != election.Vacant || p.Campaigning || p.Remaining >= 0 {
 			t.Errorf("before anybody campaigns: %+v", s)
 		}
 		if err := ea.Lead(nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, p := part(t, a); !p.Leading || !p.Campaigning || p.Leader.ID != "a" || p.Left <= 0 || p.Left > election.DefaultTTL {
+		if _, p := part(t, a); !p.Leading || !p.Campaigning || p.Leader.ID != "a" || p.Remaining <= 0 || p.Remaining > election.DefaultTTL {
 			t.Errorf("the leader's own status: %+v", p)
 		}
 		if err := eb.Nominate(t.Context(), "c"); err != nil {
 			t.Fatal(err)
 		}
-		if _, p := part(t, b); p.Leading || p.Leader.ID != "a" || p.Left <= 0 || p.Left > election.DefaultTTL || p.Request.ID != "c" {
+		if _, p := part(t, b); p.Leading || p.Leader.ID != "a" || p.Remaining <= 0 || p.Remaining > election.DefaultTTL || p.Request.ID != "c" {
 			t.Errorf("a follower's status: %+v, want that a leads, and the request for c", p)
 		}
 		b.Pause()

@@ -14,7 +14,7 @@ func elected(name, id string, term uint64) Event {
 	return Event{Election: name, Kind: Elected, Leader: Candidate{ID: id, Nonce: backend.Nonce(id)}, Term: term, Reason: ReasonElected, Leading: id == "me"}
 }
 
-func lost(name string, term uint64) Event {
+func lostEvent(name string, term uint64) Event {
 	return Event{Election: name, Kind: Vacant, Term: term, Reason: ReasonRefused}
 }
 
@@ -37,10 +37,10 @@ func pending(w *watcher) (queue []*queued) {
 func TestOnlyTransitionsOfOthersAreCoalesced(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "a", 1), false, nil)
-	w.add(lost("jobs", 1), false, nil)
+	w.add(lostEvent("jobs", 1), false, nil)
 	w.add(elected("jobs", "b", 2), false, nil)
 	w.add(elected("jobs", "me", 3), true, nil)
-	w.add(lost("jobs", 3), true, nil)
+	w.add(lostEvent("jobs", 3), true, nil)
 	w.add(elected("jobs", "c", 4), false, nil)
 	w.add(elected("jobs", "d", 5), false, nil)
 	if got, want := kinds(w), "eb eme v ed"; got != want {
@@ -52,7 +52,7 @@ func TestOnlyTransitionsOfOthersAreCoalesced(t *testing.T) {
 func TestAddingAnEventCallsNoCallback(t *testing.T) {
 	w := newWatcher(func(ev Event) { t.Errorf("S12: the callback was called with %v", ev) }, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "me", 1), true, nil)
-	w.add(lost("jobs", 1), true, nil)
+	w.add(lostEvent("jobs", 1), true, nil)
 }
 
 func TestAShortUnseenChangeIsNotReported(t *testing.T) {
@@ -80,7 +80,7 @@ func TestASlowWatcherIsToldHowManyItMissed(t *testing.T) {
 	const leaderships = 1000
 	for term := uint64(1); term <= leaderships; term++ {
 		w.add(elected("jobs", "me", term), true, nil)
-		w.add(lost("jobs", term), true, nil)
+		w.add(lostEvent("jobs", term), true, nil)
 	}
 	queue := pending(w)
 	if len(queue) > maxOwn {
@@ -134,7 +134,7 @@ func TestAHangingWatchersQueueIsBounded(t *testing.T) {
 			name := string(rune('a' + i))
 			w.add(elected(name, "me", 1), true, nil)
 			w.add(Event{Election: name, Kind: Notice, Reason: ReasonSameID, Leading: true}, true, nil)
-			w.add(lost(name, 1), true, nil)
+			w.add(lostEvent(name, 1), true, nil)
 			w.add(elected(name, "b", 2), false, nil)
 		}
 	}

@@ -139,7 +139,7 @@ func TestDoReturnsWhyTheLeadershipEnded(t *testing.T) {
 		<-w.began
 		e.Pause()
 		err = <-done
-		if lost, ok := errors.AsType[*election.LostError](err); !ok || lost.Reason != election.ReasonPaused || len(w.ended) != 1 {
+		if end, ok := errors.AsType[*election.EndError](err); !ok || end.Reason != election.ReasonPaused || len(w.ended) != 1 {
 			t.Errorf("after Pause: %v, and %d of 1 function has returned", err, len(w.ended))
 		}
 	})

@@ -63,7 +63,7 @@ func (h *Handler) leaderFor(w http.ResponseWriter, name string) {
 		}
 		j.Leader, j.Term = e.Leader.ID, term(e.Term)
 		// Left is 0 once the leader should have renewed, even if the store has not reported a loss.
-		if j.Leading = e.Kind == election.Elected && e.Leader.ID == h.options.For && e.Left != 0; j.Leading {
+		if j.Leading = e.Kind == election.Elected && e.Leader.ID == h.options.For && e.Remaining != 0; j.Leading {
 			status = http.StatusOK
 		}
 	}

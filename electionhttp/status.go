@@ -271,8 +271,8 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 	if e.Time.IsZero() { // the manager has no state of it yet
 		j.Since = now.UTC()
 	}
-	if e.Left >= 0 {
-		remaining := e.Left.Milliseconds()
+	if e.Remaining >= 0 {
+		remaining := e.Remaining.Milliseconds()
 		j.Remaining = &remaining
 	}
 	if e.Request.Kind != "" && e.Request.Term == e.Term {

@@ -28,7 +28,7 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	created  time.Time                        // in the maps below, Age is the time from created to the last write
+	created  time.Time                        // Age in the maps is the time from created to the last write, until it is read
 	records  map[string]backend.Record        // by election
 	members  map[backend.Nonce]backend.Member // by nonce
 	notifier notifier
@@ -48,8 +48,8 @@ type client struct {
 	owner backend.SingleOwner
 }
 
-// each runs do for every item of one call, under the store's mutex. nonce is the
-// candidate's, or empty for a call that any candidate may make.
+// each runs do for every item of one call, under the store's mutex. verb names the call in
+// errors. nonce is the candidate's, or empty for a call that has none.
 func each[T any](ctx context.Context, c *client, verb string, nonce backend.Nonce, items iter.Seq[T], do func(T)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,12 +62,12 @@ func each[T any](ctx context.Context, c *client, verb string, nonce backend.Nonc
 	return nil
 }
 
-// read returns the record as this client sees it. It is vacant if there is none. The
-// client must observe a lease of another holder for its TTL before it bids. It need
-// not observe a vacant lease or its own.
+// read returns the record for this client, vacant if there is none. The client must observe a
+// lease of another holder for its TTL before it bids, but not a vacant lease or its own.
 func (c *client) read(election string) backend.Record {
 	r := c.records[election]
-	r.Election, r.Version, r.Age, r.ObserveFor, r.History = election, cmp.Or(r.Version, "none"), time.Since(c.created)-r.Age, r.TTL, slices.Clone(r.History)
+	r.Election, r.Version, r.History = election, cmp.Or(r.Version, "none"), slices.Clone(r.History)
+	r.Age, r.ObserveFor = time.Since(c.created)-r.Age, r.TTL
 	if r.Holder.Nonce == c.owner.Nonce() {
 		r.ObserveFor = 0
 	}
@@ -89,9 +89,9 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)
 		term, err := backend.NextTerm(r.Term, false, b.MinTerm, time.Now())
-		leftover := r.Holder.Nonce == b.Candidate.Nonce
+		own := r.Holder.Nonce == b.Candidate.Nonce
 		switch {
-		case !leftover && !r.Unchanged(b.Expected), r.MovedTo != b.Expected.MovedTo:
+		case !own && !r.Unchanged(b.Expected), r.MovedTo != b.Expected.MovedTo:
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 		case err != nil:
 			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})

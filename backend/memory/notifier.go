@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A notifier makes Listen for a store that learns that something changed, but not what: each
-// notify makes the listeners observe again. The zero value is ready for use.
+// A notifier implements Listen for a store that learns that a lease has changed, but not which:
+// each notify makes the listeners observe again. The zero value is ready for use.
 type notifier struct {
 	mu       sync.Mutex
 	notified chan struct{} // closed by the next notify; nil: nobody waits for it
@@ -25,9 +25,8 @@ func (n *notifier) notify() {
 	}
 }
 
-// listen is Listen, made of Observe: it observes at once, and
-// again after each notify, until a lease differs from what was seen. After a notify during a
-// reading another reading follows. Several during one reading count as one.
+// listen is Listen. It calls observe at once, and again after each notify, until a lease differs
+// from what was seen. However often notify was called during observe, one more call follows.
 func (n *notifier) listen(ctx context.Context, seen []backend.Lease, observe func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error)) error {
 	for {
 		notified := n.next()
@@ -37,7 +36,7 @@ func (n *notifier) listen(ctx context.Context, seen []backend.Lease, observe fun
 			return ctx.Err()
 		case err != nil:
 			return err
-		case tells(changed, seen):
+		case anyDiffers(changed, seen):
 			return nil
 		}
 		select {
@@ -48,9 +47,9 @@ func (n *notifier) listen(ctx context.Context, seen []backend.Lease, observe fun
 	}
 }
 
-// tells reports whether one of the leases differs from what was seen. Observe always returns
-// those that were never held.
-func tells(changed, seen []backend.Lease) bool {
+// anyDiffers reports whether one of the leases differs from what was seen. It is not enough that
+// Observe returned a lease: it always returns those that were never held.
+func anyDiffers(changed, seen []backend.Lease) bool {
 	now := make(map[string]*backend.Lease, len(changed))
 	for i := range changed {
 		now[changed[i].Election] = &changed[i]

@@ -117,7 +117,8 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 		return fmt.Errorf("mysql: %s: %w; the election has none", op, ErrFenced)
 	case is(err, rights...):
 		account := b.loginOf(ctx, conn, err)
-		return fmt.Errorf("mysql: %s: %w: %w%s", op, backend.ErrDenied, err, account.grantHint("SELECT", t.inSchema(account.schema).term))
+		// Whether the table exists is not known; if it does not, the GRANT fails.
+		return fmt.Errorf("mysql: %s: %w: %w%s, unless they exist%s", op, backend.ErrDenied, err, createTablesHint, account.grantHint("SELECT", t.inSchema(account.schema).term))
 	case err != nil:
 		return b.fail(op, err)
 	case latest != term:

@@ -72,9 +72,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Run("the contract", func(t *testing.T) {
 		h := h
 		h.Parallel = true
-		h.Only = func(c conformance.Case) bool {
-			return slices.Contains([]string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "N2", "N3", "W1", "W3", "T2", "M1"}, c.Rule)
-		}
+		h.Names = []string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "N2", "N3", "W1", "W3", "T2", "M1"}
 		conformance.Run(t, h)
 	})
 	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }

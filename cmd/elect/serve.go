@@ -99,18 +99,17 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 			return err
 		}
 	}
-	s, err := a.openStore(ctx)
+	config, err := a.load()
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	log := slog.New(slog.NewTextHandler(a.diag, nil))
-	e := &s.config.Election
+	e := &config.Election
 	if o.id == "" {
 		o.id = e.ID
 	}
 	e.ID, e.Observer, e.Logger = "", true, log // an id belongs to one process, and o.id is that of another
-	m, err := s.config.Open(ctx)
+	m, err := config.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 		return fmt.Errorf("--token-file without TLS on %v: clients would send the token in clear text; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS", l.Addr())
 	}
 	fmt.Fprintf(a.diag, "elect: serves %s://%s/\n", scheme, l.Addr())
-	return a.serveOn(ctx, l, f, m, s, len(names) == 0, o)
+	return a.serveOn(ctx, l, f, m, len(names) == 0, o)
 }
 
 func readToken(file string) ([]byte, error) {
@@ -178,7 +177,7 @@ func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (
 
 // serveOn serves on l until ctx ends. If all is set, it joins the elections of the store as they
 // appear.
-func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *election.Manager, s *store, all bool, o serveOptions) error {
+func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *election.Manager, all bool, o serveOptions) error {
 	server := f.server(slog.NewTextHandler(a.diag, nil))
 	failed := make(chan error, 1)
 	go func() {
@@ -198,12 +197,12 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *elect
 	for {
 		select {
 		case <-readNext.C:
-			records, err := s.records(ctx)
+			records, err := unforgotten(m.Records(ctx))
 			if err == nil {
-				s.join(ctx, m, records)
+				joinOnly(ctx, m, records)
 			}
 			f.listUnread.Store(err != nil)
-			readNext.Reset(max(10*time.Second, s.TTL))
+			readNext.Reset(max(10*time.Second, m.Status().TTL))
 			text := ""
 			if err != nil && ctx.Err() == nil {
 				readNext.Reset(time.Second)
@@ -311,8 +310,8 @@ func (f *frontend) hasToken(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare(sum[:], f.tokenHash) == 1
 }
 
-// join makes m join the elections of records, and leave all others, which were forgotten.
-func (s *store) join(ctx context.Context, m *election.Manager, records []backend.Record) {
+// joinOnly makes m join the elections of records, and leave all others, which were forgotten.
+func joinOnly(ctx context.Context, m *election.Manager, records []backend.Record) {
 	listed := map[string]bool{}
 	for _, r := range records {
 		if listed[r.Election] = true; m.Election(r.Election) == nil {

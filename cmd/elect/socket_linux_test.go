@@ -67,7 +67,7 @@ func TestElectReachesAProgramWithTheLibrary(t *testing.T) {
 			t.Helper()
 			select {
 			case err := <-ends:
-				if lost, ok := err.(*election.LostError); !ok || lost.Reason != reason {
+				if end, ok := err.(*election.EndError); !ok || end.Reason != reason {
 					t.Errorf("the lead function was ended because of %v, want %s", err, reason)
 				}
 			default:

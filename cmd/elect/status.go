@@ -134,11 +134,7 @@ func (a *app) list(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	defer s.Close()
-	records, err := s.records(ctx)
-	if err != nil {
-		return err
-	}
-	silent, err := s.silent(ctx, records)
+	records, silent, err := s.recordsAndSilent(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"time"
 
@@ -69,7 +70,12 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 
 // records returns the records of all elections, without forgotten ones, cleaned for a terminal.
 func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
-	for r, err := range backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }) {
+	return unforgotten(backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+}
+
+// unforgotten collects records without forgotten ones, cleaned for a terminal.
+func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Record, err error) {
+	for r, err := range records {
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +102,14 @@ func (s *store) members(ctx context.Context) (list []backend.Member, err error) 
 func (s *store) overdue(r backend.Record) bool {
 	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
 	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
+}
+
+// recordsAndSilent returns what records and silent return.
+func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record, silent map[string]bool, err error) {
+	if records, err = s.records(ctx); err == nil {
+		silent, err = s.silent(ctx, records)
+	}
+	return records, silent, err
 }
 
 // silent returns the elections whose leader no longer renews its lease. An age alone is only a

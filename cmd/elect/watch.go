@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
 
@@ -75,12 +74,12 @@ type view struct {
 }
 
 func (a *app) watch(ctx context.Context, names []string, live bool) error {
-	conf, err := a.load()
+	config, err := a.load()
 	if err != nil {
 		return err
 	}
-	conf.Election.ID, conf.Election.Observer = "", true // the id belongs to another process
-	m, err := conf.Open(ctx)
+	config.Election.ID, config.Election.Observer = "", true // the id belongs to another process
+	m, err := config.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,23 +88,23 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		defer cancel()
 		m.Close(end)
 	}()
+	for _, name := range names {
+		if _, err := m.Join(name); err != nil {
+			return err
+		}
+	}
 	v := &view{current: map[string]election.Event{}, records: map[string]backend.Record{}}
-	m.Watch(func(ev election.Event) {
+	if err := v.refresh(ctx, m, len(names) == 0); err != nil && ctx.Err() == nil {
+		return err
+	}
+	m.Watch(func(ev election.Event) { // begins with the present states
 		if !live {
 			a.json(v.line(ev))
 			return
 		}
 		v.add(ev)
 	})
-	if err := v.refresh(ctx, m, conf, names); err != nil && ctx.Err() == nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := m.Join(name); err != nil {
-			return err
-		}
-	}
-	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
+	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, m.Status().TTL))
 	defer draw.Stop()
 	defer refresh.Stop()
 	for {
@@ -113,36 +112,32 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		case <-ctx.Done():
 			return nil
 		case <-refresh.C:
-			v.refresh(ctx, m, conf, names) // events say when the store cannot be reached
+			v.refresh(ctx, m, len(names) == 0) // events say when the store cannot be reached
 		case <-draw.C:
 			if live {
-				show(a.out, v.text(conf.Backend))
+				show(a.out, v.text(config.Backend))
 			}
 		}
 	}
 }
 
-// refresh reads the records of the elections. Without names it reads all, and joins new ones.
-func (v *view) refresh(ctx context.Context, m *election.Manager, conf *config.Config, names []string) error {
-	s, err := openStore(ctx, conf) // with the configuration as it was at the start
-	if err != nil {
+// refresh reads the records of the elections: of all in the store, whose new ones it joins, or of
+// those that are joined.
+func (v *view) refresh(ctx context.Context, m *election.Manager, all bool) error {
+	if all {
+		records, err := unforgotten(m.Records(ctx))
+		v.setRecords(records)
+		if err == nil {
+			joinOnly(ctx, m, records)
+		}
 		return err
 	}
-	defer s.Close()
-	var records []backend.Record
-	if len(names) == 0 {
-		records, err = s.records(ctx)
-	}
-	for _, name := range names {
-		if r, err := s.record(ctx, name); err == nil { // an event tells the error
-			records = append(records, r)
+	for _, e := range m.Elections() {
+		if r, err := e.Record(ctx); err == nil { // an event tells the error
+			v.setRecords([]backend.Record{r})
 		}
 	}
-	v.setRecords(records)
-	if len(names) == 0 && err == nil {
-		s.join(ctx, m, records)
-	}
-	return err
+	return nil
 }
 
 func (v *view) setRecords(records []backend.Record) {

@@ -53,7 +53,7 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-done:
-			if _, ok := err.(*election.LostError); !ok {
+			if _, ok := err.(*election.EndError); !ok {
 				t.Errorf("the job's context ended because of %v", err)
 			}
 		default:

@@ -12,7 +12,7 @@ import (
 // and now is not before its receipt. A nil l means unchanged.
 func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent time.Duration) {
 	if m.mayBeOurs(now, e) {
-		return // a grant has overtaken this answer
+		return // the answer to a bid came first
 	}
 	if l != nil { // limit forged durations
 		l.TTL, l.Renew, l.ObserveFor = min(l.TTL, maxDuration), min(l.Renew, maxDuration), min(l.ObserveFor, maxDuration)
@@ -131,8 +131,8 @@ func (m *machine) checkSameID(e *elec, l *backend.Lease, renewed bool) {
 	e.sameIDReported = other && (e.sameIDReported || renewed)
 }
 
-// checkSameIDInSession does the same where renewals do not show in the record. By now the store
-// would have ended the lease of a predecessor.
+// checkSameIDInSession does the same for a lease that the store expires, whose record renewals do not
+// change. By now the store would have ended the lease of a predecessor.
 func (m *machine) checkSameIDInSession(now time.Duration, e *elec) {
 	l := e.observed
 	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.sameIDReported && now >= e.unchangedSince+l.TTL+m.takeover {
@@ -174,7 +174,7 @@ func (m *machine) shortWait() time.Duration {
 	return min(max(m.RenewEvery/16, time.Millisecond), 50*time.Millisecond)
 }
 
-// renewalSpread is how far apart the renewals of one leader may be.
+// renewalSpread is how long the renewals of one leader may take: one call of many leases.
 func (m *machine) renewalSpread() time.Duration {
 	return min(time.Duration(len(m.elections)/1000)*25*time.Millisecond, m.RenewEvery/8)
 }
