@@ -171,7 +171,12 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 		}
 	}
 	b.markPending(pending)
-	w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+	w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
+	if errors.Is(err, ErrEpoch) {
+		b.mu.Lock()
+		b.cache.clear() // the next attempt reads
+		b.mu.Unlock()
+	}
 	for n, part := range parts {
 		r := w.result(n)
 		if r.Outcome == backend.Granted && len(part) < len(changes[n].Put) { // with the meta item

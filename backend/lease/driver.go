@@ -23,8 +23,9 @@ type Driver interface {
 	// Write applies each change by itself, as a whole or not at all. The store refuses a change
 	// in another epoch. Then it compares the versions of the items in verify, in the same step or
 	// later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
-	// ErrEpoch says that another store has answered than that of epoch.
-	Write(ctx context.Context, epoch string, changes []Change, verify []Item) (Written, error)
+	// ErrEpoch says that another store has answered than that of epoch, or that it went back more
+	// often than wentBack says. A Record that is put gets its field Write from the driver.
+	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
 
 	// List returns up to limit items of a kind with names not less than from, in byte order of
 	// names.
@@ -52,8 +53,8 @@ type Listener interface {
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 
-// ErrEpoch says that another store has answered than the one that was read: it was rebuilt, or
-// failed over. It wraps backend.ErrUnavailable.
+// ErrEpoch says that another store has answered than the one that was read: it was rebuilt,
+// restored or failed over. It wraps backend.ErrUnavailable.
 var ErrEpoch = fmt.Errorf("%w: another store answers than the one that was read", backend.ErrUnavailable)
 
 var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)
@@ -81,7 +82,8 @@ type Key struct {
 	Name string
 }
 
-// A Value is what an item has: a *[Record], a *[Session] or a *[Meta]. It must not be modified.
+// A Value is what an item has: a *[Record], a *[Session] or a *[Meta]. It must not be modified,
+// except that Write sets Record.Write.
 type Value interface{ kind() Kind }
 
 // An Item is a value in the store, as it was read.

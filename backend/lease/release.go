@@ -41,7 +41,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		if changes == nil {
 			return nil
 		}
-		w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 		var again []backend.Held
 		var failed error
 		for n, ended := range todo {
@@ -123,21 +123,21 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+	s := b.session
+	if s == nil || s.epoch != v.epoch || s.wentBack != v.wentBack {
+		return nil, nil, false // the grants may be from before the store went back
+	}
 	for i := range held {
 		h := &held[i]
 		g := b.held[h.Election]
-		if g == nil || g.term != h.Term || h.Term == 0 || g.item.Value == nil || g.item.Version == "" || g.unconfirmed != nil {
+		if g == nil || g.term != h.Term || h.Term == 0 || g.item.Value == nil || g.item.Version == "" || g.unconfirmed != nil || g.generation != s.value.Generation {
 			return nil, nil, false
 		}
 		st := state{item: g.item}
 		st.Election = h.Election
-		var sessions map[Key]Item
-		if s := b.session; s != nil {
-			it := s.item
-			it.Value = &s.value
-			sessions = map[Key]Item{b.sessionKey(): it}
-		}
-		if b.classify(v, &st, sessions); st.suspect {
+		it := s.item
+		it.Value = &s.value
+		if b.classify(v, &st, map[Key]Item{b.sessionKey(): it}); st.suspect {
 			return nil, nil, false
 		}
 		states = append(states, st)

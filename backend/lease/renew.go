@@ -97,6 +97,7 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 		names[n] = r.held[i].Election
 		g, _ := b.heldInTerm(&r.held[i])
 		items[n] = g.item
+		items[n].Value = nil // the session's version is compared, which is newer than the grants
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
 	if next.size() > b.limits.MaxValue { // the leases go on under another generation
@@ -200,7 +201,7 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 		return nil
 	}
 	b.markPending(records)
-	w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+	w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 	for n, i := range rewritten {
 		switch res := w.result(n); {
 		case res.Outcome == backend.Granted:

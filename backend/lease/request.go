@@ -47,7 +47,7 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 		if changes == nil {
 			return stale
 		}
-		w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 		var again []backend.Request
 		for n, q := range todo {
 			switch r := w.result(n); {

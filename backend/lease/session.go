@@ -14,10 +14,11 @@ const sessionTTLs = 24
 
 // A session is this process's session as it was last read or written.
 type session struct {
-	item  Item
-	value Session
-	epoch string
-	at    time.Time // when it was last written; zero: unknown
+	item     Item
+	value    Session
+	epoch    string
+	wentBack int
+	at       time.Time // when it was last written; zero: unknown
 }
 
 // lockSession waits for the exclusive right to write the session.
@@ -63,14 +64,14 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 		return s, nil
 	}
 	b.mu.Lock()
-	epoch, next := b.cache.epoch, b.member
+	epoch, wentBack, next := b.cache.epoch, b.cache.wentBack, b.member
 	b.mu.Unlock()
 	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
 		if epoch != "" {
 			next.Generation, next.Heartbeat = string(backend.NewNonce()[:16]), NewHeartbeat()
-			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch}, next, ttl, nil)
+			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next, ttl, nil)
 			if ok || err != nil {
 				return b.currentSession(), err
 			}
@@ -79,10 +80,10 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 		if err != nil {
 			return nil, err
 		}
-		epoch, over = got.Epoch, got.Items[0]
+		epoch, wentBack, over = got.Epoch, got.WentBack, got.Items[0]
 		// An earlier attempt may have made it, without an answer. Nothing was renewed by it.
 		if v, ok := over.Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation != "" {
-			b.setSession(&session{item: over, value: *v, epoch: epoch})
+			b.setSession(&session{item: over, value: *v, epoch: epoch, wentBack: wentBack})
 			return b.currentSession(), nil
 		}
 	}
@@ -101,11 +102,11 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	if len(check) < b.limits.Batch {
 		c.Check, check = check, nil
 	}
-	w, err := b.driver.Write(ctx, s.epoch, []Change{c}, check)
+	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
-		b.setSession(&session{r.Items[0], next, s.epoch, now})
+		b.setSession(&session{r.Items[0], next, s.epoch, s.wentBack, now})
 		return w.Stale, true, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)
@@ -125,7 +126,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	// A renewal whose answer was lost is not trusted, but the next one follows it.
 	b.setSession(nil)
 	if v, ok := got.Items[0].Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation == next.Generation {
-		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})
+		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch, wentBack: got.WentBack})
 	}
 	return nil, false, nil
 }
@@ -160,5 +161,5 @@ func (b *Backend) leave(ctx context.Context) {
 		next.Left = true
 		put.Value = &next
 	}
-	b.driver.Write(ctx, s.epoch, []Change{{Put: []Put{put}}}, nil)
+	b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{put}}}, nil)
 }

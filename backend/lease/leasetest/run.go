@@ -88,7 +88,7 @@ func (l *lab) item(k lease.Key) lease.Item {
 // write makes changes in the present epoch and returns their outcomes.
 func (l *lab) write(changes ...lease.Change) lease.Written {
 	l.Helper()
-	w, err := l.d.Write(l.Context(), l.read(l.d, key("epoch")).Epoch, changes, nil)
+	w, err := l.d.Write(l.Context(), l.read(l.d, key("epoch")).Epoch, 0, changes, nil)
 	if err != nil || len(w.Results) != len(changes) {
 		l.Fatalf("%d changes have %d results: %v", len(changes), len(w.Results), err)
 	}
@@ -251,7 +251,7 @@ func verify(l *lab) {
 	epoch := l.read(l.d, key("a")).Epoch
 	for _, most := range []int{10, len(items)} {
 		some := append(slices.Clone(items[:most-1]), items[len(items)-1])
-		w, err := l.d.Write(l.Context(), epoch, []lease.Change{over(items[5], record("v005", 2))}, some)
+		w, err := l.d.Write(l.Context(), epoch, 0, []lease.Change{over(items[5], record("v005", 2))}, some)
 		items[5] = l.item(key("v005"))
 		slices.Sort(w.Stale)
 		want := []int{3, 5}
@@ -273,7 +273,7 @@ func contended(l *lab) {
 		for n := range 4 {
 			d := l.open(l)
 			all.Go(func() {
-				w, err := d.Write(l.Context(), epoch, []lease.Change{over(it, record("a", uint64(10*round+n+2)))}, nil)
+				w, err := d.Write(l.Context(), epoch, 0, []lease.Change{over(it, record("a", uint64(10*round+n+2)))}, nil)
 				if err == nil && w.Results[0].Outcome == backend.Granted {
 					wins.Add(1)
 				} else if err != nil || w.Results[0].Outcome != backend.Refused {
@@ -290,7 +290,7 @@ func contended(l *lab) {
 
 func otherEpoch(l *lab) {
 	it := l.created("a", 1)
-	w, err := l.d.Write(l.Context(), "other", []lease.Change{over(it, record("a", 2))}, nil)
+	w, err := l.d.Write(l.Context(), "other", 0, []lease.Change{over(it, record("a", 2))}, nil)
 	if err == nil && len(w.Results) == 1 {
 		err = w.Results[0].Err
 	}
@@ -403,7 +403,7 @@ func cancelled(l *lab) {
 	if _, err := l.d.Read(ctx, []lease.Key{key("a")}); err == nil {
 		l.Error("a reading after its context has ended has no error")
 	}
-	w, err := l.d.Write(ctx, epoch, []lease.Change{over(it, record("a", 2))}, nil)
+	w, err := l.d.Write(ctx, epoch, 0, []lease.Change{over(it, record("a", 2))}, nil)
 	if err == nil && len(w.Results) == 1 && w.Results[0].Outcome != backend.Unknown {
 		l.Errorf("a write after its context has ended: %v", w.Results)
 	}

@@ -203,7 +203,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, nil
 }
 
-func (d *driver) Write(ctx context.Context, epoch string, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	s := d.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
