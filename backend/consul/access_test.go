@@ -50,7 +50,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
-	rules := n.agent.Policy
+	rules := n.driver.Policy
 	secret := token(t, l.root, rules)
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
 	held := n.win("x")
@@ -90,7 +90,6 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
 		n := l.node(t, "n", func(o *Options) { o.Token = secret })
-		n.enter(t.Context(), "acquire", n.me.Nonce)
 		for verb, err := range callAll(n) {
 			if !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s with a token that is %s: %v, want ErrDenied", verb, what, err)
@@ -99,17 +98,17 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			if secret != "" && strings.Contains(err.Error(), secret) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
-			if what == "weak" && !strings.Contains(err.Error(), n.agent.Policy) {
+			if what == "weak" && !strings.Contains(err.Error(), n.driver.Policy) {
 				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
-	err := canary.wrap("test", errors.New("the server says "+canary.agent.secret.get()))
-	if strings.Contains(err.Error(), canary.agent.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+	err := canary.driver.fail(errors.New("the server says "+canary.driver.secret.get()))
+	if strings.Contains(err.Error(), canary.driver.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
-	if text := fmt.Sprintf("%+v %#v", canary.agent.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
+	if text := fmt.Sprintf("%+v %#v", canary.driver.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }
@@ -130,7 +129,7 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 		_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		return err
 	})
-	if text := n.wrap("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
+	if text := n.driver.fail(late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
 		t.Error("an error shows the token or its predecessor")
 	}
 }

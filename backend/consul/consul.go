@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Name is the registered name of this backend.
@@ -71,29 +71,11 @@ type Options struct {
 
 // A Backend keeps leases in Consul. It implements [backend.Backend].
 type Backend struct {
-	agent *Agent
-	keys  keys
-
-	announced announced
-
-	renewMutex  chan struct{} // held during a renewal
-	session     session
-	heartbeats  heartbeats
-	memory      memory
-	vacant      vacantCache
-	listenIndex listenIndex
-	snapshot    snapshot
-	listened    listenResult
-
-	owner backend.SingleOwner
-
-	mu          sync.Mutex
-	lastCleanup time.Time
+	*lease.Backend
+	driver *driver
 }
 
 var (
-	_ backend.Backend     = (*Backend)(nil)
-	_ backend.Marker      = (*Backend)(nil)
 	_ backend.Preflighter = (*Backend)(nil)
 	_ backend.Inspector   = (*Backend)(nil)
 )
@@ -121,86 +103,55 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Policy = fmt.Sprintf("key_prefix %q { policy = \"write\" } session_prefix \"\" { policy = \"write\" }", a.Prefix+"/")
-	b := &Backend{agent: a, keys: newKeys(a.Prefix), renewMutex: make(chan struct{}, 1)}
-	b.session.createMutex = make(chan struct{}, 1)
-	return b, nil
+	a.Policy = fmt.Sprintf("key_prefix %q { policy = \"write\" }", a.Prefix+"/")
+	if a.hasChecks() {
+		a.Policy += ` session_prefix "" { policy = "write" }`
+	}
+	d := newDriver(a)
+	return &Backend{lease.New(d), d}, nil
 }
-
-// maxTTL is the greatest TTL. The lock-delay must not be shorter, and Consul allows one
-// minute at most.
-const maxTTL = time.Minute
 
 // Location implements [backend.Located]. It is empty with Options.Client, which does not
 // tell its address.
-func (b *Backend) Location() string { return b.agent.Location(b.keys.prefix) }
+func (b *Backend) Location() string { return b.driver.Location(b.driver.Prefix) }
 
 // Inspect implements [backend.Inspector], with [Agent.Inspect].
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
-	if err := b.enter(ctx, "inspect", ""); err != nil {
-		return nil, err
-	}
-	return b.agent.Inspect(ctx)
+	return b.driver.Inspect(ctx)
 }
 
-// Preflight implements [backend.Preflighter]. It tries the keys of grants, and makes the session, as
-// for a bid.
+// Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	err := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
-	if err == nil {
-		_, err = b.openSession(ctx, bids[0].Candidate, min(bids[0].TTL, maxTTL))
-	}
-	errs, sets := make([]error, len(bids)), make([][]string, len(bids))
+	d, sets := b.driver, make([][]string, len(bids))
 	for i, bid := range bids {
-		sets[i] = []string{b.keys.lock + bid.Election, b.keys.term + bid.Election, b.keys.changes}
-		errs[i] = err
+		for _, k := range []lease.Key{{Kind: lease.Records, Name: bid.Election}, {Kind: lease.Sessions, Name: string(bid.Candidate.Nonce)}, {Kind: lease.Metas}} {
+			sets[i] = append(sets[i], d.key(k))
+		}
 	}
-	if err == nil {
-		errs = b.agent.TryWrites(ctx, sets)
-	}
+	errs := d.TryWrites(ctx, sets)
 	for i, err := range errs {
-		errs[i] = b.wrap(describe("preflight", 1, bids[i].Election), err)
+		errs[i] = d.Wrap(fmt.Sprintf("preflight %q", bids[i].Election), err)
 	}
 	return errs
 }
 
-// Guarantees implements [backend.Backend].
-func (b *Backend) Guarantees() backend.Guarantees {
-	return backend.Guarantees{
-		Name: Name,
-		// A call makes up to three requests within a quarter of the TTL. Two of them
-		// wait for the disks of a quorum. Servers that lose their leader need seconds anyway.
-		MinTTL: time.Second, MaxTTL: maxTTL,
-		// Consul ends a session after up to twice its TTL, and then the lock-delay
-		// runs. Challengers do not wait for that.
-		Expiry: backend.ByChallengers,
-		// A session that ended early leaves a lock-delay of one TTL, which runs during
-		// the watch. The server's clock decides when it is over.
-		Takeover: 250 * time.Millisecond,
-		Push:     true, Poll: true, // Listen reports changes, but not renewals
-		Marks: true, Exclusive: true, DurableTerms: true,
+// Fence returns an operation for the front of a transaction on the caller's own keys in the same
+// Consul. The transaction is then applied only if this Backend still holds the election in
+// that term. So a leader that was stopped and resumes cannot write.
+//
+//	fence, err := store.Fence("billing", lead.Term)
+//	ok, answer, _, err := client.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: "total", Value: sum}}, nil)
+//
+// The operation requires the index of the election's record, which a request of an operator changes,
+// too. So a transaction of the leader may be refused until its next renewal: then call Fence again.
+//
+// Fence makes no request. The error is [backend.ErrStale] if this Backend does not know that it
+// holds the election in that term. The caller's client must use the same datacenter, may have to
+// set namespace and partition in the operation, and needs the right to read the key.
+func (b *Backend) Fence(election string, term uint64) (*api.KVTxnOp, error) {
+	it, ok := b.Granted(election, term)
+	if !ok {
+		return nil, fmt.Errorf("consul: fence %q in term %d: %w", election, term, backend.ErrStale)
 	}
-}
-
-// closeLimit bounds the cleanup in Close.
-const closeLimit = 250 * time.Millisecond
-
-// Close closes the connections. It does not release leases. It destroys the session only if
-// this process holds nothing.
-func (b *Backend) Close() error {
-	if !b.owner.Close() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-	defer cancel()
-	b.destroyIdleSession(ctx)
-	b.agent.Close()
-	return nil
-}
-
-func (b *Backend) wrap(what string, err error) error { return b.agent.Wrap(what, err) }
-
-// enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
-	return b.wrap(verb, b.owner.Enter(ctx, nonce))
+	return b.driver.pin(&it), nil
 }

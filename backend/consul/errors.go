@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -24,17 +23,23 @@ var (
 	errFiltered = errors.New("permission denied: keys are missing in the answer") // see Wrap
 )
 
-// Wrap adds to err the operation, the class, and what an operator can do.
+// Wrap is for backends besides this package: it adds the backend's name and the operation to err,
+// and what an operator can do.
 func (a *Agent) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("%s: %s: %w", a.name, what, a.fail(err))
+}
+
+// fail adds to err its class and what an operator can do.
+func (a *Agent) fail(err error) error {
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied {
 			a.reloadToken()
 		}
-		return a.redact(fmt.Errorf("%s: %s: %w", a.name, what, err))
+		return a.redact(err)
 	}
 	class, hint := backend.ErrUnavailable, ""
 	text, code := err.Error(), 0
@@ -72,7 +77,7 @@ func (a *Agent) Wrap(what string, err error) error {
 	if class == backend.ErrDenied {
 		a.reloadToken()
 	}
-	return a.redact(fmt.Errorf("%s: %s: %w: %w%s", a.name, what, class, err, hint))
+	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
 }
 
 // reloadToken reads the token's file again for the next request. Not only status 403 shows
@@ -91,14 +96,6 @@ func (a *Agent) redact(err error) error {
 	return clean.Secrets(err, a.secret.all()...)
 }
 
-// describe names a call and its election or the number of leases, for errors.
-func describe(verb string, n int, first string) string {
-	if n == 1 {
-		return fmt.Sprintf("%s %q", verb, first)
-	}
-	return fmt.Sprintf("%s %d leases", verb, n)
-}
-
 // Refusal returns why a transaction was not applied.
 func Refusal(answer *api.KVTxnResponse) error {
 	if answer == nil || len(answer.Errors) == 0 {
@@ -112,13 +109,6 @@ func Refusal(answer *api.KVTxnResponse) error {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))
-}
-
-// sessionEnded reports whether a transaction failed because the session has ended.
-func sessionEnded(answer *api.KVTxnResponse) bool {
-	return answer != nil && slices.ContainsFunc(answer.Errors, func(e *api.TxnError) bool {
-		return strings.HasPrefix(e.What, "invalid session ")
-	})
 }
 
 // changedMeanwhile reports whether an operation failed because the key is not as it was read. Only

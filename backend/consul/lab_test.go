@@ -23,13 +23,12 @@ type lab struct {
 	agent  *testbed.ConsulAgent
 	root   *api.Client
 	prefix string
-	keys   keys
 }
 
 func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
 	t.Helper()
 	prefix := "lab/" + string(backend.NewNonce()[:16])
-	l := &lab{agent, admins(t, agent), prefix, newKeys(prefix)}
+	l := &lab{agent, admins(t, agent), prefix}
 	t.Cleanup(func() { wipe(l.root, prefix) })
 	return l
 }

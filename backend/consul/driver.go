@@ -1,0 +1,239 @@
+package consul
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
+// implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON.
+type driver struct {
+	*Agent
+	checked checkedSession
+
+	mu         sync.Mutex
+	calls      uint64           // how many calls have begun
+	newest     map[string]index // of the keys that were read or written
+	wentBack   int              // how often a key was older than before: a snapshot was restored
+	restoredAt uint64           // what was written up to this index may not be the latest; 0: it is
+	records    listing
+	listened   uint64 // the index up to which Listen has told; 0: it must begin
+	bellOnly   bool   // there are too many records to tell them
+}
+
+// An index is the greatest index of a key, and the call that has noted it.
+type index struct{ modify, call uint64 }
+
+var _ lease.Listener = (*driver)(nil)
+
+func newDriver(a *Agent) *driver {
+	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[string]index)}
+}
+
+// Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
+// two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
+// A put of a record takes three operations.
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: MaxOps / 3, MaxValue: 320 << 10}
+}
+
+// Now implements [lease.Driver].
+func (d *driver) Now() time.Time { return time.Now() }
+
+// Close implements [lease.Driver].
+func (d *driver) Close() error {
+	d.Agent.Close()
+	return nil
+}
+
+// key returns the name of an item's key in Consul.
+func (d *driver) key(k lease.Key) string {
+	if k.Kind == lease.Metas {
+		return d.Prefix + "/" + string(k.Kind)
+	}
+	return d.directory(k.Kind) + k.Name
+}
+
+func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
+
+// item returns a key as an item; p nil: it is not there.
+//
+// Each write of a record deletes the key and makes it again in the same transaction, with a
+// checksum of key and value as its flags. So a value that somebody wrote over a record differs in
+// the index of its creation, also if it is one that a member wrote there before, and a value that
+// was copied from another key, or edited, differs in the checksum.
+func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
+	it := lease.Item{Key: k, Age: -1}
+	if p == nil {
+		return it
+	}
+	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
+	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
+		it.Edited = p.CreateIndex != p.ModifyIndex || p.Flags != checksum(p.Key, p.Value)
+	} else {
+		it.Created = strconv.FormatUint(p.CreateIndex, 10)
+	}
+	return it
+}
+
+func checksum(key string, value []byte) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	h.Write([]byte{0})
+	h.Write(value)
+	return max(h.Sum64(), 1) // 0 is what others write
+}
+
+// maxByKey is how many records are read key by key. More are listed.
+const maxByKey = 100
+
+// Read implements [lease.Driver]. It takes a transaction for each 128 items. Many records are listed:
+// then it takes a request that tells whether any of them has changed, too. The records are counted
+// after the meta item was read, so that a change that requires the item counts no record twice.
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
+	call, meta, records := d.begin(), false, 0
+	for _, k := range keys {
+		meta = meta || k.Kind == lease.Metas
+		if k.Kind == lease.Records {
+			records++
+		}
+	}
+	var names []string
+	for _, k := range keys {
+		if k.Kind != lease.Records || records <= maxByKey {
+			names = append(names, d.key(k))
+		}
+	}
+	pairs := make(map[string]*api.KVPair, len(names))
+	for part := range slices.Chunk(names, MaxOps) {
+		some, err := d.Get(ctx, part...)
+		if err == nil {
+			err = d.note(ctx, call, some)
+		}
+		if err != nil {
+			return v, d.fail(err)
+		}
+		for key, p := range some {
+			pairs[key] = p
+		}
+	}
+	var listed map[string]lease.Item
+	if records > maxByKey {
+		if listed, err = d.listRecords(ctx); err != nil {
+			return v, d.fail(err)
+		}
+	}
+	if meta {
+		all, _, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		if err != nil {
+			return v, d.fail(err)
+		}
+		v.Records = int64(len(all))
+	}
+	for _, k := range keys {
+		if it, ok := listed[k.Name]; ok && k.Kind == lease.Records {
+			v.Items = append(v.Items, it)
+		} else {
+			v.Items = append(v.Items, d.item(k, pairs[d.key(k)]))
+		}
+	}
+	d.finish(&v)
+	return v, nil
+}
+
+// List implements [lease.Driver]. It reads all items of the kind.
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+	var items map[string]lease.Item
+	if kind == lease.Records {
+		items, err = d.listRecords(ctx)
+	} else {
+		items, _, err = d.list(ctx, kind)
+	}
+	if err != nil {
+		return v, d.fail(err)
+	}
+	for name, it := range items {
+		if name >= from {
+			v.Items = append(v.Items, it)
+		}
+	}
+	slices.SortFunc(v.Items, func(a, b lease.Item) int { return strings.Compare(a.Name, b.Name) })
+	v.Items = v.Items[:min(limit, len(v.Items))]
+	d.finish(&v)
+	return v, nil
+}
+
+// list reads all items of a kind, and the index of their keys.
+func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.Item, uint64, error) {
+	call := d.begin()
+	found, index, err := d.Agent.List(ctx, d.directory(kind))
+	if err != nil {
+		return nil, 0, err
+	}
+	items, pairs := make(map[string]lease.Item, len(found)), make(map[string]*api.KVPair, len(found))
+	for _, p := range found {
+		name := strings.TrimPrefix(p.Key, d.directory(kind))
+		items[name], pairs[p.Key] = d.item(lease.Key{Kind: kind, Name: name}, p), p
+	}
+	return items, index, d.note(ctx, call, pairs)
+}
+
+// A listing has all records as they were at an index of their keys.
+type listing struct {
+	index uint64
+	at    time.Time             // when it was last confirmed, or earlier
+	items map[string]lease.Item // by name; not modified
+}
+
+// maxListingAge is for how long a listing may be confirmed by its index. The index goes back when
+// the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
+const maxListingAge = 5 * time.Minute
+
+// listRecords returns all records. It lists them only if the index of their keys has moved.
+func (d *driver) listRecords(ctx context.Context) (map[string]lease.Item, error) {
+	d.mu.Lock()
+	last := d.records
+	d.mu.Unlock()
+	next := listing{at: time.Now()}
+	if last.items != nil && within(last.at, maxListingAge) {
+		index, err := d.recordsIndex(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		if index == last.index {
+			next.index, next.items = index, last.items
+		}
+	}
+	if next.items == nil {
+		var err error
+		if next.items, next.index, err = d.list(ctx, lease.Records); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.records = next
+	return next.items, nil
+}
+
+// recordsIndex is Agent.Index of the records. The separator shortens the answer to one key.
+func (d *driver) recordsIndex(ctx context.Context, after uint64) (uint64, error) {
+	return d.Index(ctx, strings.TrimSuffix(d.directory(lease.Records), "/"), after)
+}
+
+// within reports whether less than limit has passed since at, by the monotonic and the wall clock:
+// the first may stand still while the machine is suspended, and the second may be set.
+func within(at time.Time, limit time.Duration) bool {
+	now := time.Now()
+	wall := now.Round(0).Sub(at.Round(0))
+	return now.Sub(at) < limit && wall >= 0 && wall < limit
+}
