@@ -152,10 +152,13 @@ func (a *acquiring) before(ctx context.Context, i int, st *state) (answered bool
 	if (st.own || st.Unchanged(bid.Expected)) && st.MovedTo == bid.Expected.MovedTo {
 		return false, nil
 	}
-	if !st.heldBy(nonce) {
+	switch {
+	case !st.heldBy(nonce):
 		b.forget(bid.Election, 0)
-	} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
-		return false, err // a leftover from before the store was rebuilt
+	case !st.own: // a leftover from before the store was rebuilt
+		if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
+			return false, err
+		}
 	}
 	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
 	return true, nil

@@ -32,6 +32,9 @@ const maxUnread = 16
 // clear forgets everything.
 func (c *cache) clear() { *c = cache{items: map[Key]Item{}} }
 
+// clearItems forgets items, so that the next reading sets the position.
+func (c *cache) clearItems() { c.items, c.position, c.at = map[Key]Item{}, 0, time.Time{} }
+
 // addRead keeps what a reading has brought.
 func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 	if c.epoch != v.epoch || c.wentBack != v.wentBack {

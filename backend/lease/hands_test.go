@@ -101,12 +101,16 @@ func TestAllItemsDeletedAreWatchedByWhoReadThem(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
 		a.ttl = time.Minute
-		a.leads("jobs")
 		b.sees("jobs")
+		a.releases(a.leads("jobs"))
+		b.sees("jobs")
+		a.ttl = 2 * time.Minute
+		a.leads("jobs")
+		b.sees("jobs") // it does not read the meta item once more
 		for _, k := range []lease.Key{recordOf("jobs"), recordOf("first"), meta, a.session()} {
 			w.store.Delete(k)
 		}
-		b.waits("jobs", time.Minute, "a process remembers the TTLs that it has read")
+		b.waits("jobs", 2*time.Minute, "a process remembers the TTLs that it has read")
 	})
 }
 
@@ -115,13 +119,13 @@ func TestALostSessionEndsNoLeadership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
 		l, m := a.leads("jobs"), a.leads("more")
-		go func() {
+		w.meanwhile(func() {
 			for range 20 {
 				time.Sleep(5 * time.Second)
 				w.store.Delete(a.session())
 			}
-		}()
-		go b.neverGets("more", 90*time.Second, "a missing session frees nothing")
+		})
+		w.meanwhile(func() { b.neverGets("more", 90*time.Second, "a missing session frees nothing") })
 		a.goesOn(100*time.Second, "its leases go on under another session", l, m)
 	})
 }
@@ -199,7 +203,7 @@ func TestARecordThatWasPutBackRevivesNoLease(t *testing.T) {
 		w.store.Edit(recordOf("jobs"), func(string) string { return before })
 		a.isRefused(l, "a record that was put back is not renewed")
 		b.isRefused(m, "the lease is gone")
-		go c.waits("jobs", greatestTTL, "a record that was put back is watched for the greatest TTL")
+		w.meanwhile(func() { c.waits("jobs", greatestTTL, "a record that was put back is watched for the greatest TTL") })
 		_, _, granted := a.challenges("jobs", greatestTTL-time.Second)
 		w.want(!granted, "the holder that the text names is granted its lease at once")
 		time.Sleep(2 * time.Second)
@@ -214,16 +218,16 @@ func TestARequestDoesNotInterruptALeadership(t *testing.T) {
 		l := a.leads("jobs")
 		seen := b.sees("jobs")
 		q := backend.Request{Election: "jobs", Term: l.Term, Kind: backend.Nominate, ID: "b"}
-		if err := b.b.Request(t.Context(), []backend.Request{q}); err != nil {
-			t.Fatal(err)
+		if err := b.b.Request(w.Context(), []backend.Request{q}); err != nil {
+			w.Fatal(err)
 		}
 		w.want(b.sees("jobs").Unchanged(seen), "a request looks like a renewal")
 		w.want(a.renews(l)[0].Request == q, "the renewal does not tell of the request")
-		go b.neverGets("jobs", 50*time.Second, "a request frees nothing")
+		w.meanwhile(func() { b.neverGets("jobs", 50*time.Second, "a request frees nothing") })
 		a.goesOn(time.Minute, "a request ends nothing", l)
 		q.Kind, q.ID = backend.Depose, ""
-		if err := b.b.Request(t.Context(), []backend.Request{q}); err != nil {
-			t.Fatal(err)
+		if err := b.b.Request(w.Context(), []backend.Request{q}); err != nil {
+			w.Fatal(err)
 		}
 		a.isRefused(l, "a deposed leader is not renewed")
 		b.waits("jobs", ttl, "a deposed leader trusts its lease until it expires")

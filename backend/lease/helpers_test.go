@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +24,15 @@ const (
 // checks that nobody else trusts that lease.
 type world struct {
 	*testing.T
-	store     *leasetest.Store
-	processes []*process
+	store *leasetest.Store
+
+	background sync.WaitGroup
+	mu         sync.Mutex // guards the following, and what processes trust
+	processes  []*process
 }
+
+// meanwhile runs do beside the test, which ends after it.
+func (w *world) meanwhile(do func()) { w.background.Go(do) }
 
 // A process is one Backend, and what its manager would know.
 type process struct {
@@ -47,6 +54,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 		first.ttl = greatestTTL
 		first.releases(first.leads("first"))
 		test(w)
+		w.background.Wait()
 	})
 }
 
@@ -55,6 +63,8 @@ func (w *world) start(id string) *process {
 	p := &process{w: w, wire: &wire{Driver: w.store.Driver()}, ttl: ttl, trusts: map[string]time.Time{}, terms: map[string]uint64{}}
 	p.b = lease.New(p.wire)
 	p.me = backend.Candidate{ID: id, Nonce: backend.NewNonce()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -65,6 +75,8 @@ func (p *process) note(election string, a backend.Answer, sent time.Time, grant 
 	if a.Outcome != backend.Granted {
 		return
 	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
 	for _, o := range p.w.processes {
 		if left := time.Until(o.trusts[election]); o != p && left > 0 {
 			p.w.Errorf("%s is granted %s, which %s trusts for %v more: rule violated: two never lead at once", p.me.ID, election, o.me.ID, left)
@@ -160,11 +172,18 @@ func (p *process) releases(leases ...backend.Lease) {
 		h := l.Held()
 		h.End = backend.Released
 		held = append(held, h)
-		delete(p.trusts, l.Election)
+		p.distrusts(l.Election)
 	}
 	if err := p.b.Release(p.w.Context(), held); err != nil {
 		p.w.Fatalf("%s releases: %v", p.me.ID, err)
 	}
+}
+
+// distrusts forgets a lease.
+func (p *process) distrusts(election string) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	delete(p.trusts, election)
 }
 
 // challenges watches an election and bids for it as the contract demands, for at most as long as
@@ -228,6 +247,7 @@ func (p *process) session() lease.Key {
 // A wire is a Driver whose writes a test loses, doubles or keeps for later.
 type wire struct {
 	lease.Driver
+	before  func()   // comes just before the next write
 	loses   fate     // what becomes of the next write
 	write   func()   // writes the last one once more
 	history []func() // writes each of them once more
@@ -248,8 +268,10 @@ func (w *wire) Write(ctx context.Context, epoch string, changes []lease.Change, 
 	changes, verify = slices.Clone(changes), slices.Clone(verify)
 	w.write = func() { w.last, _ = w.Driver.Write(context.Background(), epoch, changes, verify) }
 	w.history = append(w.history, w.write)
-	loses := w.loses
-	w.loses = arrives
+	loses, before := w.loses, w.before
+	if w.loses, w.before = arrives, nil; before != nil {
+		before()
+	}
 	switch loses {
 	case request:
 		return lease.Written{}, backend.ErrUnavailable

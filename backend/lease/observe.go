@@ -97,7 +97,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		}
 	}
 	if !ok {
-		c.position = 0 // the reading that follows sets it
+		c.clearItems() // the reading that follows sets the position; it may read fewer
 		return 0, nil, false
 	}
 	c.dropSessions()

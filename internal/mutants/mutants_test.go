@@ -1,6 +1,6 @@
-// Package mutants breaks package election on purpose: the check for each rule must
-// find each mutant. (Broken backends are in package conformance.)
-// A mutant replaces text in a file of package election. "go test -overlay" applies it,
+// Package mutants breaks package election and the lease protocol on purpose: the check for each
+// rule must find each mutant. (Broken backends are in package conformance.)
+// A mutant replaces text in a file of the package. "go test -overlay" applies it,
 // so the source tree is never changed.
 package mutants
 
@@ -26,7 +26,7 @@ var (
 // A mutant is one mistake, with the check that must find it.
 type mutant struct {
 	name     string
-	file     string // in package election
+	file     string // in the package
 	old, new string // old must occur exactly once, or the table is out of date
 	rule     string // text in the output of the failing check
 	check    check
@@ -53,8 +53,11 @@ func suite(title string) check {
 // some: by default, one of so many mutants is tried.
 const some = 6
 
-func TestEachBrokenCoreIsFound(t *testing.T) {
-	testbed.Full(t, "builds many mutants of the core")
+func TestEachBrokenCoreIsFound(t *testing.T) { tryAll(t, "", mutants) }
+
+// tryAll tries mutants of a package whose folder, seen from package election, is dir.
+func tryAll(t *testing.T, dir string, mutants []mutant) {
+	testbed.Full(t, "builds many mutants")
 	names := map[string]bool{}
 	tried, killed := 0, 0
 	for i, m := range mutants {
@@ -62,7 +65,7 @@ func TestEachBrokenCoreIsFound(t *testing.T) {
 			t.Errorf("two mutants are called %q", m.name)
 		}
 		names[m.name] = true
-		overlay, err := m.overlay(t.TempDir())
+		overlay, err := m.overlay(dir, t.TempDir())
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)
 			continue
@@ -78,12 +81,12 @@ func TestEachBrokenCoreIsFound(t *testing.T) {
 		killed++
 		fmt.Printf("mutant %-62s killed by %s\n", m.name+":", m.rule)
 	}
-	fmt.Printf("%d/%d broken cores killed\n", killed, tried)
+	fmt.Printf("%d/%d mutants killed\n", killed, tried)
 }
 
 // overlay writes the broken file, and the overlay file for the go command.
-func (m mutant) overlay(dir string) (path string, err error) {
-	file, err := filepath.Abs(filepath.Join("..", "..", "election", m.file))
+func (m mutant) overlay(folder, dir string) (path string, err error) {
+	file, err := filepath.Abs(filepath.Join("..", "..", "election", folder, m.file))
 	if err != nil {
 		return "", err
 	}

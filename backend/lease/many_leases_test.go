@@ -1,0 +1,135 @@
+package lease_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// leadsMany makes a process the leader of more elections than one change can check.
+func (p *process) leadsMany(n int) (leases []backend.Lease) {
+	p.w.Helper()
+	var expected []backend.Lease
+	for i := range n {
+		expected = append(expected, p.sees(fmt.Sprintf("many-%03d", i)))
+	}
+	answers, err := p.bids(expected...)
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Outcome != backend.Granted {
+			p.w.Fatalf("%s was not granted %s: %v", p.me.ID, a.Election, a.Err)
+		}
+		leases = append(leases, a.Lease)
+	}
+	return leases
+}
+
+// The heartbeat is written before the records are compared. Those that have changed are refused.
+func TestManyLeasesAreComparedAfterTheWrite(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		leases := a.leadsMany(3 * w.store.Limits.Batch)
+		a.goesOn(20*time.Second, "many leases are renewed like one", leases...)
+		deposed, deleted, edited := leases[3], leases[50], leases[100]
+		if err := b.b.Request(w.Context(), []backend.Request{{Election: deposed.Election, Term: deposed.Term, Kind: backend.Depose}}); err != nil {
+			w.Fatal(err)
+		}
+		w.store.Delete(recordOf(deleted.Election))
+		w.store.Edit(recordOf(edited.Election), func(text string) string { return text + " " })
+		gone := map[string]bool{deposed.Election: true, deleted.Election: true, edited.Election: true}
+		var rest []backend.Lease
+		for i, a := range a.renews(leases...) {
+			w.want((a.Outcome == backend.Refused) == gone[a.Election], "%s is %v: rule violated: only a lease whose record is as it was granted is renewed", a.Election, a.Outcome)
+			if !gone[a.Election] {
+				rest = append(rest, leases[i])
+			}
+		}
+		w.meanwhile(func() { a.goesOn(greatestTTL+time.Second, "the others go on", rest...) })
+		w.meanwhile(func() { b.waits(deposed.Election, ttl, "its last heartbeat is watched for its TTL") })
+		c.waits(edited.Election, greatestTTL, "an edited record is watched for the greatest TTL")
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// A challenger takes one of many leases over between the heartbeat and the comparison.
+func TestATakeoverBeforeTheComparisonIsNoticed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		leases := a.leadsMany(2 * w.store.Limits.Batch)
+		lost := leases[7]
+		b.waits(lost.Election, ttl, "the leader has stopped")
+		answers := a.renews(leases...)
+		for i, a := range answers {
+			w.want((a.Outcome == backend.Refused) == (i == 7), "%s is %v: rule violated: a lease that was taken over is refused, and only that", a.Election, a.Outcome)
+		}
+	})
+}
+
+// Two leases of one process are renewed, and then only one of them, as when the function of the
+// other hangs.
+func TestALeaseThatIsNotRenewedExpires(t *testing.T) {
+	for _, n := range []int{1, 5, 100} { // how many go on
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a, b, c := w.start("a"), w.start("b"), w.start("c")
+				leases := a.leadsMany(n + 1)
+				a.goesOn(10*time.Second, "nothing has happened", leases...)
+				hangs, others := leases[n], leases[:n]
+				w.meanwhile(func() { a.goesOn(40*time.Second, "another lease of its process has expired", others...) })
+				w.meanwhile(func() { c.neverGets(others[0].Election, 30*time.Second, "it is renewed") })
+				time.Sleep(time.Second)
+				b.waits(hangs.Election, ttl, "a lease expires though its session goes on")
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// Leases are renewed apart at different times, and the session is lost meanwhile.
+func TestLeasesRenewedApartKeepTheirTimes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		leases := a.leadsMany(6)
+		early, late := leases[:3], leases[3:]
+		for i := range 10 {
+			w.meanwhile(func() { b.neverGets(leases[i%6].Election, 2*time.Second, "it is renewed") })
+			a.goesOn(ttl/3, "they are renewed in turn", early...)
+			a.goesOn(ttl/3, "they are renewed in turn", late...)
+			if i%3 == 2 {
+				w.store.Delete(a.session())
+			}
+		}
+	})
+}
+
+// The session is lost, and only one of two leases goes on under the next one.
+func TestALeaseThatWasNotMovedExpires(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		leases := a.leadsMany(2)
+		w.store.Delete(a.session())
+		w.meanwhile(func() { a.goesOn(20*time.Second, "it goes on under another session", leases[0]) })
+		time.Sleep(time.Second)
+		b.waits(leases[1].Election, ttl, "a session renews only the leases that were moved to it")
+	})
+}
+
+// A process that closes while it holds a lease leaves its session: its challengers do not begin
+// anew.
+func TestClosingDoesNotDisturbAWatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		a.leads("jobs")
+		w.meanwhile(func() {
+			time.Sleep(ttl / 2)
+			a.b.Close()
+		})
+		b.waits("jobs", ttl, "a session that was left is watched on")
+		members, err := b.b.Members(w.Context(), "", 10)
+		w.want(err == nil && len(members) == 0, "a process that has left is listed: %v, %v", members, err)
+	})
+}

@@ -1,0 +1,113 @@
+package mutants
+
+import "testing"
+
+// differential compares the lease protocol with backend/memory.
+var differential = check{"./backend/lease", "TestTheProtocolAnswersAsMemoryDoes", []string{"-diff.histories=100"}}
+
+// protocol runs tests of the lease protocol with these names.
+func protocol(tests string) check { return check{"./backend/lease", tests, nil} }
+
+// overLease runs the simulation over the lease protocol.
+var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=60"}}
+
+func TestEachBrokenLeaseProtocolIsFound(t *testing.T) {
+	tryAll(t, "../backend/lease/", leaseMutants)
+}
+
+var leaseMutants = []mutant{
+	// Taking over.
+	{"a takeover does not check the session", "acquire.go",
+		"g.checksSession() && !checked[key] {",
+		"g.checksSession() && false {", "S13:", overLease},
+	{"a takeover does not check the session as it was read", "acquire.go",
+		"g.checksSession() && !checked[key] {",
+		"g.checksSession() && false {", "a takeover needs the session as it was just read", protocol("TestATakeoverNeeds")},
+	{"a takeover checks the newest heartbeat, not the watched one", "acquire.go",
+		"(st.own || st.Unchanged(bid.Expected))",
+		"(st.own || st.Term == bid.Expected.Term)", "S13:", overLease},
+	{"a bid may be granted though the lease was renewed", "acquire.go",
+		"(st.own || st.Unchanged(bid.Expected))",
+		"(st.own || st.Term == bid.Expected.Term)", "is refused for 0s in memory, and granted", differential},
+	{"a missing session frees", "read.go",
+		"				s.session.Key = key\n",
+		"				s.session.Key = key\n				if s.session.Version == \"\" && items != nil {\n					s.ObserveFor = 0\n				}\n", "a missing session frees nothing", protocol("TestALostSession|TestAMissingSession")},
+	{"a session of another creation is the same", "read.go",
+		"created, renewed = s.session.Created, of.Of(s.Election)",
+		"created, renewed = \"\", of.Of(s.Election)", "the heartbeat of another creation counts as unrenewed", protocol("TestALateCreation")},
+	{"a session of another generation renews", "read.go",
+		"ok && of.Generation == r.Session {",
+		"ok {", "a session renews only the leases that were moved to it", protocol("TestALeaseThatWasNotMoved")},
+	{"a suspect leftover is granted", "read.go",
+		"r.Nonce == string(v.nonce) && !s.suspect {",
+		"r.Nonce == string(v.nonce) {", "may have been led by another since", protocol("TestARestoredLeftover")},
+	{"a leftover that was released is granted", "read.go",
+		"if _, may := b.held[s.Election]; may && v.nonce",
+		"if may := true; may && v.nonce", "is free for its former holder", protocol("TestAnUnknownLeftover")},
+
+	// Renewals and releases.
+	{"a renewal does not check the records", "renew.go",
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "S1:", overLease},
+	{"a renewal does not check the records as they were", "renew.go",
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "a lease that was taken over is not renewed", protocol("TestARenewalNeeds")},
+	{"many records are not compared after the write", "renew.go",
+		"if !ok || slices.Contains(stale, n) {",
+		"if _ = stale; !ok || n < 0 {", "only a lease whose record is as it was granted is renewed", protocol("TestManyLeases")},
+	{"a renewal without an answer counts", "session.go",
+		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})\n	}\n	return nil, false, nil",
+		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})\n		return nil, true, nil\n	}\n	return nil, false, nil", "S13:", overLease},
+	{"a renewal renews all leases of the process", "renew.go",
+		"s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())",
+		"s.value.Renew(names, nil, b.driver.Now())", "a lease expires though its session goes on", protocol("TestALeaseThatIsNotRenewed")},
+	{"a deposed leader is renewed", "renew.go",
+		"if !ours || st.Request.Kind == backend.Depose {",
+		"if !ours {", "a deposed leader is not renewed", protocol("TestARequestDoesNot")},
+	{"a release leaves a bid on its way alone", "release.go",
+		"case h.Term != 0 || !b.mayHold(h.Election):",
+		"case true:", "Release leaves nothing on its way", protocol("TestABidThatWasReleased")},
+	{"a release frees a restored record", "release.go",
+		"	if st.suspect || !b.mayHold(st.Election) {\n		r.Epoch = \"\"",
+		"	if false {\n		r.Epoch = \"\"", "a restored record that was released is watched all the same", protocol("TestAReleaseFrees")},
+	{"a bid that was refused ends the bidder's lease", "acquire.go",
+		"	case !st.own: // a leftover",
+		"	default: // a leftover", "TestTheProtocolAnswersAsMemoryDoes", differential},
+
+	// Deleted, restored and edited records.
+	{"a deleted record is free at once", "read.go",
+		"s.suspect = b.known[s.Election] || some || v.wentBack > 0 || counted != v.epoch",
+		"s.suspect = some && false || v.wentBack > 0 || counted != v.epoch", "a deleted record is no vacancy", protocol("TestADeletedRecord")},
+	{"records are not counted", "read.go",
+		"s.suspect = b.known[s.Election] || some || v",
+		"_ = some\n		s.suspect = b.known[s.Election] || v", "must count the records", protocol("TestADeletionIsNoticed")},
+	{"an empty store is free though another was read", "read.go",
+		"counted := b.firstEpoch",
+		"counted := v.epoch", "may have been led in the old one", protocol("TestARebuiltStore")},
+	{"a deletion does not begin a watch anew", "read.go",
+		"ever, _ := v.deleted()",
+		"ever := 0", "a watch of the first absence counts for the second", protocol("TestARecordDeletedTwice")},
+	{"the greatest TTL that was read is forgotten", "read.go",
+		"			b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted\n",
+		"", "a process remembers the TTLs that it has read", protocol("TestAllItemsDeleted")},
+	{"a restored record is free", "read.go",
+		"s.suspect = !valid || s.item.Old || r.Epoch != v.epoch",
+		"s.suspect = !valid || r.Epoch != v.epoch", "may have been led since", protocol("TestARestoredVacancy")},
+	{"a record of another epoch is free", "read.go",
+		"s.suspect = !valid || s.item.Old || r.Epoch != v.epoch",
+		"s.suspect = !valid || s.item.Old", "S13:", overLease},
+	{"an edited record is watched for its own TTL", "read.go",
+		"r.Term != 0 && !s.item.Edited && r.Election == s.Election",
+		"r.Term != 0 && r.Election == s.Election", "an edited record is watched for the greatest TTL", protocol("TestAnEdited")},
+
+	// What is remembered.
+	{"a remembered record is compared by its version alone", "cache.go",
+		"it.Remembered, it.rememberedAt = true, now",
+		"it.rememberedAt = now", "a bid by a remembered vacancy is granted", protocol("TestARememberedVacancy")},
+	{"Observe says by what is remembered that a lease is unchanged", "cache.go",
+		"		if seen[i].Version == \"\" || !states[i].Differs(seen[i]) {\n			return nil, false\n		}",
+		"		if seen[i].Version == \"\" {\n			return nil, false\n		}\n		if !states[i].Differs(seen[i]) {\n			continue\n		}", "that a lease is unchanged is true at the call", differential},
+	{"Listen keeps what it was not told of", "observe.go",
+		"c.clearItems() // the reading",
+		"c.position = 0 // the reading", "Listen must not miss a change of a record", protocol("TestListenMisses")},
+}
