@@ -77,6 +77,10 @@ func (b *Backend) enter(nonce backend.Nonce) error {
 	return nil
 }
 
+// Enter begins a call of a method that a driver's package adds, such as Preflight: for the
+// candidate with this nonce, or for none ("").
+func (b *Backend) Enter(nonce backend.Nonce) error { return b.enter(nonce) }
+
 // fail wraps err, which is classed, for the caller.
 func (b *Backend) fail(what string, err error) error {
 	if err == nil {

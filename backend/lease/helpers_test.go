@@ -264,9 +264,9 @@ const (
 	twice        // two copies arrive, and the second is answered
 )
 
-func (w *wire) Write(ctx context.Context, epoch string, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	changes, verify = slices.Clone(changes), slices.Clone(verify)
-	w.write = func() { w.last, _ = w.Driver.Write(context.Background(), epoch, changes, verify) }
+	w.write = func() { w.last, _ = w.Driver.Write(context.Background(), epoch, wentBack, changes, verify) }
 	w.history = append(w.history, w.write)
 	loses, before := w.loses, w.before
 	if w.loses, w.before = arrives, nil; before != nil {
@@ -281,5 +281,5 @@ func (w *wire) Write(ctx context.Context, epoch string, changes []lease.Change, 
 	case twice:
 		w.write()
 	}
-	return w.Driver.Write(ctx, epoch, changes, verify)
+	return w.Driver.Write(ctx, epoch, wentBack, changes, verify)
 }

@@ -56,6 +56,39 @@ func TestARestoredLeftoverIsNotGrantedAtOnce(t *testing.T) {
 	})
 }
 
+// The snapshot has a's last renewal. b has led since, and a notices the restore by a reading.
+func TestARestoredSessionRenewsNothing(t *testing.T) {
+	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		l := a.leads("jobs")
+		was := w.store.Snapshot()
+		b.waits("jobs", ttl, "a renews no more")
+		a.sees("first")
+		c.sees("jobs")
+		restore(was)
+		a.sees("first")
+		a.isRefused(l, "the store has lost a grant")
+		a.releases(backend.Lease{Election: "jobs"})
+		c.waits("jobs", greatestTTL, "the store has lost a grant")
+	})
+}
+
+// The same, and a releases the lease as it was granted.
+func TestARestoredLeaseIsNotReleasedByMemory(t *testing.T) {
+	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		l := a.leads("jobs")
+		was := w.store.Snapshot()
+		b.waits("jobs", ttl, "a renews no more")
+		a.sees("first")
+		c.sees("jobs")
+		restore(was)
+		a.sees("first")
+		a.releases(l)
+		c.waits("jobs", greatestTTL, "the store has lost a grant")
+	})
+}
+
 // In the snapshot the election is vacant.
 func TestARestoredVacancyIsNotFreeAtOnce(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {

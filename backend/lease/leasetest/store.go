@@ -203,14 +203,14 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, nil
 }
 
-func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	s := d.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return w, err
 	}
-	if epoch != s.epoch {
+	if epoch != s.epoch || wentBack != d.wentBack {
 		return w, lease.ErrEpoch
 	}
 	went := d.notice()
