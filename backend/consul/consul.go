@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -117,20 +118,30 @@ func (b *Backend) Location() string { return b.driver.Location(b.driver.Prefix) 
 
 // Inspect implements [backend.Inspector], with [Agent.Inspect].
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
 	return b.driver.Inspect(ctx)
 }
 
-// Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session.
+// Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session. With
+// health checks it makes a session of Consul, which soon ends.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	d, sets := b.driver, make([][]string, len(bids))
+	d, sets, errs := b.driver, make([][]string, len(bids)), make([]error, len(bids))
 	for i, bid := range bids {
 		for _, k := range []lease.Key{{Kind: lease.Records, Name: bid.Election}, {Kind: lease.Sessions, Name: string(bid.Candidate.Nonce)}, {Kind: lease.Metas}} {
 			sets[i] = append(sets[i], d.key(k))
 		}
 	}
-	errs := d.TryWrites(ctx, sets)
-	for i, err := range errs {
-		errs[i] = d.Wrap(fmt.Sprintf("preflight %q", bids[i].Election), err)
+	err := b.Enter(bids[0].Candidate.Nonce)
+	if err == nil && d.hasChecks() {
+		_, err = d.checkedFor(ctx, 0, true)
+	}
+	if err == nil {
+		errs = d.TryWrites(ctx, sets)
+	}
+	for i := range errs {
+		errs[i] = d.Wrap(fmt.Sprintf("preflight %q", bids[i].Election), cmp.Or(err, errs[i]))
 	}
 	return errs
 }

@@ -1,0 +1,268 @@
+package consul
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// manyLeases is more leases than one transaction checks, and than are read key by key.
+const manyLeases = maxByKey + 30
+
+// manyTTL is so long that only the time that a test simulates counts.
+const manyTTL = time.Minute
+
+// winAll acquires count elections that are vacant.
+func (n *node) winAll(count int, name string) (held []backend.Lease) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	var names []backend.Lease
+	for i := range count {
+		names = append(names, backend.Lease{Election: fmt.Sprintf("%s%05d", name, i)})
+	}
+	free, err := n.Observe(ctx, names)
+	fatal(n.t, err)
+	var bids []backend.Bid
+	for _, l := range free {
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: manyTTL, Renew: manyTTL / 3, Expected: l})
+	}
+	answers, err := n.Acquire(ctx, bids)
+	fatal(n.t, err)
+	for _, a := range answers {
+		n.want("a bid", a, backend.Granted)
+		held = append(held, a.Lease)
+	}
+	return held
+}
+
+// wantRefused renews, and fails the test unless exactly the leases in gone are refused.
+func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
+	n.t.Helper()
+	for i, a := range n.renew(held...) {
+		want := backend.Granted
+		if slices.Contains(gone, held[i].Election) {
+			want = backend.Refused
+		}
+		n.want(fmt.Sprintf("%s, a renewal of %s", when, held[i].Election), a, want)
+	}
+}
+
+// Leading a thousand elections costs one request more with each renewal than leading ten, and so does
+// following them: whether a record has changed. Neither costs one for each election.
+func TestAThousandElectionsCostOneRequestMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	for _, n := range []int{10, 1000} {
+		a, b := l.node(t, "a"), l.node(t, "b")
+		held := a.winAll(n, fmt.Sprint(n, " "))
+		a.renew(held...)
+		seen, err := b.Observe(t.Context(), held)
+		fatal(t, err)
+		a.wire.take()
+		b.wire.take()
+		for range 3 {
+			for _, answer := range a.renew(held...) {
+				a.want("a renewal", answer, backend.Granted)
+			}
+			changed, err := b.Observe(t.Context(), seen)
+			fatal(t, err)
+			if len(changed) != n {
+				t.Errorf("%d of %d leases have changed", len(changed), n)
+			}
+			seen = changed
+		}
+		want := 3
+		if n > maxByKey {
+			want = 6
+		}
+		if leader, follower := len(a.wire.take()), len(b.wire.take()); leader != want || follower != want {
+			t.Errorf("three renewals of %d elections cost the leader %d requests and a follower %d, want %d", n, leader, follower, want)
+		}
+	}
+}
+
+// The next renewal sees any change to any of many leases, by a member or by hand.
+func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e00002", Term: held[2].Term, Kind: backend.Depose}}))
+	a.wantRefused("after a deposition", held, "e00002")
+
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e00003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Request.Kind != backend.Accept {
+		t.Errorf("after a request the renewal is %+v, want it granted, with the request", got)
+	}
+
+	l.remove(t, l.record("e00000"))
+	before := b.observe("e00002")
+	a.wantRefused("after a record was deleted", held, "e00000", "e00002")
+	if now := b.observe("e00002"); !now.Unchanged(before) {
+		t.Errorf("a lease that was refused is renewed with the others: %+v, then %+v", before, now)
+	}
+}
+
+// The holder of many leases sees a manual edit of one of them at its next renewal.
+func TestManualChangesAreSeenWithinATTL(t *testing.T) {
+	t.Parallel()
+	agent := testbed.SharedConsul(t)
+	for what, harm := range map[string]func(*testing.T, *lab, *api.KVPair){
+		"deleted":            func(t *testing.T, l *lab, p *api.KVPair) { l.remove(t, p.Key) },
+		"deleted, recreated": func(t *testing.T, l *lab, p *api.KVPair) { l.remove(t, p.Key); l.put(t, p.Key, p.Value, 0) },
+		"edited":             func(t *testing.T, l *lab, p *api.KVPair) { l.put(t, p.Key, []byte("mine"), 0) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, agent)
+			a := l.node(t, "a")
+			held := a.winAll(manyLeases, "e")
+			a.wantRefused("at first", held)
+			name := held[7].Election
+			harm(t, l, l.pair(t, l.record(name)))
+			a.wantRefused("after that", held, name)
+			a.wantRefused("later", held, name)
+		})
+	}
+}
+
+// The index of a prefix goes back when tombstones are removed, and may be what it was before a
+// deletion. So a listing that is too old is not used, even if the index is equal.
+func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a := l.node(t, "a")
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+	listed := func() (whole bool) {
+		for _, r := range a.wire.take() {
+			whole = whole || strings.Contains(r.url, "recurse")
+		}
+		return whole
+	}
+	listed()
+	a.wantRefused("soon", held)
+	if listed() {
+		t.Error("all keys were listed though nothing has changed")
+	}
+	a.driver.mu.Lock()
+	a.driver.records.at = a.driver.records.at.Add(-maxListingAge)
+	a.driver.mu.Unlock()
+	a.wantRefused("later", held)
+	if !listed() {
+		t.Error("an equal index counts as proof after a time in which it can have gone back")
+	}
+}
+
+// Two members with many elections each share a prefix, and there are changes all the time. Each
+// renewal costs a few requests more, and not one for each change.
+func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	mine, theirs := a.winAll(manyLeases, "a"), b.winAll(manyLeases, "b")
+	for round := range 5 {
+		b.release(backend.Released, theirs[:20]...)
+		theirs = append(theirs[20:], b.winAll(20, fmt.Sprint("round ", round, " "))...)
+		a.wire.take()
+		b.wire.take()
+		a.wantRefused("amid changes", mine)
+		b.wantRefused("amid changes", theirs)
+		if n, m := len(a.wire.take()), len(b.wire.take()); n > 4 || m > 4 {
+			t.Errorf("after 40 changes the renewals cost %d and %d requests, want 4 at most", n, m)
+		}
+	}
+}
+
+// First grants conflict in the meta item. Each of them is tried again.
+func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	var all sync.WaitGroup
+	for _, id := range []string{"a", "b"} {
+		n := l.node(t, id)
+		var bids []backend.Bid
+		for i := range 40 {
+			over := n.observe(fmt.Sprint(id, i))
+			bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
+		}
+		all.Go(func() {
+			for len(bids) > 0 {
+				ctx, cancel := n.ctx()
+				answers, err := n.Acquire(ctx, bids)
+				cancel()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var rest []backend.Bid
+				for i, a := range answers {
+					if a.Outcome != backend.Granted {
+						if a.Err != nil || !a.Vacant() {
+							t.Errorf("%s, which has no other candidate: %v, %v", bids[i].Election, a.Outcome, a.Err)
+						}
+						rest = append(rest, bids[i])
+					}
+				}
+				if len(rest) == len(bids) {
+					t.Errorf("of %d first bids none was granted", len(bids))
+					return
+				}
+				t.Logf("%s: %d of %d are left", id, len(rest), len(bids))
+				bids = rest
+			}
+		})
+	}
+	all.Wait()
+}
+
+// The servers limit a transaction to half a MiB, and JSON encodes some characters in six bytes.
+func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	n := l.node(t, "n")
+	n.me.Metadata = strings.Repeat("<", backend.MaxMetadata)
+	var bids []backend.Bid
+	for i := range 40 {
+		over := n.observe(fmt.Sprint(i))
+		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
+	}
+	for _, round := range []string{"first grants", "grants anew"} {
+		ctx, cancel := n.ctx()
+		answers, err := n.Acquire(ctx, bids)
+		cancel()
+		for i, a := range answers {
+			if err != nil || a.Outcome != backend.Granted {
+				t.Fatalf("%s: %v, %v, %v; want granted", round, a.Outcome, a.Err, err)
+			}
+			bids[i].Expected = a.Lease
+		}
+	}
+}
+
+// Sessions of processes that have been gone for a day are deleted by the next process that starts.
+func TestOldSessionsAreDeleted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	for nonce, at := range map[backend.Nonce]time.Time{"old": time.Now().Add(-2 * staleAfter), "new": time.Now()} {
+		l.put(t, l.session(nonce), []byte(lease.Encode(&lease.Session{Nonce: string(nonce), At: at.UTC()})), 0)
+	}
+	l.node(t, "n").win("x")
+	keys, _, err := l.root.KV().Keys(l.session(""), "", nil)
+	fatal(t, err)
+	if len(keys) != 2 || !slices.Contains(keys, l.session("new")) {
+		t.Errorf("there are the sessions %q", keys)
+	}
+}
