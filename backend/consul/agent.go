@@ -81,8 +81,8 @@ func write(ctx context.Context) *api.WriteOptions {
 	return (&api.WriteOptions{}).WithContext(ctx)
 }
 
-// MaxOps is the most operations of one transaction. Newer servers allow 128.
-const MaxOps = 64
+// MaxOps is the most operations of one transaction that Consul allows.
+const MaxOps = 128
 
 // Txn runs a transaction: Consul applies all of it or nothing. Refusal says why it applied nothing.
 func (a *Agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {

@@ -41,9 +41,9 @@ func newDriver(a *Agent) *driver {
 
 // Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
-// A put of a record takes three operations.
+// A put of a record takes three operations, one of a session up to two.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: MaxOps / 3, MaxValue: 320 << 10}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: MaxOps / 3, Checks: MaxOps - 2, MaxValue: 320 << 10}
 }
 
 // Now implements [lease.Driver].

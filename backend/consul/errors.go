@@ -34,6 +34,9 @@ func (a *Agent) Wrap(what string, err error) error {
 
 // fail adds to err its class and what an operator can do.
 func (a *Agent) fail(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied {
@@ -71,6 +74,8 @@ func (a *Agent) fail(err error) error {
 		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
 	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
+	case code == 413:
+		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
 	case code == 404, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}

@@ -228,14 +228,14 @@ func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 	all.Wait()
 }
 
-// The servers limit a transaction to half a MiB, and JSON encodes some characters in six bytes.
+// The servers limit a transaction to half a MiB, and JSON encodes some characters in two bytes.
 func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	n := l.node(t, "n")
-	n.me.Metadata = strings.Repeat("<", backend.MaxMetadata)
+	n.me.Metadata = strings.Repeat(`"`, backend.MaxMetadata)
 	var bids []backend.Bid
-	for i := range 40 {
+	for i := range 60 {
 		over := n.observe(fmt.Sprint(i))
 		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
 	}

@@ -152,6 +152,10 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 		}
 	}
 	ok, answer, err := w.Txn(ctx, ops)
+	if err = w.fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
+		w.results[part[0]].Err = err
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

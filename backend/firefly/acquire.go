@@ -14,6 +14,10 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
+// maxOps is the most operations of one transaction. Consul allows twice as many, but the greatest
+// values would be too large together.
+const maxOps = consul.MaxOps / 2
+
 // sharedOps is the most operations of one grant, release or mark.
 const sharedOps = 6
 
@@ -37,7 +41,7 @@ func (f *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		open = append(open, &claim{at: i, bid: bid})
 	}
-	for part := range slices.Chunk(open, consul.MaxOps/sharedOps) {
+	for part := range slices.Chunk(open, maxOps/sharedOps) {
 		if err := f.tryClaims(ctx, session, part, answers); err != nil {
 			return answers, f.agent.Wrap(what, err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/consul"
 )
 
 // An entry is everything that was read of one election, and its lease.
@@ -29,7 +28,7 @@ type entry struct {
 }
 
 // maxRead is how many elections one transaction reads.
-const maxRead = consul.MaxOps / 2
+const maxRead = maxOps / 2
 
 // read reads elections consistently: both keys of an election in one transaction.
 func (f *Backend) read(ctx context.Context, names []string) ([]*entry, error) {

@@ -50,7 +50,7 @@ func (f *Backend) release(ctx context.Context, held []backend.Held) error {
 			}
 		}
 		held = nil
-		for part := range slices.Chunk(todo, consul.MaxOps/sharedOps) {
+		for part := range slices.Chunk(todo, maxOps/sharedOps) {
 			again, err := f.tryReleases(ctx, part)
 			if err != nil {
 				return err

@@ -64,6 +64,7 @@ type Limits struct {
 	Name           string        // of the backend, for errors
 	MinTTL, MaxTTL time.Duration // of a TTL; both > 0
 	Batch          int           // the greatest number of puts and checks in one change; at least 4
+	Checks         int           // the greatest number of checks in a change with one put of a session, if it is more than Batch
 	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB
 }
 
