@@ -27,7 +27,7 @@ type driver struct {
 	restoredAt uint64           // what was written up to this index may not be the latest; 0: it is
 	records    listing
 	listened   uint64 // the index up to which Listen has told; 0: it must begin
-	bellOnly   bool   // there are too many records to tell them
+	tooMany    bool   // there are too many records to tell them
 }
 
 // An index is the greatest index of a key, and the call that has noted it.

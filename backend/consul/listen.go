@@ -17,12 +17,12 @@ const maxTold = 100
 func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
 		d.mu.Lock()
-		before, bellOnly := d.listened, d.bellOnly
+		before, tooMany := d.listened, d.tooMany
 		d.mu.Unlock()
 		var items []lease.Item
 		var now uint64
 		var err error
-		if bellOnly {
+		if tooMany {
 			now, err = d.recordsIndex(ctx, before)
 		} else {
 			items, now, err = d.waitForRecords(ctx, before, known)
@@ -32,13 +32,13 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 		}
 		now = max(now, 1)
 		d.mu.Lock()
-		d.listened, d.bellOnly = now, d.bellOnly || len(items) > maxTold
-		bellOnly = d.bellOnly
+		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
+		tooMany = d.tooMany
 		d.mu.Unlock()
 		switch {
 		case now == before: // nothing has happened for a while
 			continue
-		case bellOnly, now < before: // a deletion was forgotten, or a snapshot restored
+		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
 			items = nil
 		case len(items) == 0: // while there is no record, every write in Consul answers the query
 			continue
