@@ -100,14 +100,11 @@ func (a *Agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api
 	return ok, answer, err
 }
 
-// GetOp returns an operation that reads a key, which may not exist.
-func GetOp(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
-
 // Get reads up to MaxOps keys consistently, in one transaction. Keys that do not exist are nil.
 func (a *Agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair, error) {
 	ops := make(api.KVTxnOps, len(keys))
 	for i, key := range keys {
-		ops[i] = GetOp(key)
+		ops[i] = &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key}
 	}
 	ok, answer, err := a.Txn(ctx, ops)
 	switch {
@@ -116,28 +113,15 @@ func (a *Agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair
 	case !ok:
 		return nil, Refusal(answer)
 	}
-	return collect(ops, answer.Results)
-}
-
-// collect returns the keys that were read. The servers leave out keys that the token may not
-// read, but not keys that do not exist.
-func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, error) {
-	pairs := make(map[string]*api.KVPair, len(results))
-	for _, pair := range results {
-		if pair != nil {
-			pairs[pair.Key] = pair
+	pairs := make(map[string]*api.KVPair, len(keys))
+	for _, pair := range answer.Results {
+		if pairs[pair.Key] = pair; pair.ModifyIndex == 0 {
+			pairs[pair.Key] = nil
 		}
 	}
-	for _, op := range ops {
-		if op.Verb != api.KVGetOrEmpty {
-			continue
-		}
-		pair := pairs[op.Key]
-		if pair == nil {
+	for _, key := range keys {
+		if _, ok := pairs[key]; !ok { // the servers leave out keys that the token may not read
 			return nil, errFiltered
-		}
-		if pair.ModifyIndex == 0 {
-			pairs[op.Key] = nil // the key does not exist
 		}
 	}
 	return pairs, nil

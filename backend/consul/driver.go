@@ -133,7 +133,10 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		}
 	}
 	if meta {
-		all, _, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		all, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		if err == nil && q.ResultsFilteredByACLs {
+			err = errFiltered
+		}
 		if err != nil {
 			return v, d.fail(err)
 		}
