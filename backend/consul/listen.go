@@ -28,6 +28,9 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 			items, now, err = d.waitForRecords(ctx, before, known)
 		}
 		if err != nil {
+			if ctx.Err() != nil && before > 0 {
+				on(nil, before) // all changes up to that index were told, so the next call needs no reading
+			}
 			return d.fail(err)
 		}
 		now = max(now, 1)
