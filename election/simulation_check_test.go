@@ -233,6 +233,9 @@ func (n *simNode) checkCall(c *call) {
 	if n.callsInMinute++; n.local() > n.minuteBegan+time.Minute {
 		n.callsInMinute, n.minuteBegan = 0, n.local()
 	}
+	if n.callsInMinute > maxCallsPerMinute-20 {
+		s.trace(n.id, "makes call %d of kind %d in this minute", n.callsInMinute, c.kind)
+	}
 	if n.callsInMinute > maxCallsPerMinute {
 		s.fail(n.id, "Q1: more than %d calls in a minute", maxCallsPerMinute)
 	}

@@ -43,8 +43,17 @@ const (
 	failoverLost
 	failbackKept
 	restartLost
+	sessionDeleted
+	recordEdited
+	metaDeleted
+	wentBackSilently
 	faults
 )
+
+// has reports whether a store of this kind, or one that runs beside it, has the fault.
+func (k storeKind) has(f fault) bool {
+	return k.overLease() || f < sessionDeleted
+}
 
 func (f fault) String() string {
 	return [...]string{
@@ -57,6 +66,8 @@ func (f fault) String() string {
 		requestLost: "request lost", answerLost: "answer lost", requestTwice: "request executed twice", requestLate: "request executed after the caller gave up",
 		storeDown: "store down", rightsRevoked: "rights revoked", lockedRow: "row locked", storeClockJump: "store's clock steps", rowDeleted: "row deleted manually",
 		failoverKept: "failover without loss", failoverLost: "failover that loses commits", failbackKept: "failback without loss", restartLost: "restart that loses commits",
+		sessionDeleted: "session deleted", recordEdited: "record edited or put back manually", metaDeleted: "meta item deleted",
+		wentBackSilently: "older copy restored in the same epoch",
 	}[f]
 }
 
@@ -190,7 +201,7 @@ func (n *simNode) restart() {
 // operator writes a request beside the lease, with the term that it has just read.
 func (n *simNode) operator(i int, f fault) {
 	s := n.s
-	w := backend.Request{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
+	w := backend.Request{Election: names[i], Term: s.store.termOf(i), Kind: backend.Depose}
 	if f == nominating {
 		w.Kind, w.ID = backend.Nominate, s.nodes[s.random.IntN(len(s.nodes))].id
 	}
@@ -206,9 +217,18 @@ func (st *simStore) fault() {
 		return
 	}
 	common := []fault{storeDown, rightsRevoked, lockedRow, lockedRow, storeClockJump}
+	if st.kind.overLease() {
+		common = append(common, sessionDeleted, sessionDeleted, rowDeleted, recordEdited, metaDeleted)
+	}
 	switch st.kind {
 	case durable:
 		common = append(common, rowDeleted)
+	case leaseFailingOver:
+		common = append(common, failoverLost, failoverLost, failoverLost, failoverLost)
+	case leaseLosesCommits:
+		common = append(common, restartLost, restartLost, restartLost)
+	case leaseGoesBack:
+		common = append(common, wentBackSilently)
 	case failingOver:
 		common = append(common, rowDeleted, failoverLost, failoverLost, failoverLost, failoverLost)
 	case losesCommits:
@@ -232,7 +252,7 @@ func (st *simStore) fault() {
 	case storeClockJump:
 		st.count(f)
 		within := 24 * time.Hour
-		if st.kind != durable && st.kind != endsSessions {
+		if st.kind != durable && st.kind != endsSessions { // nor with a deletion, on a store of items
 			within = 2 * time.Second // no great step together with a loss of commits: see docs/proof.md, Limits
 		}
 		st.offset = s.upTo(2*within) - within
@@ -242,6 +262,14 @@ func (st *simStore) fault() {
 		st.failOver()
 	case restartLost:
 		st.crash()
+	case sessionDeleted:
+		st.items.deleteSession()
+	case recordEdited:
+		st.items.edit(s.random.IntN(s.elections))
+	case metaDeleted:
+		st.items.deleteMeta()
+	case wentBackSilently:
+		st.items.goBack()
 	}
 }
 
@@ -249,8 +277,7 @@ func (st *simStore) fault() {
 func (st *simStore) heal() {
 	st.down, st.denied = 0, 0
 	clear(st.locked)
-	for i := range st.table.rows {
-		r := &st.table.rows[i]
-		st.request(backend.Request{Election: names[i], Term: r.lease.Term})
+	for i := range st.s.elections {
+		st.request(backend.Request{Election: names[i], Term: st.termOf(i)})
 	}
 }

@@ -30,6 +30,10 @@ func (n *simNode) call(c *call) {
 		}
 		return
 	}
+	if s.store.items != nil {
+		n.leaseCall(c)
+		return
+	}
 	life, nonce, server := n.life, n.nonce, s.store.primary
 	if c.kind == callRelease && hasZero(c) {
 		// Two requests: find what this nonce holds, then release exactly that, if the caller

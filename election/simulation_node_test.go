@@ -25,6 +25,7 @@ type simNode struct {
 	opts           Options
 	nonce          backend.Nonce
 	places         []simPlace
+	lease          leaseNode
 
 	// Its clock shows ticked at the true time at. A boot-time clock, if boot is set, also counts
 	// while the host is suspended.
@@ -116,6 +117,7 @@ func (n *simNode) start() {
 	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
 	n.wakeAt, n.underWay = 0, [callKinds]simCall{}
 	n.nonce = backend.Nonce(fmt.Sprint(n.id, "-", n.life))
+	n.openLease()
 	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
 	if n.hasHealthCheck {
 		o.Health = func(context.Context) error { return nil }
@@ -224,6 +226,7 @@ func (n *simNode) input(in input) {
 	}
 	if n.leaving && len(n.m.elections) == 0 {
 		n.s.trace(n.id, "has closed")
+		n.closeLease(true)
 		n.up = false
 		wait := n.s.upTo(30 * time.Second)
 		if n.s.calm {
@@ -273,7 +276,7 @@ func (n *simNode) scheduleWake(anew bool) {
 func (n *simNode) wakeUp() {
 	for k := range n.underWay {
 		if limit := n.underWay[k].limit; limit > 0 && limit <= n.s.now {
-			n.endCall(n.m.inFlight[k], reply{call: n.m.inFlight[k], err: errTimeout})
+			n.giveUp(callKind(k), errTimeout)
 		}
 	}
 	if n.m.next() <= n.local() {
@@ -291,7 +294,14 @@ func (n *simNode) do(a action) {
 	case doCall:
 		n.call(a.call)
 	case doCancel:
-		n.endCallLater(a.call, reply{call: a.call, err: context.Canceled})
+		life := n.life
+		s.after(0, func() {
+			n.run(life, func() {
+				if n.m.inFlight[a.call.kind] == a.call {
+					n.giveUp(a.call.kind, context.Canceled)
+				}
+			})
+		})
 	case doTrust:
 		n.checkTrust(a, n.place(a.e))
 	case doEnd:

@@ -159,6 +159,10 @@ func (st *simStore) commit(r *simRow) {
 
 // catchUp applies the commits up to a time to the replica.
 func (st *simStore) catchUp(to time.Duration) {
+	if st.items != nil {
+		st.items.catchUp(to)
+		return
+	}
 	n := 0
 	for n < len(st.behind) && st.behind[n].at <= to {
 		w := &st.behind[n]
@@ -173,6 +177,9 @@ func (st *simStore) catchUp(to time.Duration) {
 // loseBehind makes the replica the table, and returns how many commits are lost.
 func (st *simStore) loseBehind() int {
 	st.catchUp(st.s.now - st.lag)
+	if st.items != nil {
+		return st.items.loseBehind()
+	}
 	lost := len(st.behind)
 	st.wentBack = st.wentBack || lost > 0
 	st.behind = st.behind[:0]
@@ -211,6 +218,9 @@ func (st *simStore) failOver() {
 	st.offset = s.upTo(4*time.Second) - 2*time.Second
 	st.lag = st.randomLag()
 	st.breakConnections()
+	if st.items != nil {
+		st.items.setEpoch()
+	}
 }
 
 // crash restarts a server that does not keep every commit.
@@ -224,10 +234,17 @@ func (st *simStore) crash() {
 	st.down = s.now + s.upTo(3*time.Second)
 	st.lag = st.randomLag()
 	st.breakConnections()
+	if st.items != nil {
+		st.items.setEpoch()
+	}
 }
 
 // breakConnections ends all connections. Some listeners get an error.
 func (st *simStore) breakConnections() {
+	if st.items != nil {
+		st.items.breakConnections()
+		return
+	}
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
@@ -247,6 +264,10 @@ func (st *simStore) randomLag() time.Duration {
 // deleteRow is the mistake of an operator. It does not come together with a loss of commits (see
 // docs/proof.md, Limits), so the replica catches up first.
 func (st *simStore) deleteRow(i int) {
+	if st.items != nil {
+		st.items.deleteRecord(i)
+		return
+	}
 	r := &st.table.rows[i]
 	if !r.found {
 		return

@@ -17,6 +17,7 @@ type simStore struct {
 	notifier bool          // Listen learns of some changes, and nodes also poll
 	maxTTL   time.Duration // the greatest TTL, and so the longest observation
 	servers
+	items *simItems // of a store for package lease; nil: it is another one
 
 	offset    time.Duration // how far the store's clock is ahead of true time
 	rate      float64       // of the clock that ends sessions
@@ -51,10 +52,16 @@ func newSimStore(s *sim, k storeKind) *simStore {
 	st.push = k == endsSessions || k == durable && notifies
 	st.notifier = (k == failingOver || k == losesCommits) && notifies
 	st.begin(s.elections)
+	if k.overLease() {
+		st.items = newSimItems(st)
+	}
 	return st
 }
 
 func (st *simStore) guarantees() backend.Guarantees {
+	if st.items != nil {
+		return st.leaseGuarantees()
+	}
 	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.notifier, Poll: !st.push, Exclusive: true}
 }
 
@@ -233,7 +240,18 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 	return err
 }
 
+// termOf returns the term of an election as the store has it.
+func (st *simStore) termOf(i int) uint64 {
+	if st.items != nil {
+		return st.items.termOf(names[i])
+	}
+	return st.table.rows[i].lease.Term
+}
+
 func (st *simStore) request(w backend.Request) error {
+	if st.items != nil {
+		return st.items.request(w)
+	}
 	r := st.row(w.Election)
 	if !r.found || r.lease.Term != w.Term || w.Term == 0 {
 		return fmt.Errorf("simulated: %w", backend.ErrStale)

@@ -37,13 +37,16 @@ type simElection struct {
 	writing int // the writer's life
 }
 
-// newSim creates the world of a seed: a kind of store, three to nine nodes, one to three elections.
+// newSim creates the world of a seed, with a store that follows the contract of package backend.
+func newSim(seed uint64, trace bool) *sim { return newWorld(seed, storeKinds, trace) }
+
+// newWorld creates the world of a seed: a kind of store, three to nine nodes, one to three elections.
 // Every eighth world has few faults.
-func newSim(seed uint64, trace bool) *sim {
+func newWorld(seed uint64, kinds []storeKind, trace bool) *sim {
 	s := &sim{seed: seed, random: rand.New(rand.NewPCG(seed, 17)), tracing: trace}
 	s.elections = 1 + s.random.IntN(3)
 	s.state = make([]simElection, s.elections)
-	s.store = newSimStore(s, storeKinds[seed%uint64(len(storeKinds))])
+	s.store = newSimStore(s, kinds[seed%uint64(len(kinds))])
 	nodes := 3 + s.random.IntN(7)
 	s.faultEvery = time.Duration(nodes) * 6 * time.Second
 	if seed%8 == 0 {
@@ -71,6 +74,7 @@ func (s *sim) randomRate() float64 {
 // run simulates this many hours. At the end of each hour the faults end, and run checks the rules for
 // calm times. One hour has a long calm time.
 func (s *sim) run(hours int) error {
+	defer s.end()
 	for _, n := range s.nodes {
 		n.start()
 		s.after(s.exponential(s.faultEvery), n.fault)
@@ -96,6 +100,13 @@ func (s *sim) run(hours int) error {
 		}
 	}
 	return s.err
+}
+
+// end ends what still runs.
+func (s *sim) end() {
+	for _, n := range s.nodes {
+		n.closeLease(false)
+	}
 }
 
 // bound is the time within which an election must have a leader after the last fault. It is the sum of

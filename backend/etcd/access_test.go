@@ -270,21 +270,21 @@ func TestAFailedLoginIsRetriedByTheNextCall(t *testing.T) {
 	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
 	a.lead("jobs")
-	a.login.set("spent.1") // an expired token
+	a.driver.login.token.Set("spent.1") // an expired token
 	unreachable := dial(t, "127.0.0.1:1")
 	ctx, cancel := a.ctx()
 	defer cancel()
 	tries := 0
-	if err := a.withToken(ctx, func() error {
+	if err := a.driver.withToken(ctx, func() error {
 		if tries++; tries == 1 { // with the old token; meanwhile the login of another call fails
 			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
-			if err := a.login.refresh(soon, unreachable, a.login.current()); err == nil {
+			if err := a.driver.login.refresh(soon, unreachable, a.driver.login.token.Get()); err == nil {
 				t.Error("a login at an unreachable server succeeded")
 			}
 			return rpctypes.ErrInvalidAuthToken
 		}
-		_, err := a.client.Get(ctx, "app/x")
+		_, err := a.driver.client.Get(ctx, "app/x")
 		return err
 	}); err != nil {
 		t.Errorf("a call that waited for a failed login: %v; want it to log in", err)
@@ -333,7 +333,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 func TestUpperCaseSchemesAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
-	for _, e := range b.client.Endpoints() {
+	for _, e := range b.driver.client.Endpoints() {
 		if !strings.HasPrefix(e, "https://") {
 			t.Errorf("beside Https, an endpoint without a scheme is %q; want https", e)
 		}

@@ -3,95 +3,50 @@ package etcd
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/go-election/go-election/internal/client"
 )
 
-// suspectAfter is how long a call must have waited without an answer before its
-// connections are suspected to be broken.
-const suspectAfter = 100 * time.Millisecond
-
-// call runs f, which is one call to the cluster. If no member answers in time, it closes
-// all connections.
-func (b *Backend) call(ctx context.Context, f func() error) error {
+// hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
+// if the first does not answer. If no member answers in time, all connections are closed.
+func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
+	const suspectAfter = 100 * time.Millisecond // without an answer
 	began := time.Now()
-	err := b.withToken(ctx, f)
+	err = d.withToken(ctx, func() (err error) {
+		r, err = client.Hedged(ctx, worthRetrying, f)
+		return err
+	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
-		b.connections.drop()
+		d.connections.Drop()
 	}
-	return err
+	return r, err
 }
 
 // withToken runs f with a token, and with a new one if the token was refused. A refused
 // call has changed nothing.
-func (b *Backend) withToken(ctx context.Context, f func() error) error {
-	if b.login == nil {
+func (d *driver) withToken(ctx context.Context, f func() error) error {
+	if d.login == nil {
 		return f()
 	}
-	token := b.login.current()
-	if token == "" {
-		if err := b.login.refresh(ctx, b.client, ""); err != nil {
+	if d.login.token.Get() == "" {
+		if err := d.login.refresh(ctx, d.client, ""); err != nil {
 			return err
 		}
-		token = b.login.current()
 	}
+	token := d.login.token.Get()
 	err := f()
 	if tokenRefused(err) {
-		if err := b.login.refresh(ctx, b.client, token); err != nil {
+		if err := d.login.refresh(ctx, d.client, token); err != nil {
 			return err
 		}
 		err = f()
 	}
 	return err
-}
-
-// hedged sends f to a second and a third member if the first does not answer, and returns
-// the first good answer, so that a member that hangs costs no one a lease. f may run more than
-// once; all of its runs have ended when hedged returns.
-func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
-	const most = 3
-	type result struct {
-		r   R
-		err error
-	}
-	inner, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	results := make(chan result, most)
-	wait := time.Second
-	if by, ok := ctx.Deadline(); ok {
-		wait = max(time.Until(by)/4, time.Millisecond)
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	started, finished := 0, 0
-	for {
-		select {
-		case <-timer.C:
-			if started == most {
-				continue
-			}
-			started++
-			all.Go(func() {
-				r, err := f(inner)
-				results <- result{r, err}
-			})
-			timer.Reset(wait)
-		case got := <-results:
-			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !worthRetrying(got.err) {
-				return got.r, got.err
-			}
-			if finished == started {
-				timer.Reset(wait / 8)
-			}
-		case <-ctx.Done():
-			var none R
-			return none, ctx.Err()
-		}
-	}
 }
 
 // failFast makes a call fail, with the reason, when no member can be reached. By default the
@@ -102,4 +57,48 @@ func failFast(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 
 func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return next(ctx, desc, cc, method, append(opts, grpc.WaitForReady(false))...)
+}
+
+// A login holds the user's token and gets a new one when the server refuses it. The client
+// library would log in for every stream, which costs the server a password hash each time,
+// and would need the server to be up when the client is created.
+type login struct {
+	username, password string
+	token              client.Secret
+	mutex              chan struct{} // held while a new token is fetched
+}
+
+// GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
+func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if token := l.token.Get(); token != "" {
+		return map[string]string{rpctypes.TokenFieldNameGRPC: token}, nil
+	}
+	return nil, nil
+}
+
+// RequireTransportSecurity returns false: with http endpoints tokens are sent unencrypted.
+func (l *login) RequireTransportSecurity() bool { return false }
+
+// refresh replaces the token old, unless another call has just done so.
+func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) error {
+	select {
+	case l.mutex <- struct{}{}:
+		defer func() { <-l.mutex }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if now := l.token.Get(); now != "" && now != old {
+		return nil
+	}
+	l.token.Set("")
+	resp, err := client.Hedged(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+		return c.Authenticate(ctx, l.username, l.password)
+	})
+	if err == nil {
+		l.token.Set(resp.Token)
+	}
+	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+		return nil
+	}
+	return err
 }

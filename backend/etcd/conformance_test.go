@@ -12,9 +12,29 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/kv"
 	"github.com/go-election/go-election/internal/testbed"
 )
+
+// TestDriver runs what every driver must pass.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	endpoints := testbed.SharedEtcd(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		l := newLab(t, endpoints...)
+		return func(t testing.TB) lease.Driver {
+			d, err := newDriver(l.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Close() })
+			return d
+		}
+	}})
+}
 
 // TestConformance runs the conformance suite on a single node.
 func TestConformance(t *testing.T) {
@@ -51,7 +71,7 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 		p := testbed.NewProxy(t, strings.TrimPrefix(e, "http://"))
 		proxies, through = append(proxies, p), append(through, p.Addr())
 	}
-	k := keys(prefix)
+	k := kv.Prefix(prefix)
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{Endpoints: through, Prefix: prefix})
@@ -62,11 +82,11 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				_, err := admin.Txn(context.Background()).Then(clientv3.OpDelete(k.record(election)), clientv3.OpDelete(k.request(election))).Commit()
+				_, err := admin.Delete(context.Background(), k.Key(lease.Key{Kind: lease.Records, Name: election}))
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return plant(admin, k, election)
+				return plant(admin, k.Key(lease.Key{Kind: lease.Records, Name: election}))
 			},
 		},
 	}
@@ -75,16 +95,16 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 }
 
 // plant overwrites the record with hostile text as the holder.
-func plant(admin *clientv3.Client, k keys, election string) error {
+func plant(admin *clientv3.Client, key string) error {
 	ctx := context.Background()
-	got, err := admin.Get(ctx, k.record(election))
+	got, err := admin.Get(ctx, key)
 	if err != nil || len(got.Kvs) != 1 {
 		return errors.Join(err, errors.New("no record to plant over"))
 	}
-	r := decode[record](got.Kvs[0].Value)
+	r := lease.Decode(lease.Records, got.Kvs[0].Value).(*lease.Record)
 	text := "<script>\x1b]0;\u202e"
 	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
-	_, err = admin.Put(ctx, k.record(election), encode(r))
+	_, err = admin.Put(ctx, key, lease.Encode(r))
 	return err
 }
 

@@ -1,47 +1,31 @@
-// Package etcd keeps leases in etcd 3.4 or later. Use a release in which known bugs
-// are fixed: 3.5.33, 3.6.14, 3.7.1 or later.
+// Package etcd keeps leases in etcd 3.4 or later, by the protocol of package lease. Use a release
+// in which known bugs are fixed: 3.5.33, 3.6.14, 3.7.1 or later.
 //
 //	store, err := etcd.Open(etcd.Options{Endpoints: []string{"https://etcd1:2379", "https://etcd2:2379", "https://etcd3:2379"}})
 //	manager, err := election.New(store, election.Options{})
 //
-// The only setup is a role with read and write rights under one prefix:
+// The only setup is a role with read and write rights under one prefix. Observers need read
+// instead of readwrite.
 //
 //	etcdctl role add election
 //	etcdctl role grant-permission election readwrite --prefix=true election/
 //	etcdctl user add app
 //	etcdctl user grant-role app election
 //
-// Observers need read instead of readwrite.
+// List all members in Endpoints: a call that one does not answer within a quarter of its time is
+// sent to another. With --client-cert-auth the common name of the client certificate is the user,
+// and no password is needed. Nothing depends on the expiry of etcd's own leases.
 //
-// Each election has a lasting record that names its holder. Each manager has one
-// session key, into which every renewal writes a fresh heartbeat for all leases that
-// the manager holds. A challenger watches record and heartbeat for the holder's TTL by
-// its own clock, and takes over in a transaction that requires both to be unchanged.
-// Nothing depends on the expiry of etcd's own leases, and the client library's election
-// and mutex recipes are not used.
-//
-// # Options
-//
-// List all members in Endpoints: a call that one does not answer within a quarter of its
-// time is sent to another. Give unrelated fleets different prefixes: every follower
-// receives every heartbeat of its prefix. With --client-cert-auth the common name of the
-// client certificate is the user, and no password is needed.
-//
-// # Limits
-//
-//   - TTLs are 1 s to 5 min. By default etcd replaces its own leader within one to two
-//     seconds; a TTL should be longer than that.
-//   - Clocks of managers and of etcd members must tick at nearly the same rate. No clock
-//     of one machine is compared with another's.
-//   - etcd must keep what a majority has acknowledged. An operator who restores a snapshot
-//     stops the old cluster first, and starts the new one no sooner than the greatest TTL
-//     later.
-//   - Clients talk to etcd itself, not to its grpc-proxy or its gateways, which answer
-//     some calls on their own.
-//   - The cluster must allow 128 operations in a transaction, its default.
+//   - TTLs are 1 s to 5 min. By default etcd replaces its own leader within one to two seconds; a
+//     TTL should be longer than that.
+//   - Clocks of managers and of etcd members must tick at nearly the same rate. No clock of one
+//     machine is compared with another's.
+//   - etcd must keep what a majority has acknowledged. An operator who restores a snapshot stops
+//     the old cluster first, and starts the new one no sooner than the greatest TTL later.
+//   - Clients talk to etcd itself, not to its grpc-proxy or its gateways, which answer some calls
+//     on their own. The cluster must allow 128 operations in a transaction, its default.
 //   - Do not write or delete keys under the prefix, and use Depose to end a leadership.
 //
-// docs/design/etcd.md has the keys, the protocol, the argument that two processes never
-// lead at once, and what happens when keys are deleted or a store is restored or rebuilt.
-// docs/etcd.md is the operator's page.
+// docs/design/etcd.md has the keys and what happens when a store is restored or rebuilt,
+// docs/design/lease.md the protocol. docs/etcd.md is the operator's page.
 package etcd

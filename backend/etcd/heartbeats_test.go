@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -39,20 +40,14 @@ func TestALastMomentRenewalPreventsTakeover(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.mustBeWatched("jobs", "it is held")}}
-	ctx, cancel := b.ctx()
-	defer cancel()
-	try := func() backend.Answer {
-		read, answers := b.readFor(ctx, bids, []int{0}), make([]backend.Answer, 1)
-		held = a.mustRenew(held)
-		const lastTry = 5
-		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
-			t.Errorf("a takeover over a lease that was renewed after the read: %v in term %d", answers[0].Outcome, answers[0].Term)
+	b.lead("other") // so that it has a session
+	for range 2 {
+		seen := b.mustBeWatched("jobs", "it is held")
+		b.hook.before = func(func() (lease.Written, error)) bool {
+			held = a.mustRenew(held)
+			return true
 		}
-		return answers[0]
-	}
-	for range 2 { // with the heartbeat that was watched, and with a later one
-		try()
+		b.mustLose(seen, "though it was renewed just before the takeover")
 	}
 	b.mustTakeOver(b.read("jobs"))
 	a.mustRefuse(held, "which was taken over")
@@ -68,7 +63,7 @@ func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 	o.Endpoints = []string{proxy.Addr()}
 	a, b := openNode(t, "a", o), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	s, before := a.currentSession(), b.read("jobs")
+	generation, before := l.generation(t, a), b.read("jobs")
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
 	got, err := a.Renew(ctx, []backend.Held{held.Held()})
@@ -90,7 +85,7 @@ func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 		}
 		return err
 	})
-	if a.currentSession() != s {
+	if l.generation(t, a) != generation {
 		t.Error("the session was abandoned for a lost answer")
 	}
 }
@@ -118,7 +113,7 @@ func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	lost := map[string]bool{"jobs003": true, "jobs050": true, "jobs119": true}
 	b.mustTakeOver(b.read("jobs003"))
 	b.read("jobs050")
-	l.del(t, l.keys.record("jobs050"))
+	l.del(t, l.record("jobs050"))
 	if err := b.Request(ctx, []backend.Request{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/kv"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -24,15 +27,16 @@ func TestMain(m *testing.M) {
 // A node is a Backend with its candidate, as one process would have it.
 type node struct {
 	*Backend
-	t  testing.TB
-	me backend.Candidate
+	t    testing.TB
+	me   backend.Candidate
+	hook *hooked // its driver
 }
 
 // A lab is a fresh prefix, and a client with which a test changes keys directly.
 type lab struct {
 	endpoints []string
 	prefix    string
-	keys      keys
+	keys      kv.Prefix
 	admin     *clientv3.Client
 }
 
@@ -42,9 +46,20 @@ func newLab(t testing.TB, endpoints ...string) *lab {
 		endpoints = testbed.SharedEtcd(t)
 	}
 	l := &lab{endpoints: endpoints, prefix: "lab-" + string(backend.NewNonce()[:12]) + "/", admin: dial(t, endpoints...)}
-	l.keys = keys(l.prefix)
+	l.keys = kv.Prefix(l.prefix)
 	return l
 }
+
+// record and session return the key of an election and that of a process.
+func (l *lab) record(election string) string {
+	return l.keys.Key(lease.Key{Kind: lease.Records, Name: election})
+}
+
+func (l *lab) session(n *node) string {
+	return l.keys.Key(lease.Key{Kind: lease.Sessions, Name: string(n.me.Nonce)})
+}
+
+func (l *lab) meta() string { return l.keys.Key(lease.Key{Kind: lease.Metas}) }
 
 func (l *lab) options() Options { return Options{Endpoints: l.endpoints, Prefix: l.prefix} }
 
@@ -52,12 +67,14 @@ func (l *lab) node(t testing.TB, id string) *node { return openNode(t, id, l.opt
 
 func openNode(t testing.TB, id string, o Options) *node {
 	t.Helper()
-	b, err := Open(o)
+	d, err := newDriver(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := &hooked{driver: d}
+	b := &Backend{lease.New(h), d}
 	t.Cleanup(func() { b.Close() })
-	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}, h}
 }
 
 const (
@@ -185,4 +202,100 @@ func (n *node) waitUntilFree(election string, limit time.Duration) (l backend.Le
 		return err
 	})
 	return l
+}
+
+// A hooked driver runs a function before its next write, which is not sent if that returns false.
+type hooked struct {
+	*driver
+	before func(write func() (lease.Written, error)) (send bool)
+}
+
+func (h *hooked) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	before := h.before
+	h.before = nil
+	if before != nil && !before(func() (lease.Written, error) {
+		return h.driver.Write(context.Background(), epoch, wentBack, changes, verify)
+	}) {
+		return lease.Written{}, backend.ErrUnavailable
+	}
+	return h.driver.Write(ctx, epoch, wentBack, changes, verify)
+}
+
+// losesBid makes a bid that is lost on its way, and returns a function that sends it late.
+func (n *node) losesBid(over backend.Lease) (late func() (lease.Written, error)) {
+	n.t.Helper()
+	n.hook.before = func(write func() (lease.Written, error)) bool {
+		late = write
+		return false
+	}
+	if a, err := n.bid(over, ttl); err == nil || late == nil {
+		n.t.Fatalf("a bid that is lost: %v, %v; want an error", a.Outcome, err)
+	}
+	return late
+}
+
+// generation returns the generation of the node's session as it is in the store.
+func (l *lab) generation(t testing.TB, n *node) string {
+	t.Helper()
+	s, _ := lease.Decode(lease.Sessions, []byte(l.value(t, l.session(n)))).(*lease.Session)
+	if s == nil {
+		t.Fatal("there is no session")
+	}
+	return s.Generation
+}
+
+// key returns a key with its value, or nil.
+func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
+	t.Helper()
+	got, err := l.admin.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range got.Kvs {
+		return pair
+	}
+	return nil
+}
+
+// value returns the value of an existing key.
+func (l *lab) value(t testing.TB, key string) string {
+	t.Helper()
+	pair := l.key(t, key)
+	if pair == nil {
+		t.Fatalf("%s does not exist", key)
+	}
+	return string(pair.Value)
+}
+
+func (l *lab) del(t testing.TB, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if got, err := l.admin.Delete(t.Context(), key); err != nil || got.Deleted != 1 {
+			t.Fatalf("delete %q: %v, %v", key, got, err)
+		}
+	}
+}
+
+func (l *lab) put(t testing.TB, key, value string) {
+	t.Helper()
+	if _, err := l.admin.Put(t.Context(), key, value, clientv3.WithIgnoreLease()); err != nil {
+		if _, err = l.admin.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mustRelease releases a lease.
+func (n *node) mustRelease(l backend.Lease) {
+	n.t.Helper()
+	if err := n.release(l, backend.Released); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// goBack makes the next answer look like that of a store to which an older copy was restored.
+func (n *node) goBack() {
+	n.read("warm")
+	o := n.driver.origins.Now()
+	n.driver.origins.Note(o.Epoch, o.Newest+1<<20, &o)
 }

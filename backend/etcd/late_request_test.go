@@ -1,39 +1,39 @@
 package etcd
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // The servers may carry out a bid much later if its answer was lost. After a Release with
-// term 0 they must not: docs/design/etcd.md, "Late requests".
+// term 0 they must not: docs/design/lease.md, "Late requests".
 func TestALateBidAfterReleaseIsNotGranted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		before func(a, b *node)
+		before func(l *lab, a, b *node)
 		holder string
 	}{
-		{"an election that was never led", func(a, b *node) {}, ""},
-		{"a vacant election", func(a, b *node) { release(t, a, a.lead("jobs")) }, ""},
-		{"an election whose holder has died", func(a, b *node) { b.lead("jobs") }, "b"},
+		{"an election that was never led", func(_ *lab, a, b *node) {}, ""},
+		{"a vacant election", func(_ *lab, a, b *node) { a.mustRelease(a.lead("jobs")) }, ""},
+		{"an election whose holder has died", func(_ *lab, a, b *node) { b.lead("jobs") }, "b"},
+		{"a record as large as etcd accepts", func(l *lab, a, b *node) {
+			b.lead("jobs")
+			l.put(t, l.record("jobs"), strings.Repeat("x", 3<<19-len(l.record("jobs"))-60))
+		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
-			ctx, cancel := a.ctx()
-			defer cancel()
-			release(t, a, a.lead("other")) // it has a session
-			c.before(a, b)
-			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.read("jobs")}}
-			sent := a.readFor(ctx, bids, []int{0})                                               // the late bid requires this state
-			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, but not answered
-			release(t, a, backend.Lease{Election: "jobs"})
-			answers := make([]backend.Answer, 1)
-			const lastTry = 5
-			if err := a.acquire(ctx, bids, []int{0}, sent, answers, lastTry); err == nil || answers[0].Outcome == backend.Granted {
-				t.Errorf("the late bid: %v, %v; want it to fail, because revisions have changed", answers[0].Outcome, err)
+			a.mustRelease(a.lead("other")) // it has a session
+			c.before(l, a, b)
+			late := a.losesBid(a.read("jobs"))
+			a.mustRelease(backend.Lease{Election: "jobs"})
+			if w, err := late(); err != nil || w.Results[0].Outcome != backend.Refused {
+				t.Errorf("the late bid: %v, %v; want it refused, because what it requires was written since", w.Results, err)
 			}
 			if l := a.read("jobs"); l.Holder.ID != c.holder {
 				t.Errorf("after the late bid %v holds the lease; want %q", l.Holder, c.holder)
@@ -42,12 +42,33 @@ func TestALateBidAfterReleaseIsNotGranted(t *testing.T) {
 	}
 }
 
-func release(t *testing.T, a *node, l backend.Lease) {
-	t.Helper()
-	ctx, cancel := a.ctx()
-	defer cancel()
-	l.End = backend.Released
-	if err := a.Release(ctx, []backend.Held{l.Held()}); err != nil {
-		t.Fatal(err)
+// A request that arrives twice, or late, has no effect the second time: etcd compares revisions.
+func TestRequestsThatArriveTwiceChangeNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	var writes []func() error
+	twice := func(n *node) { // its next write is sent once more later
+		n.hook.before = func(write func() (lease.Written, error)) bool {
+			writes = append(writes, func() error { _, err := write(); return err })
+			return true
+		}
 	}
+	twice(a)
+	held := a.lead("jobs")
+	twice(a)
+	held = a.mustRenew(held)
+	twice(a)
+	a.mustRelease(held)
+	next := b.lead("jobs")
+	before := l.value(t, l.record("jobs")) + l.value(t, l.session(a))
+	for i, write := range writes {
+		if err := write(); err != nil {
+			t.Errorf("write %d once more: %v", i, err)
+		}
+	}
+	if now := l.value(t, l.record("jobs")) + l.value(t, l.session(a)); now != before {
+		t.Errorf("late copies have changed\n%s to\n%s", before, now)
+	}
+	b.mustRenew(next)
 }

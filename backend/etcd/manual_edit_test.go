@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/go-election/go-election/backend"
 )
 
@@ -23,9 +21,9 @@ func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 		name string
 		lose func(l *lab, a *node)
 	}{
-		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.keys.heartbeat(a.currentSession().name)) }},
+		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.session(a)) }},
 		{"its etcd lease is revoked", func(l *lab, a *node) {
-			if _, err := l.admin.Revoke(t.Context(), a.leaseID); err != nil {
+			if _, err := l.admin.Revoke(t.Context(), a.driver.lease.id); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -34,7 +32,7 @@ func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.mustRenew(a.lead("jobs"))
-			lost := a.currentSession()
+			lost := l.generation(t, a)
 			before := b.mustBeWatched("jobs", "it is held")
 			c.lose(l, a)
 			after := b.mustBeWatched("jobs", c.name)
@@ -43,8 +41,8 @@ func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 			}
 			b.mustLose(before, "though "+c.name+" since")
 			now := a.mustRenew(held)
-			if s := a.currentSession(); s == lost || s.name == lost.name || now.Term != held.Term {
-				t.Errorf("renewed in term %d under session %s; want term %d, and another session than %s", now.Term, s.name, held.Term, lost.name)
+			if s := l.generation(t, a); s == lost || now.Term != held.Term {
+				t.Errorf("renewed in term %d under session %s; want term %d, and another session than %s", now.Term, s, held.Term, lost)
 			}
 			b.mustLose(after, "though it was renewed under another session")
 			a.mustRenew(now)
@@ -74,16 +72,12 @@ func TestASessionWrittenByOthersIsAbandoned(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.mustRenew(a.lead("jobs"))
-			s := a.currentSession()
-			got, err := l.admin.Get(t.Context(), l.keys.heartbeat(s.name))
-			if err != nil || len(got.Kvs) != 1 {
-				t.Fatal(got, err)
-			}
+			lost, old := l.generation(t, a), l.key(t, l.session(a)).Value
 			held = a.mustRenew(held)
-			l.put(t, l.keys.heartbeat(s.name), write(got.Kvs[0].Value))
+			l.put(t, l.session(a), write(old))
 			seen := b.mustBeWatched("jobs", name+" was written")
-			if now := a.mustRenew(held); a.currentSession() == s || now.Term != held.Term {
-				t.Errorf("renewed in term %d, the same session: %v; want term %d and another session", now.Term, a.currentSession() == s, held.Term)
+			if now := a.mustRenew(held); now.Term != held.Term || l.generation(t, a) == lost && name != "an old value" {
+				t.Errorf("renewed in term %d, the same session: %v; want term %d and another session", now.Term, l.generation(t, a) == lost, held.Term)
 			}
 			b.mustLose(seen, "though it was renewed")
 		})
@@ -97,23 +91,17 @@ func TestARecreatedSessionKeyIsAnotherSession(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	s := a.currentSession()
-	key := l.keys.heartbeat(s.name)
-	got, err := l.admin.Get(t.Context(), key)
-	if err != nil || len(got.Kvs) != 1 {
-		t.Fatal(got, err)
-	}
+	key, old := l.session(a), l.value(t, l.session(a))
 	seen := b.mustBeWatched("jobs", "it is held")
 	l.del(t, key)
-	l.put(t, key, string(got.Kvs[0].Value))
+	l.put(t, key, old)
 	if now := b.mustBeWatched("jobs", "its session key was created again"); now.Unchanged(seen) {
 		t.Errorf("the lease is %+v as before; want it to be watched anew", now)
 	}
 	b.mustLose(seen, "though its session key was created again")
+	seen = b.read("jobs")
 	a.mustRenew(held)
-	if a.currentSession() == s {
-		t.Error("it uses a session key that another writer has created")
-	}
+	b.mustLose(seen, "though it was renewed")
 }
 
 func TestADeletedRecordFreesNothing(t *testing.T) {
@@ -122,7 +110,7 @@ func TestADeletedRecordFreesNothing(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
 	b.read("jobs")
-	l.del(t, l.keys.record("jobs"))
+	l.del(t, l.record("jobs"))
 	seen := b.mustBeWatched("jobs", "the record was deleted")
 	a.mustRefuse(held, "whose record was deleted")
 	if err := a.release(held, backend.Failed); err != nil {
@@ -144,7 +132,7 @@ func TestADeletedElectionIsWatched(t *testing.T) {
 		t.Fatalf("a first election: %+v; want one that is free", first)
 	}
 	held := a.lead("jobs")
-	l.del(t, l.keys.record("jobs"))
+	l.del(t, l.record("jobs"))
 	for _, n := range []*node{b, l.node(t, "late")} {
 		got := n.read("jobs")
 		if got.ObserveFor < ttl {
@@ -176,7 +164,7 @@ func TestInvalidValuesFreeNothing(t *testing.T) {
 	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"term":"x"}`, `{"term":99999999999999999999}`, `{"history":[{}]}`} {
 		name := "bad" + strconv.Itoa(i)
 		held := lead(name)
-		for _, key := range []string{l.keys.record(name), l.keys.request(name), l.keys.layout()} {
+		for _, key := range []string{l.record(name), l.meta()} {
 			l.put(t, key, text)
 		}
 		if seen := b.read(name); seen.ObserveFor < time.Minute {
@@ -205,9 +193,7 @@ func TestARestoredStoreIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.read("jobs")
-	b.mu.Lock()
-	b.newestRevision += 1 << 20 // as if an older copy had been restored since
-	b.mu.Unlock()
+	b.goBack()
 	old := b.read("jobs")
 	if old.ObserveFor < ttl || !old.Vacant() {
 		t.Fatalf("a vacant lease in a store that went back: %+v; want it to be watched for %v", old, ttl)
@@ -217,22 +203,4 @@ func TestARestoredStoreIsWatched(t *testing.T) {
 		t.Errorf("a bid over what was watched: %v in term %d, %v; want granted, far above %d", next.Outcome, next.Term, err, held.Term)
 	}
 	b.mustRenew(next.Lease)
-}
-
-func (l *lab) del(t testing.TB, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		if got, err := l.admin.Delete(t.Context(), key); err != nil || got.Deleted != 1 {
-			t.Fatalf("delete %q: %v, %v", key, got, err)
-		}
-	}
-}
-
-func (l *lab) put(t testing.TB, key, value string) {
-	t.Helper()
-	if _, err := l.admin.Put(t.Context(), key, value, clientv3.WithIgnoreLease()); err != nil {
-		if _, err = l.admin.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -17,7 +17,6 @@ import (
 func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
-	k := keys("app/")
 	grant := func(kind clientv3.PermissionType, key string) {
 		t.Helper()
 		if _, err := root.RoleGrantPermission(t.Context(), "election", key, clientv3.GetPrefixRangeEnd(key), kind); err != nil {
@@ -25,7 +24,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 		}
 	}
 	grant(clientv3.PermissionType(clientv3.PermRead), "app/")
-	for _, key := range []string{k.layout(), k.heartbeat(""), k.candidate(""), k.request(""), k.record("good")} {
+	for _, key := range []string{"app/meta", "app/session/", "app/record/good"} {
 		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
 	}
 	for _, others := range []int{1, maxByKey + 5} {
@@ -55,24 +54,24 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 func TestPreflightReportsMissingRights(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
-	k := keys("app/")
+	const records = "app/record/"
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, without := range []string{"", k.record(""), k.request(""), k.heartbeat(""), k.layout(), k.candidate("")} {
+	for i, without := range []string{"", records, "app/session/", "app/meta"} {
 		role := fmt.Sprint("role", i)
 		must(root.RoleAdd(t.Context(), role))
 		must(root.RoleGrantPermission(t.Context(), role, "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermRead)))
-		for _, key := range []string{k.record(""), k.request(""), k.heartbeat(""), k.layout(), k.candidate("")} {
+		for _, key := range []string{records, "app/session/", "app/meta"} {
 			if key != without {
 				must(root.RoleGrantPermission(t.Context(), role, key, clientv3.GetPrefixRangeEnd(key), clientv3.PermissionType(clientv3.PermReadWrite)))
 			}
 		}
-		if without == k.record("") { // one election is allowed
-			must(root.RoleGrantPermission(t.Context(), role, k.record("some"), "", clientv3.PermissionType(clientv3.PermReadWrite)))
+		if without == records { // one election is allowed
+			must(root.RoleGrantPermission(t.Context(), role, records+"some", "", clientv3.PermissionType(clientv3.PermReadWrite)))
 		}
 		must(root.UserAdd(t.Context(), role, secret))
 		must(root.UserGrantRole(t.Context(), role, role))
@@ -81,7 +80,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 		defer cancel()
 		errs := c.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl}, {Election: "some", Candidate: c.me, TTL: ttl}})
 		for i, err := range errs {
-			denied := without != "" && (i == 0 || without != k.record(""))
+			denied := without != "" && (i == 0 || without != records)
 			if denied != errors.Is(err, backend.ErrDenied) || !denied && err != nil {
 				t.Errorf("bid %d, without the right to write %q: %v", i, without, err)
 			}

@@ -10,11 +10,11 @@ import (
 
 // The error of a late call may contain a token that was replaced meanwhile.
 func TestReplacedTokensStayOutOfErrors(t *testing.T) {
-	b := &Backend{login: &login{username: "app", password: "open sesame"}}
+	d := &driver{login: &login{username: "app", password: "open sesame"}}
 	for _, token := range []string{"first.token", "", "second.token", "third.token"} {
-		b.login.set(token)
+		d.login.token.Set(token)
 	}
-	err := b.fail("renew", errors.New("refused: first.token second.token third.token open sesame"))
+	err := d.fail(errors.New("refused: first.token second.token third.token open sesame"))
 	for _, secret := range []string{"first.token", "second.token", "third.token", "open sesame"} {
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("%q shows %q", err, secret)

@@ -15,18 +15,19 @@ import (
 // is still not free at once, for anyone.
 func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	t.Parallel()
-	for how, release := range map[string]func(t *testing.T, a *node){
-		"by a bid": func(t *testing.T, a *node) {
+	for how, release := range map[string]func(t *testing.T, a *node, held backend.Lease){
+		"by a bid": func(t *testing.T, a *node, _ backend.Lease) {
 			over := a.read("jobs")
 			over.Version += "x" // as if it had changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
 			}
 		},
-		"by a release": func(t *testing.T, a *node) { release(t, a, backend.Lease{Election: "jobs"}) },
-		"by a release of what may be on its way, over a vacancy": func(t *testing.T, a *node) {
-			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
-			release(t, a, backend.Lease{Election: "jobs"})
+		"by a release":                   func(_ *testing.T, a *node, _ backend.Lease) { a.mustRelease(backend.Lease{Election: "jobs"}) },
+		"by a release as it was granted": func(_ *testing.T, a *node, held backend.Lease) { a.mustRelease(held) },
+		"by a release of what may be on its way, over a vacancy": func(_ *testing.T, a *node, held backend.Lease) {
+			a.losesBid(a.read("jobs"))
+			a.mustRelease(backend.Lease{Election: "jobs"})
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -34,22 +35,58 @@ func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.lead("jobs")
 			if how == "by a release of what may be on its way, over a vacancy" {
-				if err := a.release(held, backend.Released); err != nil {
-					t.Fatal(err)
-				}
+				a.mustRelease(held)
 			}
-			for _, n := range []*node{a, b} { // as if an older copy had been restored
-				n.mu.Lock()
-				n.newestRevision += 1 << 20
-				n.mu.Unlock()
+			for _, n := range []*node{a, b} {
+				n.goBack()
 			}
 			b.mustBeWatched("jobs", "the store went back")
 			a.read("jobs")
-			release(t, a)
+			release(t, a, held)
 			for _, n := range []*node{a, b} {
 				n.mustBeWatched("jobs", "it was released "+how)
 			}
 		})
+	}
+}
+
+// A single node of etcd is restored from a copy of its data, and the copy lacks the last grant.
+// Its id is the same, and so is that of the cluster.
+func TestARestoredSnapshotIsWatched(t *testing.T) {
+	t.Parallel()
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	l := newLab(t, n.URL())
+	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
+	held := a.mustRenew(a.lead("jobs"))
+	a.mustRelease(a.lead("vacant"))
+	data, copied := filepath.Join(n.Dir(), "data"), filepath.Join(n.Dir(), "copied")
+	n.Kill(t)
+	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	n.Start(t)
+	testbed.Eventually(t, patience, "etcd is there again", func() error { _, err := b.tryRead("jobs"); return err })
+	next := b.mustTakeOver(b.read("jobs"))
+	b.lead("vacant")
+	b.lead("new")
+	for _, name := range []string{"jobs", "vacant"} {
+		a.read(name)
+		c.read(name)
+	}
+	loseData(t, n)
+	if err := os.Rename(copied, data); err != nil {
+		t.Fatal(err)
+	}
+	n.Start(t)
+	testbed.Eventually(t, patience, "etcd is there again", func() error { _, err := c.tryRead("jobs"); return err })
+	for _, name := range []string{"jobs", "vacant", "new"} {
+		c.mustBeWatched(name, "an older copy was restored")
+	}
+	a.read("other")
+	a.mustRefuse(held, "though the copy has its session as it was")
+	b.mustRefuse(next, "which is not in the copy")
+	if last := c.mustTakeOver(c.read("jobs")); last.Term <= next.Term {
+		t.Errorf("term %d after %d", last.Term, next.Term)
 	}
 }
 
@@ -59,9 +96,9 @@ func TestTermsGrowThroughTwoRestoresAndADeletion(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	last := l.node(t, "a").lead("jobs")
-	record := l.keys.record("jobs")
+	record := l.record("jobs")
 	for _, cluster := range []string{"1", "2"} {
-		l.put(t, record, edit(t, l.value(t, record), map[string]any{"cluster": cluster}))
+		l.put(t, record, edit(t, l.value(t, record), map[string]any{"epoch": cluster}))
 		n := l.node(t, "n")
 		last = n.mustTakeOver(n.read("jobs"))
 	}
@@ -90,8 +127,7 @@ func (l *lab) fillRevisions(t testing.TB, writes int) {
 	}
 }
 
-// A process that led before a store lost everything can lead there again: it notices that its
-// session key is missing, whatever revision that had.
+// A process that led before a store lost everything can lead there again.
 func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})

@@ -22,10 +22,10 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	for i := range bids {
 		b.noteTTL(bids[i].TTL)
 	}
-	a := acquiring{b: b, bids: bids, answers: make([]backend.Answer, len(bids)), attempts: make([]Heartbeat, len(bids))}
+	a := acquiring{b: b, bids: bids, answers: make([]backend.Answer, len(bids)), attempts: make([]Heartbeat, len(bids)), late: make([]bool, len(bids))}
 	todo := make([]int, len(bids))
 	for i := range todo {
-		todo[i] = i
+		todo[i], a.late[i] = i, b.mayComeLate(bids[i].Election)
 	}
 	// Sorted, so that processes that bid for the same elections conflict early.
 	slices.SortFunc(todo, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
@@ -47,7 +47,9 @@ type acquiring struct {
 	bids     []backend.Bid
 	answers  []backend.Answer
 	attempts []Heartbeat // of the records that were sent; 0: none
+	late     []bool      // a record that an earlier call has sent may still arrive
 	round    int
+	narrow   int // how often a part was denied
 }
 
 // A granting is a grant that is to be written.
@@ -78,13 +80,10 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	var each, together []granting // the latter change the meta item, too
 	for n, i := range todo {
 		st := &states[n]
-		if granted, err := a.before(ctx, i, st); granted || err != nil {
-			if err != nil {
-				return nil, err
-			}
+		if a.before(ctx, i, st) {
 			continue
 		}
-		term, err := backend.NextTerm(max(st.Term, bids[n].Expected.Term), st.suspect, bids[n].MinTerm, b.driver.Now())
+		term, err := backend.NextTerm(max(st.Term, bids[n].Expected.Term), st.suspect || st.missing && v.lostTerms(), bids[n].MinTerm, b.driver.Now())
 		if err != nil {
 			a.answers[i] = backend.Answer{Err: fmt.Errorf("%s: acquire %q: %w", b.limits.Name, bids[n].Election, err)}
 			continue
@@ -111,26 +110,47 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 			return nil, err
 		}
 	}
-	for len(together) > 0 { // each change needs the meta item as the one before has left it
-		part := a.nextPart(&together)
-		more, err := a.write(ctx, v, s, [][]granting{part}, []Change{b.grantWithMeta(v, part)})
+	more, err := a.together(ctx, v, s, together)
+	return append(again, more...), err
+}
+
+// together writes grants that change the meta item, one change after the other: each needs the meta
+// item as the one before has left it.
+func (a *acquiring) together(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
+	ever, some := v.deleted()
+	for len(rest) > 0 {
+		part := a.nextPart(&rest)
+		refused, err := a.write(ctx, v, s, [][]granting{part}, []Change{a.b.grantWithMeta(v, part)})
 		if err != nil {
 			return nil, err
 		}
-		again = append(again, more...)
+		if refused == nil {
+			ever, some = v.deleted()
+			continue
+		}
+		again = append(again, refused...)
+		if err := a.b.readMeta(ctx, v); err != nil { // another process makes elections, too
+			return nil, err
+		}
+		if e, s := v.deleted(); e != ever || s != some { // the others may no longer be free
+			break
+		}
+	}
+	for _, g := range rest {
+		again = append(again, g.bid)
 	}
 	return again, nil
 }
 
-// nextPart takes as many grants as fit into one change beside the meta item, and fewer in later
-// rounds, so that a problem of one election does not affect the others.
+// nextPart takes as many grants as fit into one change beside the meta item, and fewer after one was
+// denied, so that rights that are missing for one election do not affect the others.
 func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
-	room := max(2, (a.b.limits.Batch-1)>>(2*a.round))
+	room := max(2, (a.b.limits.Batch-1)>>(2*a.narrow))
 	for _, g := range *rest {
 		if room--; g.checksSession() {
 			room--
 		}
-		if room < 0 && part != nil || a.round == rounds-1 && part != nil {
+		if part != nil && (room < 0 || a.narrow == rounds-1) {
 			break
 		}
 		part = append(part, g)
@@ -141,27 +161,28 @@ func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
 
 // before answers a bid that is not to be granted, and one that an earlier attempt of this very
 // call was granted though its answer says otherwise: a copy of the request came first.
-func (a *acquiring) before(ctx context.Context, i int, st *state) (answered bool, err error) {
+func (a *acquiring) before(ctx context.Context, i int, st *state) (answered bool) {
 	b, bid := a.b, &a.bids[i]
 	nonce := b.owner.Nonce()
 	if h := a.attempts[i]; h != 0 && st.heldBy(nonce) && st.record.Heartbeat == h && !st.suspect {
 		b.markHeld(st.record, st.item)
 		a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: bid.TTL}
-		return true, nil
+		return true
 	}
 	if (st.own || st.Unchanged(bid.Expected)) && st.MovedTo == bid.Expected.MovedTo {
-		return false, nil
-	}
-	switch {
-	case !st.heldBy(nonce):
-		b.forget(bid.Election, 0)
-	case !st.own: // a leftover from before the store was rebuilt
-		if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
-			return false, err
-		}
+		return false
 	}
 	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
-	return true, nil
+	switch leftover := st.heldBy(nonce); {
+	case leftover && st.own:
+	case leftover, a.late[i]: // from before the store was rebuilt; or a bid that may still be granted
+		if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
+			a.answers[i] = backend.Answer{Err: b.fail(about("acquire", 1, bid.Election), err)}
+		}
+	default:
+		b.forget(bid.Election, 0)
+	}
+	return true
 }
 
 // write writes grants, answers those that were applied, and returns the others.
@@ -183,7 +204,7 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 	for n, part := range parts {
 		r := w.result(n)
 		if r.Outcome == backend.Granted && len(part) < len(changes[n].Put) { // with the meta item
-			v.noteMeta(r.Items[len(part)], changes[n].Put[len(part)].Value)
+			v.noteMeta(r.Items[len(part)], changes[n].Put[len(part)].Value, part)
 		}
 		for k, g := range part {
 			switch {
@@ -195,8 +216,10 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 				b.classify(v, &st, map[Key]Item{b.sessionKey(): {Key: b.sessionKey(), Version: s.item.Version, Created: s.item.Created, Value: &s.value}})
 				b.mu.Unlock()
 				a.answers[g.bid] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[g.bid].TTL}
-			case r.Outcome == backend.Refused, len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
+			case r.Outcome == backend.Refused:
 				again = append(again, g.bid)
+			case len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
+				again, a.narrow = append(again, g.bid), max(a.narrow, a.round+1)
 			case err == nil:
 				a.answers[g.bid].Err = b.fail(about("acquire", len(part), g.record.Election), r.Err)
 			}

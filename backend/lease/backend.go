@@ -36,7 +36,9 @@ var (
 
 // New returns a Backend for one manager. It takes over the driver, which Close closes.
 func New(d Driver) *Backend {
-	b := &Backend{driver: d, limits: d.Limits(), sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]bool{}}
+	limits := d.Limits()
+	limits.MaxValue = min(limits.MaxValue, MaxValue)
+	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]bool{}}
 	b.cache.clear()
 	return b
 }

@@ -23,6 +23,11 @@ type cache struct {
 
 	maxTTL time.Duration // of the meta item; 0: unknown
 
+	// Readings are counted. One that began before another that has been added already, or before
+	// the cache was cleared, may be older than what is in items.
+	begun, added uint64
+
+	dropAt int // number of items at which sessions that nobody holds are dropped
 	unread int // how often Observe has answered by the cache since the last reading
 }
 
@@ -30,13 +35,33 @@ type cache struct {
 const maxUnread = 16
 
 // clear forgets everything.
-func (c *cache) clear() { *c = cache{items: map[Key]Item{}} }
+func (c *cache) clear() { *c = cache{items: map[Key]Item{}, begun: c.begun, added: c.begun} }
 
 // clearItems forgets items, so that the next reading sets the position.
-func (c *cache) clearItems() { c.items, c.position, c.at = map[Key]Item{}, 0, time.Time{} }
+func (c *cache) clearItems() {
+	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
+}
 
-// addRead keeps what a reading has brought.
+// refresh keeps what a reading has brought of items that are remembered already.
+func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
+	maps.DeleteFunc(items, func(k Key, _ Item) bool { return c.items[k].Version == "" })
+	if len(items) > 0 {
+		c.addRead(v, items, now)
+	}
+}
+
+// addRead keeps what a reading has brought. Of a late reading it keeps nothing, and forgets what
+// may be newer or older: nothing that is remembered may be older than what a caller was told.
 func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
+	if v.number <= c.added {
+		for key, it := range items {
+			if it.Order == 0 || it.Order > c.items[key].Order {
+				delete(c.items, key)
+			}
+		}
+		return
+	}
+	c.added = v.number
 	if c.epoch != v.epoch || c.wentBack != v.wentBack {
 		c.clear()
 		c.epoch, c.wentBack = v.epoch, v.wentBack
@@ -50,12 +75,19 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 		c.maxTTL = 0
 	}
 	for key, it := range items {
-		if r, ok := it.Value.(*Record); key.Kind == Metas || ok && v.nonce != "" && r.Nonce == string(v.nonce) {
-			continue // grant has what is known of own leases
+		r, ok := it.Value.(*Record)
+		switch {
+		case key.Kind == Metas:
+		case ok && v.nonce != "" && r.Nonce == string(v.nonce): // grant has what is known of own leases
+			c.forget(key.Name)
+		default:
+			c.add(it, now)
 		}
-		c.add(it, now)
 	}
-	c.unread = 0
+	if c.unread = 0; len(c.items) > c.dropAt { // processes come and go
+		c.dropSessions()
+		c.dropAt = 64 + 2*len(c.items)
+	}
 }
 
 // add keeps an item, unless a newer one is known.
@@ -124,7 +156,9 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 		return nil, false
 	}
 	for i := range states {
-		if seen[i].Version == "" || !states[i].Differs(seen[i]) {
+		s := &states[i]
+		ordered := s.item.Order > 0 && (s.session.Version == "" || s.session.Order > 0) // otherwise an old reading may have come last
+		if seen[i].Version == "" || !ordered || !s.Differs(seen[i]) {
 			return nil, false
 		}
 		changed = append(changed, states[i].Lease)

@@ -17,14 +17,16 @@ import (
 type Driver interface {
 	// Read reads items as a majority, or the one server that decides, has them after the call
 	// began. View.Items has one item for each key, in the order of keys; what is not there has
-	// Version "". If Meta is among keys, View.Records is set.
+	// Version "". If the key of Metas is among keys, View.Records is set; meta item and number are
+	// those of one moment, and not older than any other item.
 	Read(ctx context.Context, keys []Key) (View, error)
 
-	// Write applies each change by itself, as a whole or not at all. The store refuses a change
+	// Write applies each change by itself, as a whole or not at all. Of two changes over the
+	// same version the first one wins. The store refuses a change
 	// in another epoch. Then it compares the versions of the items in verify, in the same step or
 	// later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	// ErrEpoch says that another store has answered than that of epoch, or that it went back more
-	// often than wentBack says. A Record that is put gets its field Write from the driver.
+	// often than wentBack says.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
 
 	// List returns up to limit items of a kind with names not less than from, in byte order of
@@ -63,9 +65,10 @@ var errBusy = fmt.Errorf("%w: other processes kept changing the same items", bac
 type Limits struct {
 	Name           string        // of the backend, for errors
 	MinTTL, MaxTTL time.Duration // of a TTL; both > 0
+	Loses          bool          // another epoch may lack acknowledged writes though no operator paused: then MaxTTL stands for every TTL that was granted
 	Batch          int           // the greatest number of puts and checks in one change; at least 4
 	Checks         int           // the greatest number of checks in a change with one put of a session, if it is more than Batch
-	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB
+	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB; more than MaxValue counts as that
 }
 
 // A Kind says what an item is. It is part of the item's key.
@@ -84,18 +87,22 @@ type Key struct {
 }
 
 // A Value is what an item has: a *[Record], a *[Session] or a *[Meta]. It must not be modified,
-// except that Write sets Record.Write.
-type Value interface{ kind() Kind }
+// except that Driver.Write calls [SetWrite]. [Encode] and [Decode] make text of it and back. Times
+// of a Value that was not made by Decode must be those that JSON can have.
+type Value interface {
+	kind() Kind
+	number() *int64
+}
 
 // An Item is a value in the store, as it was read.
 type Item struct {
 	Key
-	Version string // opaque; no two writes of a key have the same; "": nothing is there
+	Version string // opaque; no two writes of a key have the same; "": nothing is there, whatever was deleted
 	Created string // opaque; differs whenever the item was deleted and made again; "" if a late request cannot make it again
 	Order   uint64 // grows with each write in the store; 0: unknown, for a store that does not tell of items
 	Value   Value  // nil: not there, or not what this package can read
 
-	Edited     bool // somebody else than this package wrote it last
+	Edited     bool // somebody else than this package wrote it last: see the function Edited
 	Old        bool // the store went back since it was written: a later write may be lost
 	Remembered bool // from an earlier call: the store must compare the value, too, if it may count versions anew
 
@@ -111,14 +118,14 @@ type View struct {
 	Epoch    string // the identity of the store, of printable text; within one, answers do not go back
 	WentBack int    // how often this Driver has noticed that the store of this epoch went back
 	Position uint64 // of the reading in the history of the store; 0 if it does not tell of items
-	Records  int64  // how many records there are, if Meta was read
+	Records  int64  // how many records there are, if Meta was read; counted with the items or after them
 }
 
 // A Change is done as a whole or not at all.
 type Change struct {
 	Check  []Item // items that must still have their versions; "": must not be there
 	Put    []Put
-	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long
+	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long; 0: the driver chooses
 	Notify bool          // a listener waits for it
 }
 
@@ -134,7 +141,7 @@ type Result struct {
 	// then a copy of the same request may have come first.
 	Outcome backend.Outcome
 	Err     error  // why there is no outcome
-	Items   []Item // if Granted: one for each put, without its Value
+	Items   []Item // if Granted: one for each put, without its Value; of a deletion, without Version
 }
 
 // Written is the answer of a write.

@@ -47,6 +47,35 @@ func TestADeletionIsForgottenAfterTheGreatestTTL(t *testing.T) {
 	})
 }
 
+// The record is deleted twice. The first time the next term jumps. The second deletion is no longer
+// counted when a process leads that has known none of this.
+func TestTermsGrowAfterADeletionIsForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start("a").leads("jobs")
+		w.store.Delete(recordOf("jobs"))
+		b := w.start("b")
+		b.waits("jobs", greatestTTL, "a deleted record is no vacancy")
+		w.store.Delete(recordOf("jobs"))
+		w.start("c").waits("other", greatestTTL, "any election may be the one that was deleted")
+		w.start("d").waits("jobs", 0, "deletions are older than the greatest TTL, and no longer counted")
+	})
+}
+
+// The same, and the meta item is deleted and made again before.
+func TestTermsGrowAfterADeletedMetaItem(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		a.leads("jobs")
+		w.store.Delete(recordOf("jobs"))
+		b := w.start("b")
+		b.waits("jobs", greatestTTL, "a deleted record is no vacancy")
+		w.store.Delete(recordOf("jobs"))
+		w.store.Delete(meta)
+		w.start("c").waits("other", w.store.Limits.MaxTTL, "nobody knows what was deleted, and which TTL was the greatest")
+		w.start("d").leads("jobs")
+	})
+}
+
 // c read the election before anybody led it, and reads it again only after it was led and deleted
 // a second time.
 func TestARecordDeletedTwiceIsWatchedTwice(t *testing.T) {
@@ -72,7 +101,9 @@ func TestADeletedMetaItemEndsNoLeadership(t *testing.T) {
 		b.sees("jobs")
 		w.store.Delete(meta)
 		a.goesOn(time.Minute, "renewals do not need the meta item", l)
-		w.start("c").leads("other")
+		go a.goesOn(w.store.Limits.MaxTTL+ttl, "renewals do not need the meta item", l)
+		w.start("c").waits("other", w.store.Limits.MaxTTL, "nobody knows whether other had a record")
+		time.Sleep(2 * ttl)
 		a.goesOn(ttl, "renewals do not need the meta item", l)
 		w.store.Delete(recordOf("jobs"))
 		b.waits("jobs", w.store.Limits.MaxTTL, "nobody knows the greatest TTL that was granted")

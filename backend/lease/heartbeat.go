@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A Session is the record of one process: a member, and the heartbeats of the leases that it
@@ -13,6 +15,7 @@ import (
 type Session struct {
 	ID         string               `json:"id"`
 	Nonce      string               `json:"nonce"`
+	Write      int64                `json:"write,omitempty"`      // as in Record
 	Generation string               `json:"generation,omitempty"` // fresh whenever the process makes its session again
 	Heartbeat  Heartbeat            `json:"heartbeat"`
 	Apart      map[string]Heartbeat `json:"apart,omitempty"` // by election
@@ -59,6 +62,13 @@ func (s *Session) Renew(renewed, others []string, now time.Time) Session {
 	if next.Apart = apart; len(apart) == 0 {
 		next.Apart = nil
 	}
+	return next
+}
+
+// successor returns the same member's session of a fresh generation, which renews nothing yet.
+func (s *Session) successor() Session {
+	next := *s
+	next.Generation, next.Heartbeat, next.Apart = string(backend.NewNonce()[:16]), NewHeartbeat(), nil
 	return next
 }
 

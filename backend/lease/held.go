@@ -34,7 +34,7 @@ const maxRemembered = 40
 func (g *grant) lease(h *backend.Held, s *session) backend.Lease {
 	now := backend.Lease{
 		Election: h.Election, Holder: h.Holder, Term: g.term, TTL: g.ttl, Renew: g.renew,
-		Version: version(g.heartbeat, s.item.Created, s.value.Of(h.Election)),
+		Version: version(g.heartbeat, g.item.Created, s.item.Created, s.value.Of(h.Election)),
 	}
 	if p := g.past; p != nil {
 		now.End, now.LastID, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.movedTo, p.movedFrom
@@ -49,6 +49,14 @@ func (b *Backend) mayHold(election string) bool {
 	defer b.mu.Unlock()
 	_, ok := b.held[election]
 	return ok
+}
+
+// mayComeLate reports whether a record that this process has sent for an election may still arrive.
+func (b *Backend) mayComeLate(election string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g, ok := b.held[election]
+	return ok && (g == nil || g.unconfirmed != nil)
 }
 
 // markPending notes that records are about to be sent: until an answer comes, this process may

@@ -247,11 +247,13 @@ func (p *process) session() lease.Key {
 // A wire is a Driver whose writes a test loses, doubles or keeps for later.
 type wire struct {
 	lease.Driver
-	before  func()   // comes just before the next write
-	loses   fate     // what becomes of the next write
-	write   func()   // writes the last one once more
-	history []func() // writes each of them once more
-	last    lease.Written
+	before    func()   // comes just before the next write
+	unordered bool     // the store does not tell of items
+	reading   func()   // comes between the next reading and its answer
+	loses     fate     // what becomes of the next write
+	write     func()   // writes the last one once more
+	history   []func() // writes each of them once more
+	last      lease.Written
 }
 
 // A fate is what becomes of a write.
@@ -263,6 +265,23 @@ const (
 	answer       // of it is lost
 	twice        // two copies arrive, and the second is answered
 )
+
+// Read may read without the order of writes, as a store does that does not tell of items.
+func (w *wire) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	reading := w.reading
+	w.reading = nil
+	v, err := w.Driver.Read(ctx, keys)
+	if w.unordered {
+		v.Position = 0
+		for i := range v.Items {
+			v.Items[i].Order = 0
+		}
+	}
+	if reading != nil {
+		reading()
+	}
+	return v, err
+}
 
 func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	changes, verify = slices.Clone(changes), slices.Clone(verify)

@@ -40,3 +40,43 @@ func TestListenMissesNoChangeBeforeTheCall(t *testing.T) {
 		w.want(b.listens(one)(), "Listen waits, though the election has a leader since: rule violated: Listen must not miss a change of a record")
 	})
 }
+
+// b reads another's lease, takes it over without an answer, and reads that. What it remembers of the
+// other's lease is older.
+func TestObserveNeverReturnsToWhatItRemembers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		b.leads("other") // so that it has a session
+		a.leads("jobs")
+		seen := b.sees("jobs")
+		time.Sleep(ttl)
+		b.wire.loses = answer
+		b.bids(seen)
+		own := b.sees("jobs")
+		w.want(own.Holder == b.me, "it was not granted, so this test shows nothing")
+		changed, err := b.b.Observe(w.Context(), []backend.Lease{own})
+		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
+	})
+}
+
+// b's reading is under way while another one shows that the lease has a new holder.
+func TestALateReadingDoesNotReplaceANewerOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		b.wire.unordered = true
+		b.leads("other") // so that it has a session
+		l := a.leads("jobs")
+		seen := b.sees("jobs")
+		var now backend.Lease
+		b.wire.reading = func() {
+			a.releases(l)
+			c.leads("jobs")
+			answers, err := b.bids(seen)
+			w.want(err == nil && answers[0].Holder == c.me, "%v, %v: rule violated: a refused bid tells of the lease", answers, err)
+			now = answers[0].Lease
+		}
+		b.sees("jobs")
+		changed, err := b.b.Observe(w.Context(), []backend.Lease{now})
+		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
+	})
+}

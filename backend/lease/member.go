@@ -41,8 +41,10 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		}
 		next := s.value
 		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
-		if next.sameMember(&s.value) && !s.at.IsZero() && b.driver.Now().Sub(s.at) < m.TTL/2 {
-			return nil
+		if next.sameMember(&s.value) && !s.at.IsZero() {
+			if age := b.driver.Now().Sub(s.at); age >= 0 && age < m.TTL/2 {
+				return nil
+			}
 		}
 		if _, ok, err := b.writeSession(ctx, s, next, m.TTL, nil); ok || err != nil {
 			return err

@@ -2,7 +2,10 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // changesMeta reports whether a grant with this TTL must change the meta item.
@@ -26,6 +29,14 @@ func (b *Backend) readMeta(ctx context.Context, v *view) error {
 		return ErrEpoch
 	}
 	v.note(&got, map[Key]Item{})
+	return v.checkLayout()
+}
+
+// checkLayout refuses a store that a newer program has written.
+func (v *view) checkLayout() error {
+	if m, ok := v.meta.Value.(*Meta); ok && m.Layout > Layout {
+		return fmt.Errorf("%w: the store has layout %d, this program knows %d", backend.ErrDenied, m.Layout, Layout)
+	}
 	return nil
 }
 
@@ -59,11 +70,20 @@ func (b *Backend) presentMeta(v *view) Meta {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
+	m := Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
+	if v.records > 0 || b.firstEpoch != v.epoch {
+		m.Deleted = 1 // perhaps
+	}
+	return m
 }
 
-// noteMeta keeps the meta item as this process has written it.
-func (v *view) noteMeta(it Item, written Value) {
+// noteMeta keeps the meta item as this process has written it with grants.
+func (v *view) noteMeta(it Item, written Value, part []granting) {
 	it.Value = written
-	v.meta, v.records = it, written.(*Meta).Made
+	v.meta = it
+	for _, g := range part {
+		if g.state.missing {
+			v.records++
+		}
+	}
 }

@@ -68,9 +68,22 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	for i := range seen {
 		names[seen[i].Election] = true
 	}
-	return b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
-		return b.told(names, items, at)
+	b.mu.Lock()
+	epoch, wentBack := b.cache.epoch, b.cache.wentBack
+	b.mu.Unlock()
+	heard := false
+	err := b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		heard = b.cache.epoch != epoch || b.cache.wentBack != wentBack || !b.told(names, items, at)
+		return !heard
 	})
+	if err == nil && !heard { // the driver cannot tell what came after position
+		b.mu.Lock()
+		b.cache.clearItems()
+		b.mu.Unlock()
+	}
+	return err
 }
 
 // startListening returns the position after which Listen begins, and what is known. ok is false if
@@ -107,10 +120,8 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	return c.position, known, true
 }
 
-// told keeps what the driver tells, and reports whether Listen goes on.
+// told keeps what the driver tells, and reports whether Listen goes on. The caller holds b.mu.
 func (b *Backend) told(names map[string]bool, items []Item, position uint64) (more bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := b.driver.Now()
 	more = len(items) > 0
 	for _, it := range items {
@@ -149,10 +160,13 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		}
 		more := len(page.Items) == limit-len(list)
 		if names != nil {
-			_, states, err := b.read(ctx, names)
+			v, states, items, err := b.readItems(ctx, names)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
+			b.mu.Lock()
+			b.cache.refresh(v, items, b.driver.Now())
+			b.mu.Unlock()
 			for i := range states {
 				s := &states[i]
 				if s.record == nil {

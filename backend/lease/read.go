@@ -3,8 +3,10 @@ package lease
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -17,6 +19,7 @@ type view struct {
 	wentBack int
 	position uint64
 	nonce    backend.Nonce // of this process, which may be granted its own leftovers
+	number   uint64        // of the reading
 
 	metaRead bool // the following are set
 	meta     Item
@@ -42,21 +45,40 @@ func (s *state) heldBy(nonce backend.Nonce) bool {
 	return s.record != nil && s.record.Nonce == string(nonce)
 }
 
-// read reads elections, the sessions of their holders, and what else is needed to tell whether
-// they are free. It may take two readings: a session or the meta item is read after the record
-// that makes it necessary. docs/design/lease.md, "Readings", says why that is safe.
+// read reads elections that this process takes part in or observes, and remembers what it has read.
 func (b *Backend) read(ctx context.Context, names []string) (*view, []state, error) {
-	keys, asked := b.keysFor(names)
-	got, err := b.driver.Read(ctx, keys)
+	v, states, items, err := b.readItems(ctx, names)
 	if err != nil {
 		return nil, nil, err
 	}
-	v := &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce()}
-	states, items := make([]state, len(names)), make(map[Key]Item, len(keys))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range states {
+		s := &states[i]
+		b.known[s.Election] = b.known[s.Election] || !s.missing
+	}
+	b.cache.addRead(v, items, b.driver.Now())
+	return v, states, nil
+}
+
+// readItems reads elections, the sessions of their holders, and what else is needed to tell whether
+// they are free. It may take two readings: a session or the meta item is read after the record
+// that makes it necessary. docs/design/lease.md, "Readings", says why that is safe.
+func (b *Backend) readItems(ctx context.Context, names []string) (v *view, states []state, items map[Key]Item, err error) {
+	keys, asked, number := b.keysFor(names)
+	got, err := b.driver.Read(ctx, keys)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
+	states, items = make([]state, len(names)), make(map[Key]Item, len(keys))
 	v.note(&got, items)
 	var more []Key
 	b.mu.Lock()
 	b.firstEpoch = cmp.Or(b.firstEpoch, v.epoch)
+	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
+		more = addKey(more, asked, Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
+	}
 	for i, name := range names {
 		s := &states[i]
 		s.Election, s.item = name, items[Key{Records, name}]
@@ -71,15 +93,15 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	if more != nil {
 		got, err := b.driver.Read(ctx, more)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if got.Epoch != v.epoch || got.WentBack != v.wentBack {
-			return nil, nil, ErrEpoch
+			return nil, nil, nil, ErrEpoch
 		}
 		v.note(&got, items)
 	}
-	if m, ok := v.meta.Value.(*Meta); ok && m.Layout > Layout {
-		return nil, nil, fmt.Errorf("%w: the store has layout %d, this program knows %d", backend.ErrDenied, m.Layout, Layout)
+	if err := v.checkLayout(); err != nil {
+		return nil, nil, nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,14 +111,13 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	for i := range states {
 		s := &states[i]
 		b.classify(v, s, items)
-		b.known[s.Election] = b.known[s.Election] || !s.missing
 	}
-	b.cache.addRead(v, items, b.driver.Now())
-	return v, states, nil
+	return v, states, items, nil
 }
 
-// keysFor returns the keys of records and of what will probably be needed with them.
-func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool) {
+// keysFor begins a reading: it returns the keys of records and of what will probably be needed with
+// them, and the number of the reading.
+func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool, number uint64) {
 	asked = make(map[Key]bool, len(names))
 	for _, name := range names {
 		keys = addKey(keys, asked, Key{Records, name})
@@ -107,11 +128,10 @@ func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool) {
 		it := b.cache.items[Key{Records, name}]
 		if key, ok := sessionOf(&it); ok {
 			keys = addKey(keys, asked, key)
-		} else if it.Version == "" && b.held[name] == nil {
-			keys = addKey(keys, asked, Key{Metas, ""})
 		}
 	}
-	return keys, asked
+	b.cache.begun++
+	return keys, asked, b.cache.begun
 }
 
 // sessionOf returns the key of the session that a record names.
@@ -149,6 +169,13 @@ func (v *view) deleted() (ever int64, some bool) {
 	return m.Deleted + max(0, m.Made-v.records), v.records < m.Made
 }
 
+// lostTerms reports whether an election without a record may have been led: its record may have been
+// deleted so long ago that it is free, but its last term is not known.
+func (v *view) lostTerms() bool {
+	ever, _ := v.deleted()
+	return ever > 0 || v.meta.Value == nil && v.records > 0
+}
+
 // classify derives the lease from the items of one election: whether it is free, what a
 // challenger must watch, and for how long. docs/design/lease.md, "When a lease is free". The
 // caller holds b.mu.
@@ -164,6 +191,8 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		counted := b.firstEpoch // without a meta item only this process knows that the store was rebuilt
 		if m, ok := v.meta.Value.(*Meta); ok {
 			counted = m.Epoch
+		} else if v.meta.Version != "" || v.records > 0 { // it was damaged or deleted: nobody knows what else was
+			some = true
 		}
 		s.suspect = b.known[s.Election] || some || v.wentBack > 0 || counted != v.epoch
 	} else {
@@ -174,8 +203,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	s.Request = r.Request.of(s.Election, r.Term)
-	identity, renewed := r.Heartbeat, Heartbeat(0)
-	created := ""
+	created, renewed := "", Heartbeat(0)
 	if s.session = (Item{}); r.ID != "" || r.Nonce != "" {
 		s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
 		s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
@@ -186,7 +214,11 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 				s.session = items[key]
 				s.session.Key = key
 			}
-			if of, ok := s.session.Value.(*Session); ok && of.Generation == r.Session {
+			of, ok := s.session.Value.(*Session)
+			switch {
+			case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
+				created = "!" + s.session.Version
+			case ok && of.Generation == r.Session:
 				created, renewed = s.session.Created, of.Of(s.Election)
 				if renewed == of.Heartbeat {
 					s.Age = min(s.Age, b.age(&s.session, of.At))
@@ -197,14 +229,14 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 			s.own, s.ObserveFor = true, 0
 		}
 	}
-	s.Version = version(identity, created, renewed)
+	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.longest(v)) // the last grant may be missing from the store
-		s.Version = fmt.Sprintf("?%.200s.%.100s.%d.%s", s.item.Version, v.epoch, v.wentBack, s.Version)
+		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), s.Version)
 		if s.missing {
 			s.Age = 0
 			ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
-			s.Version = fmt.Sprintf("?%.100s.%d.%d", v.epoch, v.wentBack, ever)
+			s.Version = "?" + digest(v.epoch, strconv.Itoa(v.wentBack), v.meta.Created, strconv.FormatInt(ever, 10))
 		}
 	}
 	s.Lease = clean.Lease(s.Lease)
@@ -213,6 +245,8 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 // longest returns the greatest TTL that may have been granted. The caller holds b.mu.
 func (b *Backend) longest(v *view) time.Duration {
 	switch m, ok := v.meta.Value.(*Meta); {
+	case b.limits.Loses: // the meta item may be lost as the record was
+		return b.limits.MaxTTL
 	case ok && m.MaxTTL > 0: // read has noted it
 	case !v.metaRead, v.meta.Version != "", v.records > 0: // unknown, invalid or deleted
 		return b.limits.MaxTTL
@@ -232,9 +266,20 @@ func (b *Backend) age(it *Item, written time.Time) time.Duration {
 }
 
 // version makes the Version of a lease. What comes before the space changes with each grant and
-// release, what comes after it with each renewal.
-func version(record Heartbeat, created string, renewed Heartbeat) string {
+// release, and when record or session are made again. What comes after it changes with each renewal.
+func version(record Heartbeat, recordCreated, sessionCreated string, renewed Heartbeat) string {
 	v := strconv.AppendUint(make([]byte, 0, 64), uint64(record), 36)
-	v = append(append(append(v, '.'), created[:min(len(created), 100)]...), ' ')
-	return string(strconv.AppendUint(v, uint64(renewed), 36))
+	for _, created := range []string{recordCreated, sessionCreated} {
+		if len(created) > 40 || strings.Contains(created, " ") {
+			created = digest(created)
+		}
+		v = append(append(v, '.'), created...)
+	}
+	return string(strconv.AppendUint(append(v, ' '), uint64(renewed), 36))
+}
+
+// digest returns a short text that stands for long ones.
+func digest(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:16])
 }

@@ -100,9 +100,9 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 		items[n].Value = nil // the session's version is compared, which is newer than the grants
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
-	if next.size() > b.limits.MaxValue { // the leases go on under another generation
-		b.setSession(nil)
-		return nil
+	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
+		_, _, err := b.writeSession(ctx, s, s.value.successor(), r.held[known[0]].TTL, nil)
+		return err // the next round moves the leases to the new generation
 	}
 	stale, ok, err := b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)
 	if err != nil {
@@ -117,10 +117,14 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 		return nil
 	}
 	s = b.currentSession()
+	unsure := make(map[int]bool, len(stale))
+	for _, n := range stale {
+		unsure[n] = true
+	}
 	var changed []int
 	for n, i := range known {
 		g, ok := b.heldInTerm(&r.held[i])
-		if !ok || slices.Contains(stale, n) {
+		if !ok || unsure[n] {
 			b.invalidate(r.held[i].Election)
 			changed = append(changed, i)
 			continue
@@ -182,7 +186,8 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 				return err
 			}
 		}
-		if st.record.Session == s.value.Generation && !r.mark {
+		late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
+		if st.record.Session == s.value.Generation && !r.mark && !late {
 			b.markHeld(st.record, st.item)
 			if renewed && g.heartbeat == st.record.Heartbeat {
 				r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(h.TTL, st.TTL)}

@@ -43,19 +43,6 @@ func TestARestoredRecordIsWatchedByAll(t *testing.T) {
 	})
 }
 
-// The holder does not know that another one has taken its lease over since the snapshot.
-func TestARestoredLeftoverIsNotGrantedAtOnce(t *testing.T) {
-	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
-		a, b := w.start("a"), w.start("b")
-		a.leads("jobs")
-		was := w.store.Snapshot()
-		b.waits("jobs", ttl, "it was not renewed")
-		a.sees("first") // so that it can tell that the store went back
-		restore(was)
-		a.waits("jobs", greatestTTL, "a restored leftover may have been led by another since")
-	})
-}
-
 // The snapshot has a's last renewal. b has led since, and a notices the restore by a reading.
 func TestARestoredSessionRenewsNothing(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
@@ -86,6 +73,22 @@ func TestARestoredLeaseIsNotReleasedByMemory(t *testing.T) {
 		a.sees("first")
 		a.releases(l)
 		c.waits("jobs", greatestTTL, "the store has lost a grant")
+	})
+}
+
+// The holder does not know that another one has taken its lease over since the snapshot.
+func TestARestoredLeftoverIsNotGrantedAtOnce(t *testing.T) {
+	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
+		a, b := w.start("a"), w.start("b")
+		a.leads("jobs")
+		was := w.store.Snapshot()
+		seen := a.sees("jobs")
+		b.waits("jobs", ttl, "it was not renewed")
+		a.sees("first") // so that it can tell that the store went back
+		restore(was)
+		answers, err := a.bids(seen)
+		w.want(err == nil && answers[0].Outcome == backend.Refused, "%v, %v: rule violated: a restored leftover may have been led by another since", answers, err)
+		a.waits("jobs", greatestTTL, "a restored leftover may have been led by another since")
 	})
 }
 

@@ -70,8 +70,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
 		if epoch != "" {
-			next.Generation, next.Heartbeat = string(backend.NewNonce()[:16]), NewHeartbeat()
-			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next, ttl, nil)
+			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next.successor(), ttl, nil)
 			if ok || err != nil {
 				return b.currentSession(), err
 			}
@@ -80,12 +79,8 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 		if err != nil {
 			return nil, err
 		}
+		// What is there may have come late, or be too large. It never goes on.
 		epoch, wentBack, over = got.Epoch, got.WentBack, got.Items[0]
-		// An earlier attempt may have made it, without an answer. Nothing was renewed by it.
-		if v, ok := over.Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation != "" {
-			b.setSession(&session{item: over, value: *v, epoch: epoch, wentBack: wentBack})
-			return b.currentSession(), nil
-		}
 	}
 	return nil, errBusy
 }
@@ -123,12 +118,21 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	if err != nil {
 		return nil, false, err
 	}
-	// A renewal whose answer was lost is not trusted, but the next one follows it.
-	b.setSession(nil)
-	if v, ok := got.Items[0].Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation == next.Generation {
-		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch, wentBack: got.WentBack})
+	it := got.Items[0]
+	v, valid := it.Value.(*Session)
+	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != next.Nonce || v.Generation != next.Generation {
+		b.setSession(nil)
+		return nil, false, nil
 	}
-	return nil, false, nil
+	// A renewal whose answer was lost is not trusted, but the next one follows it.
+	b.setSession(&session{item: it, value: *v, epoch: got.Epoch, wentBack: got.WentBack})
+	if SetWrite(&next, v.Write); Encode(v) != Encode(&next) {
+		return nil, false, nil
+	}
+	for n := range check { // a copy of this very request came first
+		stale = append(stale, n)
+	}
+	return stale, true, nil
 }
 
 // result returns what became of a change, if the driver has said it.

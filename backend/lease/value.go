@@ -59,9 +59,10 @@ func (q *Request) of(election string, term uint64) backend.Request {
 // Meta has facts about all records of a store.
 type Meta struct {
 	Layout  int    `json:"layout"`
-	Made    int64  `json:"made"`    // how many records there are if none was deleted since
-	Deleted int64  `json:"deleted"` // how many were deleted and are no longer counted in Made
-	MaxTTL  Span   `json:"max_ttl"` // the greatest TTL that was ever granted
+	Write   int64  `json:"write,omitempty"` // as in Record
+	Made    int64  `json:"made"`            // how many records there are if none was deleted since
+	Deleted int64  `json:"deleted"`         // how many were deleted and are no longer counted in Made
+	MaxTTL  Span   `json:"max_ttl"`         // the greatest TTL that was ever granted
 	Epoch   string `json:"epoch"`
 }
 
@@ -71,6 +72,18 @@ const Layout = 1
 func (*Record) kind() Kind  { return Records }
 func (*Session) kind() Kind { return Sessions }
 func (*Meta) kind() Kind    { return Metas }
+
+func (r *Record) number() *int64  { return &r.Write }
+func (s *Session) number() *int64 { return &s.Write }
+func (m *Meta) number() *int64    { return &m.Write }
+
+// SetWrite notes in a value that it is the n-th write of its key since the key was made. A driver
+// whose store counts writes calls it before it encodes the value.
+func SetWrite(v Value, n int64) { *v.number() = n }
+
+// Edited reports whether a value that was read as the n-th write of its key was written by
+// somebody else, or is that of another write.
+func Edited(v Value, n int64) bool { return v != nil && *v.number() != n }
 
 // A Span is a duration in text, such as "3.333s", without loss.
 type Span time.Duration

@@ -88,9 +88,9 @@ func etcdAdmin(base, prefix string) map[string]fault {
 		"session ended": adminFault("session ended", func(r *run, election string) {
 			var found struct{ Kvs []struct{ Value []byte } }
 			callHTTP(r, http.MethodPost, base+"/v3/kv/range", key("record/"+election), &found)
-			var record struct{ Session string }
-			if len(found.Kvs) == 1 && json.Unmarshal(found.Kvs[0].Value, &record) == nil && record.Session != "" {
-				callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("heartbeat/"+record.Session), nil)
+			var record struct{ Nonce string }
+			if len(found.Kvs) == 1 && json.Unmarshal(found.Kvs[0].Value, &record) == nil && record.Nonce != "" {
+				callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("session/"+record.Nonce), nil)
 			}
 		}),
 	}

@@ -9,7 +9,7 @@ var differential = check{"./backend/lease", "TestTheProtocolAnswersAsMemoryDoes"
 func protocol(tests string) check { return check{"./backend/lease", tests, nil} }
 
 // overLease runs the simulation over the lease protocol.
-var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=60"}}
+var overLease = check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=1400"}}
 
 func TestEachBrokenLeaseProtocolIsFound(t *testing.T) {
 	tryAll(t, "../backend/lease/", leaseMutants)
@@ -48,7 +48,7 @@ var leaseMutants = []mutant{
 	// Renewals and releases.
 	{"a renewal does not check the records", "renew.go",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
-		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "S1:", overLease},
+		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "S13:", overLease},
 	{"a renewal does not check the records as they were", "renew.go",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)",
 		"b.writeSession(ctx, s, next, r.held[known[0]].TTL, nil)", "a lease that was taken over is not renewed", protocol("TestARenewalNeeds")},
@@ -56,8 +56,8 @@ var leaseMutants = []mutant{
 		"if !ok || slices.Contains(stale, n) {",
 		"if _ = stale; !ok || n < 0 {", "only a lease whose record is as it was granted is renewed", protocol("TestManyLeases")},
 	{"a renewal without an answer counts", "session.go",
-		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})\n	}\n	return nil, false, nil",
-		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})\n		return nil, true, nil\n	}\n	return nil, false, nil", "S13:", overLease},
+		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch, wentBack: got.WentBack})\n	}\n	return nil, false, nil",
+		"		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch, wentBack: got.WentBack})\n		return nil, true, nil\n	}\n	return nil, false, nil", "S13:", overLease},
 	{"a renewal renews all leases of the process", "renew.go",
 		"s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())",
 		"s.value.Renew(names, nil, b.driver.Now())", "a lease expires though its session goes on", protocol("TestALeaseThatIsNotRenewed")},

@@ -142,9 +142,7 @@ func (s *Store) item(k lease.Key) lease.Item {
 	}
 	it.Version, it.Created, it.Order = strconv.FormatUint(e.version, 10), strconv.FormatUint(e.created, 10), e.version
 	it.Value, it.Age = lease.Decode(k.Kind, []byte(e.text)), max(0, time.Since(e.at))
-	if r, ok := it.Value.(*lease.Record); ok {
-		it.Edited = r.Write != e.writes
-	}
+	it.Edited = lease.Edited(it.Value, e.writes)
 	return it
 }
 
@@ -248,9 +246,7 @@ func (s *Store) apply(c *lease.Change) (r lease.Result) {
 			continue
 		}
 		writes := s.entries[p.Over.Key].writes + 1
-		if rec, ok := p.Value.(*lease.Record); ok {
-			rec.Write = writes
-		}
+		lease.SetWrite(p.Value, writes)
 		r.Items = append(r.Items, s.put(p.Over.Key, lease.Encode(p.Value), writes, true))
 	}
 	r.Outcome = backend.Granted

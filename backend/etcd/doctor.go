@@ -1,0 +1,154 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+var (
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+)
+
+// Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions
+// whose condition is never met: etcd checks the rights for all operations of a transaction
+// before its conditions.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
+	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
+		return slices.Repeat([]error{err}, len(bids))
+	}
+	for part := range slices.Chunk(bids, maxByKey) {
+		err := b.driver.preflight(ctx, part)
+		for i := range part {
+			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // rights may be missing for some of them only
+				errs = append(errs, b.driver.preflight(ctx, part[i:i+1]))
+			} else {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
+	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}}
+	for _, bid := range bids {
+		keys = append(keys, lease.Key{Kind: lease.Records, Name: bid.Election})
+	}
+	var then []clientv3.Op
+	for _, k := range keys {
+		then = append(then, clientv3.OpPut(d.keys.Key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
+	}
+	never := clientv3.Compare(clientv3.Version(d.keys.Key(keys[0])), "=", -1)
+	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
+		return fmt.Errorf("etcd: preflight %q: %w", bids[0].Election, err)
+	}
+	return nil
+}
+
+// Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
+// for its status, and reports whether all endpoints belong to one cluster, how many members
+// it can lose, versions, alarms and space. This needs no rights.
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	d := b.driver
+	members, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.MemberListResponse, error) { return d.client.MemberList(ctx) })
+	if err != nil {
+		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
+	}
+	statuses := make([]endpointStatus, len(d.client.Endpoints()))
+	var all sync.WaitGroup
+	for i, e := range d.client.Endpoints() {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			status, err := d.client.Status(ctx, e)
+			statuses[i] = endpointStatus{e, status, d.fail(err)}
+		})
+	}
+	all.Wait()
+	return diagnostics(members.Members, statuses), nil
+}
+
+// An endpointStatus is the answer of one endpoint.
+type endpointStatus struct {
+	endpoint string
+	status   *clientv3.StatusResponse
+	err      error
+}
+
+// diagnostics explains the answers of the cluster and its endpoints.
+func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (list []backend.Diagnostic) {
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
+	}
+	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
+	for _, s := range statuses {
+		if s.err == nil {
+			reached[s.status.Header.GetMemberId()] = true
+			clusters[s.status.Header.GetClusterId()] = true
+			versions[s.status.Version] = true
+		}
+	}
+	voters, up := 0, 0
+	for _, m := range members {
+		if !m.IsLearner {
+			voters++
+			if reached[m.ID] {
+				up++
+			}
+		}
+	}
+	switch spare := up - (voters/2 + 1); {
+	case voters == 1:
+		add(false, "cluster", "one member: no election has a leader while it is down; if its disk is lost, every lease is watched for the greatest TTL")
+	case spare < 0:
+		add(true, "cluster", "the endpoints reach %d of %d voting members: less than a majority", up, voters)
+	default:
+		add(spare == 0 || up < voters, "cluster", "the endpoints reach %d of %d voting members; the cluster can lose %d of these", up, voters, spare)
+	}
+	if len(clusters) > 1 {
+		add(true, "cluster", "the endpoints belong to %d clusters: each would have its own leader. Correct the endpoints", len(clusters))
+	}
+	if len(versions) > 1 {
+		add(true, "cluster", "the members have different versions, which is normal only during an upgrade")
+	}
+	for _, s := range statuses {
+		if s.err != nil {
+			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
+			continue
+		}
+		st, role, space := s.status, "follows", ""
+		switch {
+		case st.IsLearner:
+			role = "is a learner, which cannot serve this program: remove it from the endpoints"
+		case st.Leader == 0:
+			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
+		case st.Leader == st.Header.GetMemberId():
+			role = "leads the cluster"
+		}
+		if st.DbSizeQuota > 0 {
+			space = fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
+		}
+		full := st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4
+		add(st.IsLearner || st.Leader == 0 || full, "member", "%s: etcd %s, %s, %d MiB in use%s", s.endpoint, st.Version, role, st.DbSize>>20, space)
+		if len(st.Errors) > 0 {
+			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
+		}
+	}
+	return list
+}

@@ -1,0 +1,196 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/kv"
+)
+
+// A driver is access to the keys of one prefix. It implements [lease.Driver] and
+// [lease.Listener]. An item is a key whose value is JSON. Positions are revisions, and the epoch
+// is the id of the cluster.
+type driver struct {
+	client      *clientv3.Client
+	ownClient   bool // Close closes the client
+	connections client.Connections
+	login       *login
+	keys        kv.Prefix
+	origins     kv.Origins
+	lease       sessionLease
+}
+
+var _ lease.Listener = (*driver)(nil)
+
+// maxItems is how many puts and checks one request has, each with up to two conditions. etcd
+// allows 128 conditions or operations, together with those of the transactions around them.
+const maxItems = 60
+
+// Limits implements [lease.Driver]. etcd replaces its own leader within about two seconds.
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, MaxValue: lease.MaxValue}
+}
+
+// Now implements [lease.Driver].
+func (d *driver) Now() time.Time { return time.Now() }
+
+// Close implements [lease.Driver].
+func (d *driver) Close() error {
+	if !d.ownClient {
+		return nil
+	}
+	if err := d.client.Close(); !errors.Is(err, context.Canceled) {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// txn sends one transaction, also to other members that may answer sooner.
+func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, kv.Origin, error) {
+	before := d.origins.Now()
+	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return d.client.Txn(ctx).If(when...).Then(then...).Commit()
+	})
+	if err != nil {
+		return nil, before, d.fail(err)
+	}
+	return resp, d.origins.Note(epoch(resp.Header), uint64(resp.Header.GetRevision()), &before), nil
+}
+
+func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }
+
+const (
+	maxByKey   = 40   // how many items of a kind one transaction reads key by key
+	maxByRange = 4000 // how many it reads by range, from the first name to the last
+)
+
+// reads returns the operations that read items, for one or more transactions. If the meta item is
+// among them, it is read by the last one, whose first operation counts the records.
+func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]clientv3.Op) {
+	names := make(map[lease.Kind][]string)
+	for _, k := range items {
+		names[k.Kind] = append(names[k.Kind], k.Name)
+	}
+	var last []clientv3.Op
+	if names[lease.Metas] != nil {
+		last = append(last, clientv3.OpGet(d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Records)), clientv3.WithCountOnly()))
+	}
+	for kind, all := range names {
+		if len(all) <= maxByKey {
+			for _, name := range all {
+				last = append(last, clientv3.OpGet(d.keys.Key(lease.Key{Kind: kind, Name: name}), opts...))
+			}
+			continue
+		}
+		slices.Sort(all)
+		for part := range slices.Chunk(all, maxByRange) {
+			to := clientv3.WithRange(d.keys.Directory(kind) + part[len(part)-1] + "\x00")
+			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.Directory(kind)+part[0], append(slices.Clip(opts), to)...)})
+		}
+	}
+	if n := len(txns) - 1; n >= 0 {
+		txns[n] = append(last, txns[n]...)
+	} else if last != nil {
+		txns = append(txns, last)
+	}
+	return txns
+}
+
+// found has the keys that were read.
+type found map[lease.Key]*mvccpb.KeyValue
+
+func (f found) add(p kv.Prefix, resp *clientv3.TxnResponse) {
+	for _, r := range resp.Responses {
+		for _, pair := range r.GetResponseRange().GetKvs() {
+			if k, ok := p.Parse(string(pair.Key)); ok {
+				f[k] = pair
+			}
+		}
+	}
+}
+
+// Read implements [lease.Driver] with linearizable reads. It takes one transaction for some
+// thousands of items.
+func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err error) {
+	f, first := found{}, kv.Origin{}
+	for i, ops := range d.reads(items) {
+		resp, o, err := d.txn(ctx, nil, ops)
+		switch {
+		case err != nil:
+			return v, err
+		case i == 0:
+			v, first = view(resp, &o), o
+		case o.Epoch != first.Epoch || o.WentBack != first.WentBack:
+			return v, lease.ErrEpoch
+		}
+		v.Records = resp.Responses[0].GetResponseRange().GetCount() // by the last one, if the meta item is read
+		f.add(d.keys, resp)
+	}
+	for _, k := range items {
+		v.Items = append(v.Items, item(k, f[k], &first))
+	}
+	return v, nil
+}
+
+// List implements [lease.Driver].
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+	get := clientv3.OpGet(d.keys.Directory(kind)+from, clientv3.WithRange(d.keys.End(kind)), clientv3.WithLimit(int64(limit)))
+	resp, o, err := d.txn(ctx, nil, []clientv3.Op{get})
+	if err != nil {
+		return v, err
+	}
+	v = view(resp, &o)
+	for _, pair := range resp.Responses[0].GetResponseRange().GetKvs() {
+		k, _ := d.keys.Parse(string(pair.Key))
+		v.Items = append(v.Items, item(k, pair, &o))
+	}
+	return v, nil
+}
+
+// view begins the answer of a reading.
+func view(resp *clientv3.TxnResponse, o *kv.Origin) lease.View {
+	return lease.View{Epoch: o.Epoch, WentBack: o.WentBack, Position: uint64(resp.Header.GetRevision())}
+}
+
+// item returns a key as an item; pair nil: it is not there.
+func item(k lease.Key, pair *mvccpb.KeyValue, o *kv.Origin) lease.Item {
+	it := lease.Item{Key: k, Age: -1}
+	if pair == nil {
+		return it
+	}
+	it.Version, it.Created, it.Order = version{pair.ModRevision, pair.Version}.String(), strconv.FormatInt(pair.CreateRevision, 10), uint64(pair.ModRevision)
+	it.Value, it.Old = lease.Decode(k.Kind, pair.Value), it.Order <= o.RestoredAt
+	it.Edited = lease.Edited(it.Value, pair.Version)
+	return it
+}
+
+// A version is an item's Version: the revision of the last write of its key, and how often the
+// key was written since it was created. The zero version is that of a key that is not there.
+type version struct{ revision, writes int64 }
+
+func (v version) String() string {
+	return string(strconv.AppendInt(append(strconv.AppendInt(nil, v.revision, 10), '.'), v.writes, 10))
+}
+
+func parseVersion(text string) (v version) {
+	if text == "" {
+		return v
+	}
+	revision, writes, _ := strings.Cut(text, ".")
+	var err error
+	if v.revision, err = strconv.ParseInt(revision, 10, 64); err != nil {
+		v.revision = -1 // no key has it
+	}
+	v.writes, _ = strconv.ParseInt(writes, 10, 64)
+	return v
+}

@@ -1,0 +1,120 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+func longNames(n, size int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%0*d", size, i))
+	}
+	return names
+}
+
+func (p *process) leadsAll(names []string) (leases []backend.Lease) {
+	p.w.Helper()
+	var expected []backend.Lease
+	for _, name := range names {
+		expected = append(expected, p.sees(name))
+	}
+	answers, err := p.bids(expected...)
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Outcome != backend.Granted {
+			p.w.Fatalf("%v %v", a.Outcome, a.Err)
+		}
+		leases = append(leases, a.Lease)
+	}
+	return leases
+}
+
+// slow is a driver whose calls take a millisecond.
+type slow struct {
+	lease.Driver
+	calls int
+}
+
+func (d *slow) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	time.Sleep(time.Millisecond)
+	return d.Driver.Read(ctx, keys)
+}
+
+func (d *slow) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	time.Sleep(time.Millisecond)
+	d.calls++
+	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+}
+
+// Two processes lead many new elections at the same time.
+func TestTwoProcessesMakeManyElections(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var all sync.WaitGroup
+		for i := range 2 {
+			p := w.start(fmt.Sprint(i))
+			d := &slow{Driver: w.store.Driver()}
+			p.b = lease.New(d)
+			all.Go(func() {
+				began := time.Now()
+				var bids []backend.Bid
+				for _, name := range longNames(1000, 10) {
+					name = fmt.Sprint(i, name)
+					bids = append(bids, backend.Bid{Election: name, Candidate: p.me, TTL: ttl, Expected: backend.Lease{Election: name, Version: p.sees(name).Version}})
+				}
+				answers, err := p.b.Acquire(w.Context(), bids)
+				n := 0
+				for _, a := range answers {
+					if a.Outcome == backend.Granted {
+						n++
+					}
+				}
+				w.Logf("%d of %d granted by %d writes in %v: %v", n, len(bids), d.calls, time.Since(began), err)
+				w.want(d.calls < 4*1000/39, "%d writes for 1000 elections", d.calls)
+			})
+		}
+		all.Wait()
+	})
+}
+
+// Processes come and go, on a store that tells of nothing.
+func TestSessionsOfDeadProcessesAreForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.start("b")
+		for range 200 {
+			p := w.start("x")
+			l := p.leads("jobs")
+			b.sees("jobs")
+			p.releases(l)
+			w.store.Delete(p.session())
+		}
+		n := reflect.ValueOf(b.b).Elem().FieldByName("cache").FieldByName("items").Len()
+		w.want(n < 150, "%d items are remembered of one election", n)
+	})
+}
+
+// What List has read is never forgotten, and handed to each Listen.
+func TestAListIsNotRemembered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		heard := &listener{wire: b.wire}
+		b.b = lease.New(heard)
+		a.leadsAll(longNames(500, 10))
+		l := b.sees("first")
+		if _, err := b.b.List(w.Context(), "", 1000); err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		b.b.Listen(ctx, []backend.Lease{l})
+		w.want(heard.known < 10, "Listen for one election is called with %d items", heard.known)
+	})
+}

@@ -1,0 +1,221 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance"
+)
+
+// A mark is on its way while the lease is renewed.
+func TestALateMarkEndsNoLeadership(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		l := a.leads("jobs")
+		h := l.Held()
+		h.MovedFrom = "etcd"
+		a.wire.loses = request
+		_, err := a.b.Mark(w.Context(), []backend.Held{h})
+		w.want(err != nil, "the mark was answered")
+		arrive := a.wire.write
+		a.renews(l)
+		arrive()
+		a.goesOn(ttl, "a late mark", l)
+	})
+}
+
+// setBack is a driver whose clock can be set.
+type setBack struct {
+	lease.Driver
+	by     time.Duration
+	writes int
+}
+
+func (d *setBack) Now() time.Time { return time.Now().Add(-d.by).Round(0) }
+func (d *setBack) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	d.writes++
+	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+}
+
+// The store's clock is set back by a day.
+func TestAClockThatIsSetBackHidesNoMember(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		d := &setBack{Driver: w.store.Driver()}
+		a.b = lease.New(d)
+		m := backend.Member{Candidate: a.me, TTL: ttl}
+		if err := a.b.Announce(w.Context(), m); err != nil {
+			w.Fatal(err)
+		}
+		d.by, d.writes = 24*time.Hour, 0
+		for range 30 {
+			time.Sleep(ttl)
+			if err := a.b.Announce(w.Context(), m); err != nil {
+				w.Fatal(err)
+			}
+		}
+		w.want(d.writes > 0, "30 announcements have written nothing")
+	})
+}
+
+// partial answers with results and an error.
+type partial struct {
+	lease.Driver
+	err error
+}
+
+func (d *partial) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	w, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+	if err == nil && d.err != nil {
+		w.Stale, err = nil, d.err
+	}
+	return w, err
+}
+
+// Results that come with an error.
+func TestResultsBesideAnError(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		d := &partial{Driver: w.store.Driver()}
+		a.b = lease.New(d)
+		leases := a.leadsAll(longNames(100, 10))
+		d.err = backend.ErrUnavailable
+		w.store.Delete(recordOf(leases[3].Election))
+		var held []backend.Held
+		for _, l := range leases {
+			held = append(held, l.Held())
+		}
+		answers, err := a.b.Renew(w.Context(), held)
+		w.want(err != nil && answers[3].Outcome != backend.Granted, "%v %v", answers[3], err)
+		d.err = nil
+		answers, err = a.b.Renew(w.Context(), held)
+		w.want(err == nil && answers[3].Outcome == backend.Refused && answers[4].Outcome == backend.Granted, "%v %v", answers[3], err)
+		d.err = errors.Join(lease.ErrEpoch)
+		answers, _ = a.b.Renew(w.Context(), held[4:5])
+		w.want(answers[0].Outcome != backend.Granted, "%v", answers)
+		_ = b
+	})
+}
+
+// bell is a driver that only says that something has changed.
+type bell struct {
+	lease.Driver
+	on lease.Listener
+}
+
+func (d bell) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	v, err := d.Driver.Read(ctx, keys)
+	for i := range v.Items {
+		v.Items[i].Order = 0
+	}
+	v.Position = 0
+	return v, err
+}
+
+func (d bell) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
+	v, err := d.Driver.Read(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, it := range known {
+		now, err := d.Driver.Read(ctx, []lease.Key{it.Key})
+		if err != nil || it.Kind == lease.Records && now.Items[0].Version != it.Version {
+			return err
+		}
+	}
+	return d.on.Listen(ctx, v.Position, known, func(items []lease.Item, _ uint64) bool {
+		if !slices.ContainsFunc(items, func(it lease.Item) bool { return it.Kind == lease.Records }) {
+			return true
+		}
+		return on(nil, 0)
+	})
+}
+
+// doubling sends each write twice and answers the second.
+type doubling struct{ lease.Driver }
+
+func (d doubling) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	d.Driver.Write(ctx, epoch, wentBack, changes, nil)
+	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+}
+
+// afterwards verifies after a while.
+type afterwards struct{ lease.Driver }
+
+func (d afterwards) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	w, err := d.Driver.Write(ctx, epoch, wentBack, changes, nil)
+	if err != nil || len(verify) == 0 {
+		return w, err
+	}
+	time.Sleep(time.Millisecond)
+	w2, err := d.Driver.Write(ctx, epoch, wentBack, nil, verify)
+	w.Stale = w2.Stale
+	return w, err
+}
+
+// Each write is also sent to another server, and only the second copy's answer comes back.
+func TestWritesThatAlwaysComeTwice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		a.b = lease.New(doubling{w.store.Driver()})
+		l := a.leads("jobs")
+		for range 3 {
+			answers, err := a.b.Renew(w.Context(), []backend.Held{l.Held()})
+			w.want(err == nil && answers[0].Outcome == backend.Granted, "a renewal: %v, %v", answers[0].Outcome, err)
+		}
+	})
+	inWorld(t, func(w *world) {
+		b := w.start("b")
+		b.b = lease.New(doubling{w.store.Driver()})
+		var expected []backend.Lease
+		for _, name := range longNames(300, 10) {
+			expected = append(expected, b.sees(name))
+		}
+		answers, err := b.bids(expected...)
+		n := 0
+		for _, a := range answers {
+			if a.Outcome == backend.Granted {
+				n++
+			}
+		}
+		w.want(err == nil && n == 300, "%d of 300 new elections are granted: %v", n, err)
+	})
+}
+
+// The suite over drivers of other kinds.
+func TestConformanceOfOtherDrivers(t *testing.T) {
+	for what, of := range map[string]func(lease.Driver) lease.Driver{
+		"bell":     func(d lease.Driver) lease.Driver { return bell{d, d.(lease.Listener)} },
+		"deaf":     func(d lease.Driver) lease.Driver { return &wire{Driver: d} },
+		"reversed": func(d lease.Driver) lease.Driver { return &reversed{Driver: d} },
+		"small":    func(d lease.Driver) lease.Driver { return afterwards{d} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			conformance.Run(t, conformance.Harness{
+				Virtual: true, Short: true,
+				Only: func(c conformance.Case) bool { return c.Contract || !testing.Short() },
+				NewStore: func(testing.TB) conformance.Store {
+					store := leasetest.NewStore()
+					if what == "small" {
+						store.Limits.Batch = 4
+					}
+					return conformance.Store{
+						Open: func(testing.TB) backend.Backend { return lease.New(of(store.Driver())) },
+						Faults: map[string]conformance.Fault{
+							conformance.FaultDeleteRecord: func(_ bool, election string) error {
+								store.Delete(lease.Key{Kind: lease.Records, Name: election})
+								return nil
+							},
+						},
+					}
+				},
+			})
+		})
+	}
+}

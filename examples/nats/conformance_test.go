@@ -1,0 +1,108 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformance runs the suite on one server that all cases share.
+func TestConformance(t *testing.T) {
+	n := startNode(t, "shared", 0)
+	conformance.Run(t, testbed.InTier(conformance.Harness{
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n, 1) },
+		Parallel: true, Short: true,
+		Only: func(c conformance.Case) bool { return !c.OwnServer() },
+	}))
+}
+
+// TestConformanceWithRestarts runs the cases that need their own server.
+func TestConformanceWithRestarts(t *testing.T) {
+	conformance.Run(t, conformance.Harness{
+		NewStore: func(t testing.TB) conformance.Store {
+			n := startNode(t, "own", 0)
+			s := newStore(t, n, 1)
+			s.Faults[conformance.FaultRestart] = func(bool, string) error {
+				n.stop()
+				return n.start()
+			}
+			return s
+		},
+		Parallel: true, Short: true,
+		Only: conformance.Case.OwnServer,
+	})
+}
+
+// TestConformanceOfReplicas runs the contract on a bucket with three replicas.
+func TestConformanceOfReplicas(t *testing.T) {
+	n := startCluster(t)[0]
+	conformance.Run(t, conformance.Harness{
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n, 3) },
+		Parallel: true, Short: true,
+		Only: func(c conformance.Case) bool { return !c.OwnServer() && c.Contract },
+	})
+}
+
+// newStore returns a new bucket behind a proxy.
+func newStore(t testing.TB, n *node, replicas int) conformance.Store {
+	p := testbed.NewProxy(t, n.addr())
+	bucket := string(backend.NewNonce()[:12])
+	admin := mustOpen(t, n.addr(), bucket, replicas)
+	t.Cleanup(func() {
+		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
+		admin.Close()
+	})
+	record := func(election string, do func(ctx context.Context, s *store, k lease.Key) error) error {
+		ctx := context.Background()
+		s, err := admin.lookUp(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, s, lease.Key{Kind: lease.Records, Name: election})
+	}
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			return lease.New(mustOpen(t, p.Addr(), bucket, replicas))
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				return record(election, func(ctx context.Context, s *store, k lease.Key) error {
+					return s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject(k)))
+				})
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				return record(election, func(ctx context.Context, s *store, k lease.Key) error { return plant(ctx, admin, s, k) })
+			},
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(p))
+	return store
+}
+
+// plant overwrites a record with hostile text, as an operator's tool does.
+func plant(ctx context.Context, d *driver, s *store, k lease.Key) error {
+	_, v, err := d.read(ctx, []lease.Key{k})
+	if err != nil {
+		return err
+	}
+	r, ok := v.Items[0].Value.(*lease.Record)
+	if !ok {
+		return errors.New("no record to plant over")
+	}
+	text := "<script>\x1b]0;\u202e"
+	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
+	kv, err := d.js.KeyValue(ctx, d.bucket)
+	if err == nil {
+		_, err = kv.Put(ctx, strings.TrimPrefix(s.subject(k), "$KV."+kv.Bucket()+"."), []byte(lease.Encode(r)))
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package natskv
+
+import (
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+)
+
+func TestDriver(t *testing.T) {
+	bothKinds(t, func(t *testing.T, n *node, replicas int) {
+		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
+			bucket := string(backend.NewNonce()[:12])
+			return func(t testing.TB) lease.Driver {
+				d := mustOpen(t, n.addr(), bucket, replicas)
+				t.Cleanup(func() { d.Close() })
+				return d
+			}
+		}})
+	})
+}
+
+func mustOpen(t testing.TB, url, bucket string, replicas int) *driver {
+	d, err := Open(url, bucket, replicas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.(*driver)
+}

@@ -1,0 +1,101 @@
+// Package kv has what drivers of key-value stores have in common, for package lease.
+package kv
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A Prefix makes the keys of a store: <prefix>record/NAME, <prefix>session/NONCE and <prefix>meta.
+// A name is the rest of a key, byte by byte.
+type Prefix string
+
+// Key returns the key of an item.
+func (p Prefix) Key(k lease.Key) string {
+	if k.Kind == lease.Metas {
+		return string(p) + string(k.Kind)
+	}
+	return p.Directory(k.Kind) + k.Name
+}
+
+// Directory begins the keys of all records or sessions.
+func (p Prefix) Directory(kind lease.Kind) string { return string(p) + string(kind) + "/" }
+
+// End follows the keys of all records or sessions.
+func (p Prefix) End(kind lease.Kind) string { return string(p) + string(kind) + "0" } // '/' + 1
+
+// Parse returns the item of a key; ok is false for a foreign key.
+func (p Prefix) Parse(key string) (k lease.Key, ok bool) {
+	rest, ok := strings.CutPrefix(key, string(p))
+	kind, name, directory := strings.Cut(rest, "/")
+	k = lease.Key{Kind: lease.Kind(kind), Name: name}
+	if !directory {
+		return k, ok && k.Kind == lease.Metas
+	}
+	return k, ok && (k.Kind == lease.Records || k.Kind == lease.Sessions)
+}
+
+// An Origin is what a driver knows of the store that answers.
+type Origin struct {
+	Epoch      string        // "": unknown
+	Newest     uint64        // the newest position seen
+	RestoredAt uint64        // what was written up to this position may not be the latest; 0: it is
+	WentBack   int           // how often an older copy, or another store, has answered
+	Replaced   chan struct{} // closed when WentBack grows
+}
+
+// Origins notes from where answers come.
+type Origins struct {
+	mu  sync.Mutex
+	now Origin
+}
+
+// Now returns the present origin. A driver gets it before each call.
+func (o *Origins) Now() Origin {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Replaced == nil {
+		o.now.Replaced = make(chan struct{})
+	}
+	return o.now
+}
+
+// Note notes an answer, and returns the present origin. before is the origin when the call began:
+// unless the store was restored or rebuilt, the answer is of the same epoch and no older.
+func (o *Origins) Note(epoch string, position uint64, before *Origin) Origin {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if before.Epoch != "" && (epoch != before.Epoch || position < before.Newest) {
+		close(o.now.Replaced)
+		o.now = Origin{RestoredAt: position, WentBack: o.now.WentBack + 1, Replaced: make(chan struct{})}
+	}
+	o.now.Epoch, o.now.Newest = epoch, max(o.now.Newest, position)
+	return o.now
+}
+
+// Parts splits changes into requests of at most so many puts and checks. Changes of which one
+// writes a key of the other are in different requests, so that each has its own outcome in a store
+// that compares all conditions of a request before its first write.
+func Parts(changes []lease.Change, most int) (parts [][]int) {
+	items, written := 0, make(map[lease.Key]bool) // of the last part; false: the key is only checked
+	for i := range changes {
+		c := &changes[i]
+		conflict := slices.ContainsFunc(c.Check, func(it lease.Item) bool { return written[it.Key] }) ||
+			slices.ContainsFunc(c.Put, func(p lease.Put) bool { _, used := written[p.Over.Key]; return used })
+		if items += len(c.Put) + len(c.Check); i == 0 || conflict || items > most {
+			parts, items = append(parts, nil), len(c.Put)+len(c.Check)
+			clear(written)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], i)
+		for _, it := range c.Check {
+			written[it.Key] = false
+		}
+		for _, p := range c.Put {
+			written[p.Over.Key] = true
+		}
+	}
+	return parts
+}

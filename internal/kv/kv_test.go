@@ -1,0 +1,60 @@
+package kv
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+func TestKeysAreParsedAsTheyWereMade(t *testing.T) {
+	p := Prefix("p/")
+	for _, k := range []lease.Key{{Kind: lease.Metas}, {Kind: lease.Records, Name: "a/b"}, {Kind: lease.Sessions, Name: ""}} {
+		if got, ok := p.Parse(p.Key(k)); !ok || got != k {
+			t.Errorf("%v becomes %q, and that %v", k, p.Key(k), got)
+		}
+	}
+	for _, foreign := range []string{"", "q/meta", "p/", "p/meta/", "p/record", "p/records/x", "p/x/y"} {
+		if k, ok := p.Parse(foreign); ok {
+			t.Errorf("%q is taken for %v", foreign, k)
+		}
+	}
+}
+
+func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
+	var o Origins
+	first := o.Now()
+	early := o.Note("1", 10, &first)
+	now := o.Note("1", 9, &first) // a call that began before the answer at 10
+	if now.WentBack != 0 || now.Newest != 10 {
+		t.Errorf("a late answer: %+v", now)
+	}
+	if now = o.Note("1", 9, &early); now.WentBack != 1 || now.RestoredAt != 9 || now.Newest != 9 {
+		t.Errorf("an older answer: %+v", now)
+	}
+	select {
+	case <-early.Replaced:
+	default:
+		t.Error("nobody is told")
+	}
+	if now = o.Note("2", 90, &now); now.WentBack != 2 || now.RestoredAt != 90 || now.Epoch != "2" {
+		t.Errorf("another store: %+v", now)
+	}
+}
+
+func TestChangesOfOneKeyAreInDifferentParts(t *testing.T) {
+	put := func(name string, checks ...string) (c lease.Change) {
+		c.Put = []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Records, Name: name}}}}
+		for _, name := range checks {
+			c.Check = append(c.Check, lease.Item{Key: lease.Key{Kind: lease.Records, Name: name}})
+		}
+		return c
+	}
+	got := Parts([]lease.Change{put("a", "x"), put("b", "x"), put("a"), put("c", "a"), put("x"), put("y", "z", "w"), put("v")}, 4)
+	if want := [][]int{{0, 1}, {2}, {3, 4}, {5, 6}}; !slices.EqualFunc(got, want, slices.Equal[[]int]) {
+		t.Errorf("parts %v, want %v", got, want)
+	}
+	if got := Parts(nil, 4); got != nil {
+		t.Errorf("parts of nothing: %v", got)
+	}
+}
