@@ -21,22 +21,26 @@ type driver struct {
 	checked checkedSession
 
 	mu         sync.Mutex
-	calls      uint64           // how many calls have begun
-	newest     map[string]index // of the keys that were read or written
-	wentBack   int              // how often a key was older than before: a snapshot was restored
-	restoredAt uint64           // what was written up to this index may not be the latest; 0: it is
+	calls      uint64              // how many calls have begun
+	newest     map[lease.Key]index // of the items that were read or written
+	wentBack   int                 // how often a key was older than before: a snapshot was restored
+	restoredAt uint64              // what was written up to this index may not be the latest; 0: it is
 	records    listing
 	listened   uint64 // the index up to which Listen has told; 0: it must begin
 	tooMany    bool   // there are too many records to tell them
 }
 
-// An index is the greatest index of a key, and the call that has noted it.
-type index struct{ modify, call uint64 }
+// An index is the greatest index of an item, and the number of the calls that had begun when it was
+// noted.
+type index struct {
+	modify, call uint64
+	edited       bool
+}
 
 var _ lease.Listener = (*driver)(nil)
 
 func newDriver(a *Agent) *driver {
-	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[string]index)}
+	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[lease.Key]index)}
 }
 
 // Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
@@ -65,24 +69,35 @@ func (d *driver) key(k lease.Key) string {
 
 func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
 
-// item returns a key as an item; p nil: it is not there.
-//
-// Each write of a record deletes the key and makes it again in the same transaction, with a
-// checksum of key and value as its flags. So a value that somebody wrote over a record differs in
-// the index of its creation, also if it is one that a member wrote there before, and a value that
-// was copied from another key, or edited, differs in the checksum.
+// item returns a key as an item; p nil: it is not there. docs/design/consul.md, "Edited items", says
+// what shows that somebody else than a member wrote it.
 func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 	it := lease.Item{Key: k, Age: -1}
 	if p == nil {
 		return it
 	}
 	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
+	over := replaces(it.Value)
+	it.Edited = p.Flags != checksum(p.Key, p.Value) || over == 0 && p.CreateIndex != p.ModifyIndex || d.replacesOlder(k, p.ModifyIndex, over)
 	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
-		it.Edited = p.CreateIndex != p.ModifyIndex || p.Flags != checksum(p.Key, p.Value)
+		it.Edited = it.Edited || p.CreateIndex != p.ModifyIndex
 	} else {
 		it.Created = strconv.FormatUint(p.CreateIndex, 10)
 	}
 	return it
+}
+
+// replaces returns the index of the version that a value was written over; 0: none.
+func replaces(v lease.Value) uint64 {
+	switch v := v.(type) {
+	case *lease.Record:
+		return uint64(v.Write)
+	case *lease.Session:
+		return uint64(v.Write)
+	case *lease.Meta:
+		return uint64(v.Write)
+	}
+	return 0
 }
 
 func checksum(key string, value []byte) uint64 {
@@ -107,23 +122,16 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 			records++
 		}
 	}
-	var names []string
+	var singly []lease.Key
 	for _, k := range keys {
 		if k.Kind != lease.Records || records <= maxByKey {
-			names = append(names, d.key(k))
+			singly = append(singly, k)
 		}
 	}
-	pairs := make(map[string]*api.KVPair, len(names))
-	for part := range slices.Chunk(names, MaxOps) {
-		some, err := d.Get(ctx, part...)
-		if err == nil {
-			err = d.note(ctx, call, some)
-		}
-		if err != nil {
+	items := make(map[lease.Key]lease.Item, len(keys))
+	for part := range slices.Chunk(singly, MaxOps) {
+		if err := d.get(ctx, call, part, items); err != nil {
 			return v, d.fail(err)
-		}
-		for key, p := range some {
-			pairs[key] = p
 		}
 	}
 	var listed map[string]lease.Item
@@ -143,14 +151,35 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		v.Records = int64(len(all))
 	}
 	for _, k := range keys {
-		if it, ok := listed[k.Name]; ok && k.Kind == lease.Records {
-			v.Items = append(v.Items, it)
-		} else {
-			v.Items = append(v.Items, d.item(k, pairs[d.key(k)]))
+		it, ok := items[k]
+		if k.Kind == lease.Records && !ok {
+			it, ok = listed[k.Name]
 		}
+		if !ok {
+			it = d.item(k, nil)
+		}
+		v.Items = append(v.Items, it)
 	}
 	d.finish(&v)
 	return v, nil
+}
+
+// get reads items in one transaction.
+func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) error {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = d.key(k)
+	}
+	pairs, err := d.Get(ctx, names...)
+	if err != nil {
+		return err
+	}
+	items := make([]lease.Item, len(keys))
+	for i, k := range keys {
+		items[i] = d.item(k, pairs[names[i]])
+		into[k] = items[i]
+	}
+	return d.note(ctx, call, items)
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
@@ -182,12 +211,13 @@ func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.It
 	if err != nil {
 		return nil, 0, err
 	}
-	items, pairs := make(map[string]lease.Item, len(found)), make(map[string]*api.KVPair, len(found))
-	for _, p := range found {
+	items, all := make(map[string]lease.Item, len(found)), make([]lease.Item, len(found))
+	for i, p := range found {
 		name := strings.TrimPrefix(p.Key, d.directory(kind))
-		items[name], pairs[p.Key] = d.item(lease.Key{Kind: kind, Name: name}, p), p
+		all[i] = d.item(lease.Key{Kind: kind, Name: name}, p)
+		items[name] = all[i]
 	}
-	return items, index, d.note(ctx, call, pairs)
+	return items, index, d.note(ctx, call, all)
 }
 
 // A listing has all records as they were at an index of their keys.

@@ -257,3 +257,21 @@ func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// A heartbeat that a challenger has watched is put back after a later one. It is not the same again.
+func TestAHeartbeatThatWasPutBackIsNotTheSame(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.win("x")
+	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	seen, session := b.observe("x"), l.pair(t, l.session(a.me.Nonce))
+	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	l.put(t, session.Key, session.Value, session.Flags)
+	for range 2 {
+		if now := b.observe("x"); now.Unchanged(seen) {
+			t.Fatalf("two leaders: a has renewed since b saw %+v, and b sees the same again", seen)
+		}
+	}
+	a.want("the next renewal", a.renew(held)[0], backend.Granted)
+}

@@ -3,8 +3,6 @@ package consul
 import (
 	"context"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/go-election/go-election/backend/lease"
 )
 
@@ -19,10 +17,10 @@ func (d *driver) begin() uint64 {
 	return d.calls
 }
 
-// note notes the keys that a call has read or written. If one is older than it was when the call
+// note notes items that a call has read or written. If one is older than it was when the call
 // began, the store went back.
-func (d *driver) note(ctx context.Context, call uint64, pairs map[string]*api.KVPair) error {
-	if !d.noteAll(call, pairs) {
+func (d *driver) note(ctx context.Context, call uint64, items []lease.Item) error {
+	if !d.noteAll(call, items) {
 		return nil
 	}
 	now, err := d.Index(ctx, d.Prefix+"/", 0)
@@ -32,25 +30,38 @@ func (d *driver) note(ctx context.Context, call uint64, pairs map[string]*api.KV
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wentBack++
-	d.restoredAt, d.newest, d.records = now, make(map[string]index), listing{}
+	d.restoredAt, d.newest, d.records = now, make(map[lease.Key]index), listing{}
 	return nil
 }
 
-func (d *driver) noteAll(call uint64, pairs map[string]*api.KVPair) (wentBack bool) {
+func (d *driver) noteAll(call uint64, items []lease.Item) (wentBack bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key, p := range pairs {
-		last := d.newest[key]
+	for i := range items {
+		it := &items[i]
+		last := d.newest[it.Key]
 		switch {
-		case p == nil: // deleted, or restored from before it was made; package lease remembers records
-			delete(d.newest, key)
-		case p.ModifyIndex < last.modify && last.call < call:
+		case it.Version == "": // deleted, or restored from before it was made; package lease remembers records
+			delete(d.newest, it.Key)
+		case it.Order < last.modify && last.call < call:
 			wentBack = true
-		case p.ModifyIndex >= last.modify:
-			d.newest[key] = index{p.ModifyIndex, d.calls}
+		case it.Order >= last.modify:
+			d.newest[it.Key] = index{it.Order, d.calls, it.Edited}
 		}
 	}
 	return wentBack
+}
+
+// replacesOlder reports whether a value was written over another version than the one that was
+// there, as far as this process knows: then somebody has put it back.
+func (d *driver) replacesOlder(k lease.Key, modify, over uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.newest[k]
+	if modify <= last.modify {
+		return last.edited && modify == last.modify
+	}
+	return over > 0 && over < last.modify
 }
 
 // finish completes the answer of a reading.

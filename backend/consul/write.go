@@ -78,14 +78,15 @@ func (d *driver) plan(ctx context.Context, c *lease.Change) (p plan, err error) 
 			add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
 			continue
 		}
+		lease.SetWrite(put.Value, int64(version(&put.Over)))
 		value := []byte(lease.Encode(put.Value))
-		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Value: value, Index: version(&put.Over)}
+		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Value: value, Index: version(&put.Over), Flags: checksum(key, value)}
 		switch {
 		case put.Over.Kind == lease.Records:
 			if add(d.pin(&put.Over)); !made {
 				add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
 			}
-			set.Flags, set.Index = checksum(key, value), 0
+			set.Index = 0
 		case put.Over.Kind == lease.Sessions && d.hasChecks():
 			if set.Session, err = d.checkedFor(ctx, c.Lasts, made); err != nil {
 				return p, err
@@ -202,21 +203,23 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 			written[p.Key] = p // the last operation on a key is its put
 		}
 	}
+	var items []lease.Item
 	for _, i := range part {
 		r := lease.Result{Outcome: backend.Granted}
 		for _, put := range w.plans[i].change.Put {
 			it := lease.Item{Key: put.Over.Key}
 			if p := written[w.key(it.Key)]; put.Value != nil && p != nil {
 				it = w.item(it.Key, p)
-				it.Value, it.Edited = nil, false
+				it.Edited = false // the answer has no value
 			}
 			it.Age = 0
 			r.Items = append(r.Items, it)
 			w.made = w.made || it.Kind == lease.Sessions && put.Over.Version == "" && put.Value != nil
 		}
+		items = append(items, r.Items...)
 		w.results[i] = r
 	}
-	return w.note(ctx, w.call, written)
+	return w.note(ctx, w.call, items)
 }
 
 // verify returns which items have another version. It compares records, which may be many.
