@@ -39,7 +39,7 @@ type itemsAnswer struct {
 
 // ask makes a round trip to the store, which serves the request and replies. went reports whether the
 // answer shows that the store went back.
-func (d *simDriver) ask(ctx context.Context, serve func(reply func(itemsAnswer))) (a itemsAnswer, went bool, err error) {
+func (d *simDriver) ask(ctx context.Context, writes bool, serve func(reply func(itemsAnswer))) (a itemsAnswer, went bool, err error) {
 	co, _ := ctx.Value(coroutineKey{}).(*coroutine)
 	if co == nil {
 		if d.node != nil && d.items.st.admit(d.items.st.primary) != nil {
@@ -52,7 +52,7 @@ func (d *simDriver) ask(ctx context.Context, serve func(reply func(itemsAnswer))
 	c := &driverCall{}
 	c.send = func(co *coroutine) {
 		n, life, connection, server := d.node, d.life, d.items.connection, d.items.st.primary
-		n.send(co.call, func() {
+		deliver := func() {
 			if connection != d.items.connection {
 				return
 			}
@@ -68,7 +68,13 @@ func (d *simDriver) ask(ctx context.Context, serve func(reply func(itemsAnswer))
 			} else {
 				serve(reply)
 			}
-		})
+		}
+		// What was read for a bid is often old when the bid arrives.
+		if s := n.s; writes && co.call.kind == callAcquire && !s.calm && s.oneIn(8) {
+			s.after(s.upTo(maxDelay/2), func() { n.send(co.call, deliver) })
+		} else {
+			n.send(co.call, deliver)
+		}
 	}
 	if co.await(c); c.err != nil {
 		return a, false, c.err
@@ -99,7 +105,7 @@ func (d *simDriver) Now() time.Time { return epoch.Add(d.items.st.clock()) }
 func (d *simDriver) Close() error   { return nil }
 
 func (d *simDriver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	a, _, err := d.ask(ctx, func(reply func(itemsAnswer)) { reply(d.items.read(keys)) })
+	a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { reply(d.items.read(keys)) })
 	if err != nil {
 		return lease.View{}, err
 	}
@@ -114,7 +120,7 @@ func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, chang
 	if wentBack != d.wentBack {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	a, went, err := d.ask(ctx, func(reply func(itemsAnswer)) { reply(d.items.write(d, epoch, changes, verify)) })
+	a, went, err := d.ask(ctx, true, func(reply func(itemsAnswer)) { reply(d.items.write(d, epoch, changes, verify)) })
 	if went && err == nil {
 		err = lease.ErrEpoch // too late to refuse the changes
 	}
@@ -134,7 +140,7 @@ type tellingDriver struct{ *simDriver }
 
 func (d tellingDriver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		a, _, err := d.ask(ctx, func(reply func(itemsAnswer)) { d.items.listen(position, reply) })
+		a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { d.items.listen(position, reply) })
 		if err != nil || !a.goesOn {
 			return err
 		}

@@ -83,7 +83,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 		if a.before(ctx, i, st) {
 			continue
 		}
-		term, err := backend.NextTerm(max(st.Term, bids[n].Expected.Term), st.suspect || st.missing && v.lostTerms(), bids[n].MinTerm, b.driver.Now())
+		term, err := backend.NextTerm(max(st.lastTerm(b.driver.Now()), bids[n].Expected.Term), st.suspect || st.missing && v.lostTerms(), bids[n].MinTerm, b.driver.Now())
 		if err != nil {
 			a.answers[i] = backend.Answer{Err: fmt.Errorf("%s: acquire %q: %w", b.limits.Name, bids[n].Election, err)}
 			continue

@@ -114,28 +114,27 @@ func (c *cache) dropSessions() {
 	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
 }
 
-// cached returns the elections as the cache has them; ok is false if one of them must be read.
-// The caller holds b.mu.
-func (b *Backend) cached(names func(yield func(string) bool)) (v *view, states []state, ok bool) {
-	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
-	for name := range names {
-		it, ok := b.cache.items[Key{Records, name}]
-		if !ok || it.Version == "" {
-			return nil, nil, false
-		}
-		if key, held := sessionOf(&it); held {
-			if s, ok := b.cache.items[key]; !ok || s.Version == "" {
-				return nil, nil, false
-			}
-		}
-		s := state{item: it}
-		s.Election = name
-		if b.classify(v, &s, b.cache.items); s.suspect {
-			return nil, nil, false
-		}
-		states = append(states, s)
+// cachedView begins an answer by the cache. The caller holds b.mu.
+func (b *Backend) cachedView() *view {
+	return &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+}
+
+// cached sets s to an election as the cache has it, and returns false if it must be read. The
+// caller holds b.mu.
+func (b *Backend) cached(v *view, election string, s *state) bool {
+	it, ok := b.cache.items[Key{Records, election}]
+	if !ok || it.Version == "" {
+		return false
 	}
-	return v, states, true
+	if key, held := sessionOf(&it); held {
+		if of, ok := b.cache.items[key]; !ok || of.Version == "" {
+			return false
+		}
+	}
+	*s = state{item: it}
+	s.Election = election
+	b.classify(v, s, b.cache.items)
+	return !s.suspect
 }
 
 // changedByCache returns the leases as the cache has them, if all of them have changed.
@@ -145,23 +144,20 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 	if b.cache.unread >= maxUnread {
 		return nil, false
 	}
-	_, states, ok := b.cached(func(yield func(string) bool) {
-		for i := range seen {
-			if !yield(seen[i].Election) {
-				return
-			}
+	var s state // one for all: there may be thousands
+	v := b.cachedView()
+	for i := range seen {
+		if !b.cached(v, seen[i].Election, &s) {
+			return nil, false
 		}
-	})
-	if !ok {
-		return nil, false
-	}
-	for i := range states {
-		s := &states[i]
 		ordered := s.item.Order > 0 && (s.session.Version == "" || s.session.Order > 0) // otherwise an old reading may have come last
 		if seen[i].Version == "" || !ordered || !s.Differs(seen[i]) {
 			return nil, false
 		}
-		changed = append(changed, states[i].Lease)
+		if changed == nil {
+			changed = make([]backend.Lease, 0, len(seen))
+		}
+		changed = append(changed, s.Lease)
 	}
 	b.cache.unread++
 	return changed, true
@@ -171,19 +167,14 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 func (b *Backend) freeByCache(bids []backend.Bid) (v *view, states []state, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v, states, ok = b.cached(func(yield func(string) bool) {
-		for i := range bids {
-			if !yield(bids[i].Election) {
-				return
-			}
-		}
-	})
-	for i := range states {
-		if ok = ok && states[i].free() && states[i].Unchanged(bids[i].Expected); !ok {
+	v, states = b.cachedView(), make([]state, len(bids))
+	for i := range bids {
+		s := &states[i]
+		if !b.cached(v, bids[i].Election, s) || !s.free() || !s.Unchanged(bids[i].Expected) {
 			return nil, nil, false
 		}
 	}
-	return v, states, ok
+	return v, states, true
 }
 
 // changedBeyondRenewal is Differs, except that it ignores renewals.

@@ -92,22 +92,11 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &b.cache
-	ok = !c.at.IsZero()
-	if ok {
-		_, states, shown := b.cached(func(yield func(string) bool) {
-			for i := range seen {
-				if !yield(seen[i].Election) {
-					return
-				}
-			}
-		})
-		ok = shown
-		for i := range states {
-			longest := max(states[i].TTL, b.limits.MinTTL)
-			if age := b.driver.Now().Sub(c.at); changedBeyondRenewal(&seen[i], &states[i].Lease) || age < 0 || age > longest {
-				ok = false
-			}
-		}
+	var s state
+	age, v := b.driver.Now().Sub(c.at), b.cachedView()
+	ok = !c.at.IsZero() && age >= 0
+	for i := range seen {
+		ok = ok && b.cached(v, seen[i].Election, &s) && !changedBeyondRenewal(&seen[i], &s.Lease) && age <= max(s.TTL, b.limits.MinTTL)
 	}
 	if !ok {
 		c.clearItems() // the reading that follows sets the position; it may read fewer

@@ -202,6 +202,24 @@ func number(version string) uint64 {
 	return n
 }
 
+// Terms are ahead of the clock since a record was deleted. A failover loses a grant, and the former
+// server comes back with all that the other one has.
+func TestNoTermIsGrantedTwiceAfterAFailback(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		a.leads("jobs")
+		w.store.Delete(recordOf("jobs"))
+		b.releases(b.waits("jobs", greatestTTL, "a deleted record is no vacancy"))
+		time.Sleep(time.Second)
+		was := w.store.Snapshot()
+		a.leads("jobs")
+		w.store.Restore(was, "2")
+		time.Sleep(greatestTTL)
+		w.store.Restore(w.store.Snapshot(), "1")
+		w.start("c").leads("jobs")
+	})
+}
+
 // A failover to a server that has all writes: nobody leads in two epochs.
 func TestALeaseDoesNotContinueInAnotherEpoch(t *testing.T) {
 	inWorld(t, func(w *world) {
