@@ -141,14 +141,9 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		}
 	}
 	if meta {
-		all, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
-		if err == nil && q.ResultsFilteredByACLs {
-			err = errFiltered
-		}
-		if err != nil {
+		if v.Records, err = d.count(ctx, call, items); err != nil {
 			return v, d.fail(err)
 		}
-		v.Records = int64(len(all))
 	}
 	for _, k := range keys {
 		it, ok := items[k]
@@ -162,6 +157,28 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	}
 	d.finish(&v)
 	return v, nil
+}
+
+// count counts the records after the meta item was read. If there are some and there was no meta item,
+// the first record may have been made in between, and both are read again.
+func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
+	meta := lease.Key{Kind: lease.Metas}
+	for try := range 2 {
+		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		if err == nil && q.ResultsFilteredByACLs {
+			err = errFiltered
+		}
+		if err != nil {
+			return 0, err
+		}
+		if records = int64(len(names)); records == 0 || items[meta].Version != "" || try > 0 {
+			break
+		}
+		if err := d.get(ctx, call, []lease.Key{meta}, items); err != nil {
+			return 0, err
+		}
+	}
+	return records, nil
 }
 
 // get reads items in one transaction.

@@ -217,7 +217,7 @@ func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 					}
 				}
 				if len(rest) == len(bids) {
-					t.Errorf("of %d first bids none was granted", len(bids))
+					t.Errorf("of %d first bids none was granted: %+v\nexpected %+v", len(bids), answers[0].Lease, bids[0].Expected)
 					return
 				}
 				t.Logf("%s: %d of %d are left", id, len(rest), len(bids))
