@@ -19,6 +19,7 @@ import (
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/firefly"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/zookeeper"
@@ -243,8 +244,8 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := func(rights string) consul.Options {
-		policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: rights, Rules: block(t, "consul.md", rights)}, nil)
+	options := func(page string) consul.Options {
+		policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: page[:len(page)-3], Rules: block(t, page, "rights")}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +255,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		}
 		return consul.Options{Address: agent.URL(), Token: token.SecretID}
 	}
-	native, firefly := options("rights"), options("firefly-rights")
+	native, shared := options("consul.md"), options("firefly.md")
 	electAndClose(t, func(t *testing.T) backend.Backend {
 		b, err := consul.Open(native)
 		if err != nil {
@@ -262,16 +263,16 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		}
 		return b
 	})
-	shared := func(t *testing.T) backend.Backend {
-		b, err := consul.OpenFirefly(firefly, consul.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
+	fleet := func(t *testing.T) backend.Backend {
+		b, err := firefly.Open(shared, firefly.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	electAndClose(t, shared)
+	electAndClose(t, fleet)
 
-	b := shared(t)
+	b := fleet(t)
 	defer b.Close()
 	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "moved"}})
 	if err != nil || len(seen) != 1 {

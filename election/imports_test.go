@@ -23,11 +23,16 @@ var clients = map[string][]string{
 	"mysql":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"mysqltable": {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"zookeeper":  {"github.com/go-zookeeper/zk"},
-	"consul": {"github.com/hashicorp/consul/api", "github.com/hashicorp/", "github.com/armon/go-metrics", "github.com/fatih/color",
-		"github.com/go-viper/mapstructure/v2", "github.com/mattn/", "github.com/mitchellh/go-homedir", "golang.org/x/exp", "golang.org/x/sys"},
+	"consul":     consul,
+	"firefly":    consul,
 	"etcd": {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "github.com/coreos/",
 		"github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2", "go.uber.org/multierr", "go.uber.org/zap",
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/"},
+}
+
+var consul = []string{
+	"github.com/hashicorp/consul/api", "github.com/hashicorp/", "github.com/armon/go-metrics", "github.com/fatih/color",
+	"github.com/go-viper/mapstructure/v2", "github.com/mattn/", "github.com/mitchellh/go-homedir", "golang.org/x/exp", "golang.org/x/sys",
 }
 
 // linked returns the modules in a program of these packages, without this module.

@@ -11,6 +11,7 @@ import (
 	_ "github.com/go-election/go-election/backend/consul"
 	_ "github.com/go-election/go-election/backend/etcd"
 	_ "github.com/go-election/go-election/backend/file"
+	_ "github.com/go-election/go-election/backend/firefly"
 	_ "github.com/go-election/go-election/backend/manual"
 	_ "github.com/go-election/go-election/backend/memory"
 	_ "github.com/go-election/go-election/backend/migration"

@@ -31,6 +31,7 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
+		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},

@@ -50,7 +50,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
-	rules := n.policy()
+	rules := n.driver.Policy
 	secret := token(t, l.root, rules)
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
 	held := n.win("x")
@@ -60,7 +60,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 			t.Errorf("%s with the documented policy: %v", verb, err)
 		}
 	}
-	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), " } ", " }\n//\t")) {
+	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(rules, l.prefix, "election")) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 
@@ -90,7 +90,6 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
 		n := l.node(t, "n", func(o *Options) { o.Token = secret })
-		n.enter(t.Context(), "acquire", n.me.Nonce)
 		for verb, err := range callAll(n) {
 			if !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s with a token that is %s: %v, want ErrDenied", verb, what, err)
@@ -99,17 +98,17 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			if secret != "" && strings.Contains(err.Error(), secret) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
-			if what == "weak" && !strings.Contains(err.Error(), n.policy()) {
+			if what == "weak" && !strings.Contains(err.Error(), n.driver.Policy) {
 				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
-	err := canary.wrap("test", errors.New("the server says "+canary.secret.get()))
-	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+	err := canary.driver.fail(errors.New("the server says " + canary.driver.secret.get()))
+	if strings.Contains(err.Error(), canary.driver.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
-	if text := fmt.Sprintf("%+v %#v", canary.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
+	if text := fmt.Sprintf("%+v %#v", canary.driver.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }
@@ -130,7 +129,7 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 		_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		return err
 	})
-	if text := n.wrap("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
+	if text := n.driver.fail(late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
 		t.Error("an error shows the token or its predecessor")
 	}
 }
@@ -196,7 +195,7 @@ func TestATokenFileIsReadAgainAfterAnyDenial(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() }).win("x")
-	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }\nsession_prefix \"\" { policy = \"write\" }", l.prefix+"/members/")).SecretID
+	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/session/")).SecretID
 	for what, text := range map[string]string{"a weak token": weak, "two lines": "a\nb", "nothing": ""} {
 		file := filepath.Join(t.TempDir(), "token")
 		fatal(t, os.WriteFile(file, []byte(weak), 0o600))

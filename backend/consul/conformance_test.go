@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -54,12 +56,23 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 	conformance.Run(t, h)
 }
 
+// TestDriver runs what every driver must pass.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	agent := testbed.SharedConsul(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		prefix := "test/" + string(backend.NewNonce()[:16])
+		root := admins(t, agent)
+		t.Cleanup(func() { wipe(root, prefix) })
+		return func(t testing.TB) lease.Driver { return open(t, Options{Address: agent.URL(), Prefix: prefix}).driver }
+	}})
+}
+
 // newStore makes a store with a prefix of its own. Each client connects through a proxy to one of
 // the agents.
 func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 	prefix := "test/" + string(backend.NewNonce()[:16])
 	root := admins(t, agents[0])
-	keys := newKeys(prefix)
 	t.Cleanup(func() { wipe(root, prefix) })
 	var proxies []*testbed.Proxy
 	var opened atomic.Uint32
@@ -73,19 +86,18 @@ func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				_, err := root.KV().Delete(keys.lock+election, nil)
+				_, err := root.KV().Delete(prefix+"/record/"+election, nil)
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				pair, _, err := root.KV().Get(keys.lock+election, nil)
+				pair, _, err := root.KV().Get(prefix+"/record/"+election, nil)
 				if err != nil || pair == nil {
 					return err
 				}
-				var value lock
-				decode(pair, &value)
-				value.Holder.ID, value.Holder.Address, value.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				value, _ := lease.Decode(lease.Records, pair.Value).(*lease.Record)
+				value.ID, value.Address, value.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
 				value.Heartbeat += 2
-				pair.Value = encode(value)
+				pair.Value = []byte(lease.Encode(value))
 				_, err = root.KV().Put(pair, nil)
 				return err
 			},

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 )
 
@@ -26,46 +25,46 @@ import (
 const maxAnswer = 256 << 20
 
 // connect makes the client.
-func (b *Backend) connect(o Options) error {
+func (a *Agent) connect(o *Options) error {
 	if o.Client != nil {
-		b.client, b.idle = o.Client, func() {}
+		a.Client, a.idle = o.Client, func() {}
 		return nil
 	}
 	address, socket, secure, err := parseAddress(o.Address)
 	if err != nil {
-		return fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
+		return err
 	}
-	b.host = cmp.Or(socket, address)
+	a.host = cmp.Or(socket, address)
 	plain := o.TLS == nil && o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" && o.ServerName == ""
 	switch {
 	case !plain && !secure && o.HTTPClient == nil:
-		return fmt.Errorf("consul: %w: TLS is configured, so the address must begin with https://", backend.ErrInvalid)
+		return errors.New("TLS is configured, so the address must begin with https://")
 	case !plain && o.HTTPClient != nil:
-		return fmt.Errorf("consul: %w: both TLS and an HTTPClient are configured; the HTTPClient must have its own TLS settings", backend.ErrInvalid)
+		return errors.New("both TLS and an HTTPClient are configured; the HTTPClient must have its own TLS settings")
 	case o.HTTPClient != nil && o.HTTPClient.Timeout != 0:
-		return fmt.Errorf("consul: %w: HTTPClient has a Timeout of %v, which would end blocking queries; it must be 0", backend.ErrInvalid, o.HTTPClient.Timeout)
+		return fmt.Errorf("HTTPClient has a Timeout of %v, which would end blocking queries; it must be 0", o.HTTPClient.Timeout)
 	}
-	b.secret = &secret{token: o.Token, file: o.TokenFile}
+	a.secret = &secret{token: o.Token, file: o.TokenFile}
 	switch {
 	case o.Token != "" && o.TokenFile != "":
-		return fmt.Errorf("consul: %w: both Token and TokenFile are set", backend.ErrInvalid)
+		return errors.New("both Token and TokenFile are set")
 	case o.Token != "" && !isToken(o.Token):
-		return fmt.Errorf("consul: %w: the token has a character that no header may have, such as a line break", backend.ErrInvalid)
+		return errors.New("the token has a character that no header may have, such as a line break")
 	case o.TokenFile != "":
-		if _, err := b.secret.reload(); err != nil {
-			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, clean.FileError(err))
+		if _, err := a.secret.reload(); err != nil {
+			return fmt.Errorf("token_file: %w", clean.FileError(err))
 		}
 	}
-	via := &tokenTransport{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
+	via := &tokenTransport{secret: a.secret, namespace: o.Namespace, partition: o.Partition}
 	if o.HTTPClient != nil {
 		if via.next = o.HTTPClient.Transport; via.next == nil {
 			via.next = http.DefaultTransport
 		}
-		b.idle = o.HTTPClient.CloseIdleConnections
+		a.idle = o.HTTPClient.CloseIdleConnections
 	} else {
 		config, err := o.tlsConfig()
 		if err != nil {
-			return fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
+			return err
 		}
 		dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 		transport := &http.Transport{
@@ -77,20 +76,17 @@ func (b *Backend) connect(o Options) error {
 				return dialer.DialContext(ctx, "unix", socket)
 			}
 		}
-		via.next, b.idle = transport, transport.CloseIdleConnections
+		via.next, a.idle = transport, transport.CloseIdleConnections
 	}
 	// The library fills in zero fields from the environment. So every field that matters
 	// is set here, and tokenTransport removes the rest.
-	b.client, err = api.NewClient(&api.Config{
+	a.Client, err = api.NewClient(&api.Config{
 		Address: address, Scheme: "http", Token: "set for each request",
 		Datacenter: o.Datacenter, Namespace: o.Namespace, Partition: o.Partition,
 		HttpClient: &http.Client{Transport: via, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		Transport:  &http.Transport{}, // unused
 	})
-	if err != nil {
-		return b.wrap("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
-	}
-	return nil
+	return a.redact(err)
 }
 
 // parseAddress returns the address for the library, and the path of a unix socket.
@@ -240,14 +236,4 @@ func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		io.Closer
 	}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
 	return answer, nil
-}
-
-// query returns the options of a consistent read: the servers' leader answers it after it has
-// made sure that it is still the leader.
-func query(ctx context.Context) *api.QueryOptions {
-	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
-}
-
-func write(ctx context.Context) *api.WriteOptions {
-	return (&api.WriteOptions{}).WithContext(ctx)
 }

@@ -4,54 +4,38 @@
 //	store, err := consul.Open(consul.Options{Address: "127.0.0.1:8500", TokenFile: "/run/secrets/consul"})
 //	manager, err := election.New(store, election.Options{})
 //
-// A lease is a key that the holder's session has locked. Each process has one session for
-// all its elections. A lease lasts for one TTL after its holder's last renewal. A challenger
-// watches the lease for that long by its own clock, and then takes it in one transaction. It
-// does not wait for Consul to end the session.
+// It is a driver of package lease: each election is a key, and each process is a key that its
+// renewals write. A lease lasts for one TTL after its holder's last renewal, by the clock of the
+// challenger that watches it. Sessions and locks of Consul play no part in that.
 //
-// docs/consul.md is the page for operators. docs/design/consul.md has the layout of the keys,
-// the argument why two processes never lead at once, and the effects of manual edits.
-//
-// [OpenFirefly] serves another layout, for elections that are shared with programs in .NET.
-// The rest of this page is about [Open].
+// docs/consul.md is the page for operators. docs/design/consul.md has the layout of the keys and
+// what Consul is good for; docs/design/lease.md has the argument why two processes never lead at
+// once. Package firefly shares elections with programs in .NET.
 //
 // # Options
 //
 // [Options] has the agent's address, the token, TLS, the datacenter and the prefix of all
 // keys ("election" by default). No environment variable is read.
 //
-// With [Options].Checks the session depends on health checks of the agent's node. When a
-// check fails, Consul ends the session, and the leader steps down at its next renewal. The
-// price is a lost leadership for each flap, after which the others watch for two TTLs.
+// With [Options].Checks the process's key depends on health checks of the agent's node. While one
+// fails, the process cannot renew its leases, and is not elected.
 //
 // # Rights
 //
-// A token needs these rights; session_prefix may be narrowed to the agent's own node, on
-// which the sessions are made. Observers need only read on key_prefix.
+// A token needs this right. Observers need only read.
 //
 //	key_prefix "election/" { policy = "write" }
-//	session_prefix "" { policy = "write" }
 //
-// Anyone with the right to write these keys can depose or impersonate any leader. A program
-// that keeps data in the same Consul can fence its writes: [Backend.Fence].
-//
-// # Time until the next leader
-//
-//	after a resignation                    milliseconds
-//	after kill -9                          one TTL after the last renewal, and one read
-//	after a session was destroyed manually two TTLs
-//
-// # Load
-//
-// A leader makes one request per renewal. So does a follower, and it has one blocking query
-// open. The session costs one request in 6 TTLs. The number of elections does not matter.
+// With Checks or ServiceChecks it also needs session:write on the agent's node. Anyone with the
+// right to write these keys can depose or impersonate any leader. A program that keeps data in the
+// same Consul can fence its writes: [Backend.Fence].
 //
 // # Limits
 //
-// A TTL lies between 1 s and 1 minute, Consul's greatest lock-delay. It should be longer than
-// the servers need to replace their own leader, which is some seconds. Reads and writes go to
-// one datacenter. A process keeps up to 5 connections to its agent, which allows 200 from
-// one address (http_max_conns_per_client). With the servers' default max_value sizes, about
-// 5,000 elections of one process can be renewed apart from the others. Stop all members
-// before you restore a snapshot or delete the prefix, or stop them for two TTLs afterwards.
+// A TTL lies between 1 s and 1 minute. It should be longer than the servers need to replace their
+// own leader, which is some seconds. Reads and writes go to one datacenter. A process keeps up to 5
+// connections to its agent, which allows 200 from one address (http_max_conns_per_client). With the
+// servers' default sizes, about 5,000 elections of one process can be renewed apart from the
+// others. Stop all members before you restore a snapshot or delete the prefix, or stop them for a
+// TTL afterwards.
 package consul

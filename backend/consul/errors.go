@@ -14,31 +14,35 @@ import (
 )
 
 var (
-	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
-	errDelayed  = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
-	errFiltered = errors.New("permission denied: keys are missing in the answer") // see wrap
+	// ErrConflict says that a transaction was not applied because a key has changed.
+	ErrConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
+
+	// ErrDelayed says that a key cannot be locked yet.
+	ErrDelayed = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
+
+	errFiltered = errors.New("permission denied: keys are missing in the answer") // see Wrap
 )
 
-// policy returns the rights that the token needs, on one line for logs.
-func (b *Backend) policy() string {
-	text := fmt.Sprintf("key_prefix %q { policy = \"write\" } session_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
-	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // layout firefly
-		text += fmt.Sprintf(" key_prefix %q { policy = \"write\" }", b.keys.leases)
+// Wrap is for backends besides this package: it adds the backend's name and the operation to err,
+// and what an operator can do.
+func (a *Agent) Wrap(what string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return text
+	return fmt.Errorf("%s: %s: %w", a.name, what, a.fail(err))
 }
 
-// wrap adds to err the operation, the class, and what an operator can do.
-func (b *Backend) wrap(what string, err error) error {
+// fail adds to err its class and what an operator can do.
+func (a *Agent) fail(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied {
-			b.reloadToken()
+			a.reloadToken()
 		}
-		return b.redact(fmt.Errorf("consul: %s: %w", what, err))
+		return a.redact(err)
 	}
 	class, hint := backend.ErrUnavailable, ""
 	text, code := err.Error(), 0
@@ -57,7 +61,7 @@ func (b *Backend) wrap(what string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
 	case has("ermission denied"):
-		class, hint = backend.ErrDenied, "; the token must be allowed this: "+b.policy()
+		class, hint = backend.ErrDenied, "; the token must be allowed this: "+a.Policy
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
 		class = backend.ErrDenied
 	case has("No path to datacenter", "Enterprise feature", "Missing check"):
@@ -70,35 +74,57 @@ func (b *Backend) wrap(what string, err error) error {
 		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
 	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
+	case code == 413:
+		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
 	case code == 404, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		b.reloadToken()
+		a.reloadToken()
 	}
-	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
+	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
 }
 
 // reloadToken reads the token's file again for the next request. Not only status 403 shows
 // that a right is missing: answers to transactions say it, and lists lack keys.
-func (b *Backend) reloadToken() {
-	if b.secret != nil && b.secret.file != "" {
-		b.secret.reload()
+func (a *Agent) reloadToken() {
+	if a.secret != nil && a.secret.file != "" {
+		a.secret.reload()
 	}
 }
 
 // redact removes the token and its predecessors from the text.
-func (b *Backend) redact(err error) error {
-	if b.secret == nil {
+func (a *Agent) redact(err error) error {
+	if err == nil || a.secret == nil {
 		return err
 	}
-	return clean.Secrets(err, b.secret.all()...)
+	return clean.Secrets(err, a.secret.all()...)
 }
 
-// describe names a call and its election or the number of leases, for errors.
-func describe(verb string, n int, first string) string {
-	if n == 1 {
-		return fmt.Sprintf("%s %q", verb, first)
+// Refusal returns why a transaction was not applied.
+func Refusal(answer *api.KVTxnResponse) error {
+	if answer == nil || len(answer.Errors) == 0 {
+		return ErrConflict
 	}
-	return fmt.Sprintf("%s %d leases", verb, n)
+	text := answer.Errors[0].What
+	if delayed(text) {
+		return ErrDelayed
+	}
+	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))
 }
+
+// changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
+// the beginning of the text is Consul's; the rest contains the name of the key.
+func changedMeanwhile(text string) bool {
+	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

@@ -18,7 +18,7 @@ import (
 func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
-	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nsession_prefix \"\" { policy = \"write\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/heartbeats/")).SecretID
+	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nsession_prefix \"\" { policy = \"write\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/session/")).SecretID
 	n := l.node(t, "n", func(o *Options) { o.Token = reader })
 	for _, name := range []string{"x", "search-index", "existing"} {
 		ctx, cancel := n.ctx()
@@ -50,7 +50,7 @@ func TestDenialsNameTheOptionToCorrect(t *testing.T) {
 		api.StatusError{Code: 500, Body: "Missing node registration"}: "Datacenter must be the agent's own",
 		&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}:    "the agent's socket",
 	} {
-		if err := n.wrap("x", text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+		if err := n.driver.fail(text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want ErrDenied with %q, got %v", text, want, err)
 		}
 	}

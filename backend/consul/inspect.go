@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -11,27 +10,22 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-var _ backend.Inspector = (*Backend)(nil)
-
-// Inspect implements [backend.Inspector]. It reports the agent and the servers behind it: whether
+// Inspect reports the agent and the servers behind it: whether
 // they have a leader, how many there are, and how many can fail. Version and health need rights
 // that leases do not need (agent:read, operator:read); without them Inspect says so.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
+func (a *Agent) Inspect(ctx context.Context) (list []backend.Diagnostic, err error) {
 	const verb = "inspect"
-	if err := b.enter(ctx, verb, ""); err != nil {
-		return nil, err
-	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	query := (&api.QueryOptions{}).WithContext(ctx)
-	leader, err := b.client.Status().LeaderWithQueryOptions(query)
+	leader, err := a.Client.Status().LeaderWithQueryOptions(query)
 	if err != nil {
-		return nil, b.wrap(verb, err)
+		return nil, a.Wrap(verb, err)
 	}
-	peers, err := b.client.Status().PeersWithQueryOptions(query)
+	peers, err := a.Client.Status().PeersWithQueryOptions(query)
 	if err != nil {
-		return nil, b.wrap(verb, err)
+		return nil, a.Wrap(verb, err)
 	}
 	servers := len(peers)
 	switch {
@@ -43,12 +37,12 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		add(servers%2 == 0, "servers", "%d; %s leads, and %d of them can fail", servers, leader, (servers-1)/2)
 	}
 
-	health, err := b.client.Operator().AutopilotServerHealth(query)
+	health, err := a.Client.Operator().AutopilotServerHealth(query)
 	switch {
 	case denied(err):
 		add(false, "health", `not shown to this token: it needs operator = "read", which leases do not need`)
 	case err != nil:
-		add(true, "health", "%v", b.wrap(verb, err))
+		add(true, "health", "%v", a.Wrap(verb, err))
 	default:
 		versions := map[string]bool{}
 		for _, s := range health.Servers {
@@ -69,12 +63,12 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 			Server                        bool
 		}
 	}
-	_, err = b.client.Raw().Query("/v1/agent/self", &self, query)
+	_, err = a.Client.Raw().Query("/v1/agent/self", &self, query)
 	switch c := self.Config; {
 	case denied(err):
 		add(false, "agent", `version and role are not shown to this token: it needs agent_prefix "" { policy = "read" }, which leases do not need`)
 	case err != nil:
-		add(true, "agent", "%v", b.wrap(verb, err))
+		add(true, "agent", "%v", a.Wrap(verb, err))
 	default:
 		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
 			map[bool]string{true: "a server: while it is down, this process has no store", false: "a client, which finds another server if one fails"}[c.Server])

@@ -23,13 +23,16 @@ type lab struct {
 	agent  *testbed.ConsulAgent
 	root   *api.Client
 	prefix string
-	keys   keys
 }
+
+// record and session name the keys of items.
+func (l *lab) record(election string) string      { return l.prefix + "/record/" + election }
+func (l *lab) session(nonce backend.Nonce) string { return l.prefix + "/session/" + string(nonce) }
 
 func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
 	t.Helper()
 	prefix := "lab/" + string(backend.NewNonce()[:16])
-	l := &lab{agent, admins(t, agent), prefix, newKeys(prefix)}
+	l := &lab{agent, admins(t, agent), prefix}
 	t.Cleanup(func() { wipe(l.root, prefix) })
 	return l
 }
@@ -52,8 +55,9 @@ type node struct {
 
 // A wire records the requests of a client.
 type wire struct {
-	mu   sync.Mutex
-	sent []sentRequest
+	mu     sync.Mutex
+	sent   []sentRequest
+	before func(sentRequest) // is called before a request is sent; nil: nothing
 }
 
 type sentRequest struct{ method, url, body string }
@@ -69,8 +73,13 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = io.NopCloser(strings.NewReader(body))
 	}
 	w.mu.Lock()
-	w.sent = append(w.sent, sentRequest{r.Method, r.URL.String(), body})
+	sent := sentRequest{r.Method, r.URL.String(), body}
+	w.sent = append(w.sent, sent)
+	before := w.before
 	w.mu.Unlock()
+	if before != nil {
+		before(sent)
+	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
@@ -81,6 +90,21 @@ func (w *wire) take() []sentRequest {
 	sent := w.sent
 	w.sent = nil
 	return sent
+}
+
+// interrupt calls once before the next request that writes a record is sent.
+func (w *wire) interrupt(once func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = func(r sentRequest) {
+		if !strings.Contains(r.body, `/record/`) || !strings.Contains(r.body, `"cas"`) {
+			return
+		}
+		w.mu.Lock()
+		w.before = nil
+		w.mu.Unlock()
+		once()
+	}
 }
 
 // again repeats a request, like one that was delayed.

@@ -2,16 +2,18 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Requests that were delayed, and arrive after newer ones under the same session, change nothing. See
-// docs/design/consul.md, "Late requests".
+// Requests that were delayed, and arrive after newer ones, change nothing.
 func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -44,10 +46,16 @@ func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 	third := b.win("x")
 	all("grant of a lease that is another's", grants, third.Term, string(b.me.Nonce))
 	all("release of a lease that is another's", releases, third.Term, string(b.me.Nonce))
+	l.remove(t, l.record("x"))
+	for _, r := range append(append(grants, renewals...), releases...) {
+		r.again(t)
+	}
+	if pair, _, err := l.root.KV().Get(l.record("x"), nil); err != nil || pair != nil {
+		t.Errorf("late requests have made a deleted record again: %v, %v", pair, err)
+	}
 }
 
-// The answer to a bid is lost, and Release with term 0 follows. Then the process holds nothing, and a
-// grant that is still on its way finds the record changed.
+// The answer to a bid is lost, and Release with term 0 follows. Then the process holds nothing.
 func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
@@ -72,26 +80,76 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 		t.Errorf("after the release: %+v, want it vacant", now)
 	}
 	a.want("a renewal of its other lease", a.renew(a.observe("other"))[0], backend.Granted)
+}
 
-	// The same, but the grant arrives last. The second election was never led.
-	for _, name := range []string{"x", "never led"} {
-		late := l.node(t, "late "+name)
-		entries, err := late.read(t.Context(), []string{name}, true)
-		fatal(t, err)
-		session, err := late.openSession(t.Context(), late.me, labTTL)
-		fatal(t, err)
-		late.enter(t.Context(), "acquire", late.me.Nonce)
-		for range 2 { // the second time over what the first has left
-			o := &offer{entry: entries[0], next: entries[0].lastTerm + 1, bid: backend.Bid{Election: name, Candidate: late.me, TTL: labTTL}}
-			late.heartbeats.markPending([]*offer{o})
-			o.prepare(session, time.Now())
-			late.release(backend.Released, backend.Lease{Election: name})
-			if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {
-				t.Errorf("%s: a grant that arrives after a release with term 0: %v, %v, want it refused", name, ok, err)
+// A first bid has read that there is no record, and arrives late: after another grant, whose record
+// an operator has deleted. Only the meta item shows that.
+func TestALateFirstBidGrantsNothing(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"no record before", "a record before"} {
+		t.Run(before, func(t *testing.T) {
+			l := newLab(t, testbed.SharedConsul(t))
+			a, b := l.node(t, "a"), l.node(t, "b")
+			if before == "a record before" {
+				a.win("other")
 			}
-			entries, err = late.read(t.Context(), []string{name}, true)
-			fatal(t, err)
-		}
-		b.release(backend.Released, b.win(name))
+			seen := b.observe("x")
+			b.wire.interrupt(func() {
+				a.win("x")
+				l.remove(t, l.record("x"))
+			})
+			if got := b.bid(seen); got.Outcome == backend.Granted {
+				t.Errorf("two leaders: a has just been granted x, and the first bid of b is granted: %+v", got.Lease)
+			}
+		})
+	}
+}
+
+// The holder renews between a challenger's reading and its bid, which requires the holder's session
+// as it was read.
+func TestARenewalBeforeABidWins(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.win("x")
+	seen := b.watched("x")
+	b.wire.interrupt(func() { a.want("a renewal", a.renew(held)[0], backend.Granted) })
+	b.want("a bid that arrives after a renewal", b.bid(seen), backend.Refused)
+	a.want("the next renewal", a.renew(held)[0], backend.Granted)
+}
+
+// A program that keeps data in the same Consul makes each write depend on the lease.
+func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.ttl, b.ttl = 8*time.Second, 8*time.Second
+	held := a.win("x")
+	put := func(n *node) bool {
+		t.Helper()
+		fence, err := n.Fence("x", held.Term)
+		fatal(t, err)
+		ok, _, _, err := l.root.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: l.prefix + "/data", Value: []byte("1")}}, nil)
+		fatal(t, err)
+		return ok
+	}
+	a.renew(held)
+	if !put(a) {
+		t.Error("a write of the leader did not pass its fence")
+	}
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	if put(a) {
+		t.Error("the page says that a request of an operator stops fenced writes until the next renewal")
+	}
+	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	if !put(a) {
+		t.Error("a write of the leader did not pass its fence after the request and a renewal")
+	}
+	b.want("a takeover", b.bid(b.watched("x")), backend.Granted)
+	if put(a) {
+		t.Error("a write passed the fence of a past leadership")
+	}
+	if _, err := a.Fence("x", held.Term+1); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("a fence of a term that is not held: %v, want ErrStale", err)
 	}
 }

@@ -2,194 +2,78 @@ package consul
 
 import (
 	"context"
-	"sync"
-	"time"
+	"strings"
 
-	"github.com/hashicorp/consul/api"
-
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
-// A listenIndex is the index up to which changes have been reported.
-type listenIndex struct {
-	mu      sync.Mutex
-	index   uint64 // 0: none yet
-	waiting bool   // a request waits for changes after it
-}
+// maxTold is how many records Listen tells with each change. If there are more, it only says that
+// something has changed.
+const maxTold = 100
 
-// waitingAfter returns the index after which a request waits for changes, or 0.
-func (i *listenIndex) waitingAfter() uint64 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.waiting {
-		return 0
-	}
-	return i.index
-}
-
-func (i *listenIndex) setWaiting(waiting bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.waiting = waiting
-}
-
-func (i *listenIndex) get() uint64 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.index
-}
-
-func (i *listenIndex) set(index uint64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.index = index
-}
-
-// listenWait is the longest that one blocking query waits.
-const listenWait = 5 * time.Minute
-
-// Listen implements [backend.Backend]. It makes a blocking query that the server answers once
-// a lock or a record has changed: by a grant, a release, a request, or the end of a session.
-// Renewals write elsewhere and wake nobody. The query continues from the index of the last
-// call, so no change in between is missed.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(ctx, "listen", ""); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return err
-	}
-	err := b.listen(ctx, seen)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return b.wrap("listen", err)
-	}
-	return nil
-}
-
-func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	index := b.listenIndex.get()
-	if index == 0 {
-		now, err := b.leasesIndex(ctx)
-		if err != nil {
-			return err
-		}
-		b.listenIndex.set(now)
-		entries, err := b.readSeen(ctx, seen)
-		if err != nil {
-			return err
-		}
-		for i, e := range entries {
-			if seen[i].Version == "" || e.lease.Differs(seen[i]) {
-				return nil
-			}
-		}
-		index = now
-	}
-	b.listenIndex.setWaiting(true)
-	defer b.listenIndex.setWaiting(false)
+// Listen implements [lease.Listener] by a blocking query that the server answers once a record has
+// changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
+// of the last call, so that no change in between is missed.
+func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		pairs, now, err := b.waitForChange(ctx, index)
-		if err != nil {
-			return err
+		d.mu.Lock()
+		before, tooMany := d.listened, d.tooMany
+		d.mu.Unlock()
+		var items []lease.Item
+		var now uint64
+		var err error
+		if tooMany {
+			now, err = d.recordsIndex(ctx, before)
+		} else {
+			items, now, err = d.waitForRecords(ctx, before, known)
 		}
-		if now != index { // also if it went back, after the servers were restored
-			b.listened.put(pairs)
-			b.listenIndex.set(max(now, 1))
+		if err != nil {
+			if ctx.Err() != nil && before > 0 {
+				on(nil, before) // all changes up to that index were told, so the next call needs no reading
+			}
+			return d.fail(err)
+		}
+		now = max(now, 1)
+		d.mu.Lock()
+		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
+		tooMany = d.tooMany
+		d.mu.Unlock()
+		switch {
+		case now == before: // nothing has happened for a while
+			continue
+		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
+			items = nil
+		case len(items) == 0: // while there is no record, every write in Consul answers the query
+			continue
+		}
+		if !on(items, now) {
 			return nil
 		}
 	}
 }
 
-// waitForChange makes one blocking query. It returns when the index of the lock and term keys
-// differs, or after a while. If the keys are few, it returns them.
-func (b *Backend) waitForChange(ctx context.Context, index uint64) (map[string]*api.KVPair, uint64, error) {
-	q := query(ctx)
-	q.WaitIndex, q.WaitTime = index, listenWait
-	if b.listened.tooMany() {
-		q.RequireConsistent = false // only a hint: a consistent read follows
-		_, meta, err := b.client.KV().Keys(b.keys.leases, "/", q)
-		if err != nil {
-			return nil, 0, err
-		}
-		return nil, meta.LastIndex, nil
+// waitForRecords returns the records once the index of their keys differs, and those that are
+// known and no longer there.
+func (d *driver) waitForRecords(ctx context.Context, after uint64, known []lease.Item) (items []lease.Item, now uint64, err error) {
+	q := consistent(ctx)
+	q.WaitIndex, q.WaitTime = after, listenWait
+	found, meta, err := d.Client.KV().List(d.directory(lease.Records), q)
+	if err != nil {
+		return nil, 0, err
 	}
-	found, meta, err := b.client.KV().List(b.keys.leases, q)
-	if err != nil || meta.ResultsFilteredByACLs {
-		return nil, indexAfter(meta), err
+	if meta.ResultsFilteredByACLs {
+		return nil, 0, errFiltered
 	}
-	pairs := make(map[string]*api.KVPair, len(found))
-	for _, pair := range found {
-		pairs[pair.Key] = pair
+	there := make(map[string]bool, len(found))
+	for _, p := range found {
+		name := strings.TrimPrefix(p.Key, d.directory(lease.Records))
+		there[name] = true
+		items = append(items, d.item(lease.Key{Kind: lease.Records, Name: name}, p))
 	}
-	return pairs, meta.LastIndex, nil
-}
-
-func indexAfter(meta *api.QueryMeta) uint64 {
-	if meta == nil {
-		return 0
-	}
-	return meta.LastIndex
-}
-
-// A listenResult has the keys that the last blocking query returned. An Observe that follows at
-// once uses them and saves a handover one request.
-type listenResult struct {
-	mu    sync.Mutex
-	pairs map[string]*api.KVPair
-	at    time.Time // of receipt
-	large bool      // too many keys to return
-}
-
-// freshFor is how long an Observe may use the result of Listen. A later change wakes the next
-// Listen, and Consul refuses a bid on the old value.
-const freshFor = 50 * time.Millisecond
-
-func (r *listenResult) tooMany() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.large
-}
-
-func (r *listenResult) put(pairs map[string]*api.KVPair) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.large = r.large || len(pairs) > 2*maxSmallRead
-	r.pairs, r.at = pairs, time.Now()
-}
-
-// take removes the result and returns it, or nil if it is not fresh.
-func (r *listenResult) take() map[string]*api.KVPair {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	pairs := r.pairs
-	r.pairs = nil
-	if !within(r.at, freshFor) {
-		return nil
-	}
-	return pairs
-}
-
-// fromListen returns these elections from a fresh result of Listen, or nil. It returns nil unless
-// all are vacant, since the result lacks the heartbeats of held leases, and unless all agree with
-// what this process has read before.
-func (b *Backend) fromListen(seen []backend.Lease) []*entry {
-	pairs := b.listened.take()
-	if pairs == nil {
-		return nil
-	}
-	names := make([]string, len(seen))
-	for i, l := range seen {
-		names[i] = l.Election
-	}
-	entries := b.newEntries(names, pairs, nil) // used only if each has a lock key, so changes is not needed
-	b.classify(entries, nil)
-	for _, e := range entries {
-		if e.held || e.dataLost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
-			return nil
+	for _, it := range known {
+		if it.Kind == lease.Records && !there[it.Name] {
+			items = append(items, lease.Item{Key: it.Key, Order: meta.LastIndex, Age: -1})
 		}
 	}
-	return entries
+	return items, meta.LastIndex, nil
 }

@@ -62,5 +62,5 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
 	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
 	n.release(backend.Released, n.win("x"))
-	wipe(b.client, prefix)
+	wipe(b.driver.Client, prefix)
 }

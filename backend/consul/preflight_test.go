@@ -13,24 +13,20 @@ import (
 func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
-	session := `session_prefix "" { policy = "write" }`
 	all := fmt.Sprintf(`key_prefix %q { policy = "write" }`, l.prefix+"/")
 	but := func(key string) string {
-		return session + all + fmt.Sprintf(`key_prefix %q { policy = "read" }`, key)
+		return all + fmt.Sprintf(`key_prefix %q { policy = "read" }`, key)
 	}
 	for what, c := range map[string]struct {
 		rules      string
 		jobs, some bool // whether it may lead them
 	}{
-		"all":                      {session + all, true, true},
-		"no sessions":              {all, false, false},
-		"locks to read":            {but(l.keys.lock), false, false},
-		"records to read":          {but(l.keys.term), false, false},
-		"changes to read":          {but(l.keys.changes), false, false},
-		"one lock to read":         {but(l.keys.lock + "jobs"), false, true},
-		"one record to read":       {but(l.keys.term + "some"), true, false},
-		"everything to read":       {session + fmt.Sprintf(`key_prefix %q { policy = "read" }`, l.prefix+"/"), false, false},
-		"heartbeats of no session": {but(l.keys.heartbeat), false, false},
+		"all":                {all, true, true},
+		"records to read":    {but(l.prefix + "/record/"), false, false},
+		"one record to read": {but(l.record("some")), true, false},
+		"the meta item":      {but(l.prefix + "/meta"), false, false},
+		"everything to read": {fmt.Sprintf(`key_prefix %q { policy = "read" }`, l.prefix+"/"), false, false},
+		"no session":         {but(l.prefix + "/session/"), false, false},
 	} {
 		n := l.node(t, "n", func(o *Options) { o.Token = token(t, l.root, c.rules).SecretID })
 		ctx, cancel := n.ctx()
@@ -42,8 +38,14 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			}
 		}
 	}
-	pairs, _, err := l.root.KV().List(l.keys.leases, nil)
+	n := l.node(t, "n", func(o *Options) {
+		o.Token, o.Checks = token(t, l.root, all).SecretID, []string{"serfHealth"}
+	})
+	if errs := n.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}}); !errors.Is(errs[0], backend.ErrDenied) {
+		t.Errorf("health checks without the right to make sessions: %v", errs[0])
+	}
+	pairs, _, err := l.root.KV().List(l.prefix, nil)
 	if fatal(t, err); len(pairs) > 0 {
-		t.Errorf("after Preflight there are %d keys of leases", len(pairs))
+		t.Errorf("after Preflight there are %d keys", len(pairs))
 	}
 }

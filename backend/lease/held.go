@@ -121,6 +121,14 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 	return g, true
 }
 
+// Granted returns the record of a lease that this process holds in a term, without its value, as far
+// as it knows: for drivers whose stores can make other writes depend on it.
+func (b *Backend) Granted(election string, term uint64) (record Item, ok bool) {
+	g, ok := b.heldInTerm(&backend.Held{Election: election, Term: term})
+	g.item.Value = nil
+	return g.item, ok && g.item.Version != ""
+}
+
 // noteTTL notes a TTL that this process bids with.
 func (b *Backend) noteTTL(ttl time.Duration) {
 	b.mu.Lock()

@@ -94,7 +94,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
-	if len(check) < b.limits.Batch {
+	if len(check) < max(b.limits.Batch, b.limits.Checks+1) {
 		c.Check, check = check, nil
 	}
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)

@@ -381,6 +381,11 @@ func largest(l *lab) {
 		c.Put = append(c.Put, lease.Put{Over: lease.Item{Key: key(name)}, Value: big(name)})
 	}
 	l.put(backend.Granted, fmt.Sprintf("a change of %d puts", limits.Batch), c)
+	checked := lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "checked"}}, Value: &lease.Session{Nonce: "checked", At: time.Now().UTC()}}}}
+	for n := range max(limits.Batch-1, limits.Checks) {
+		checked.Check = append(checked.Check, lease.Item{Key: key(fmt.Sprint("none", n))})
+	}
+	l.put(backend.Granted, fmt.Sprintf("a session with %d checks", len(checked.Check)), checked)
 	s := &lease.Session{ID: "x", Nonce: "0123", Apart: map[string]lease.Heartbeat{}}
 	for n := 0; len(lease.Encode(s)) < limits.MaxValue*9/10; {
 		for range 100 {

@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"context"
@@ -10,68 +10,40 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
 )
+
+// maxOps is the most operations of one transaction. Consul allows twice as many, but the greatest
+// values would be too large together.
+const maxOps = consul.MaxOps / 2
 
 // sharedOps is the most operations of one grant, release or mark.
 const sharedOps = 6
 
-// ensureSession renews the session, or makes one if there is none.
-func (f *Firefly) ensureSession(ctx context.Context, candidate backend.Candidate) (string, error) {
-	b := f.base
-	select {
-	case b.session.createMutex <- struct{}{}:
-		defer func() { <-b.session.createMutex }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	f.setCandidate(candidate.ID)
-	if id, err := f.renewOwnSession(ctx); err != nil || id != "" {
-		return id, err
-	}
-	sent := time.Now()
-	id, err := b.createSession(ctx, &api.SessionEntry{
-		Name: "le:" + candidate.ID, Behavior: api.SessionBehaviorRelease, TTL: f.fleet.SessionTTL.String(), LockDelay: f.fleet.FailoverDelay,
-	})
-	if err == nil {
-		b.session.set(id, f.fleet.SessionTTL, sent)
-	}
-	return id, err
-}
-
-// renewOwnSession renews the session and returns its id, or "" if it has ended.
-func (f *Firefly) renewOwnSession(ctx context.Context) (string, error) {
-	id := f.base.session.get()
-	if id == "" {
-		return "", nil
-	}
-	err := f.base.renewSession(ctx, id)
-	return f.base.session.get(), err
-}
-
 // Acquire implements [backend.Backend]. It renews the session and reads the leases. Then it makes one
 // transaction for each chunk, which requires that the keys are as they were read.
-func (f *Firefly) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+func (f *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	what := describe("acquire", len(bids), bids[0].Election)
-	if err := f.base.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
+	if err := f.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(bids))
 	session, err := f.ensureSession(ctx, bids[0].Candidate)
 	if err != nil {
-		return answers, f.base.wrap(what, err)
+		return answers, f.agent.Wrap(what, err)
 	}
 	var open []*claim
 	for i, bid := range bids {
 		if most := f.Guarantees().MaxTTL; bid.TTL > most || bid.TTL <= 0 {
-			answers[i].Err = f.base.wrap(what, fmt.Errorf("%w: TTL is %v, the greatest is %v, the lesser of failover_delay and session_ttl", backend.ErrInvalid, bid.TTL, most))
+			answers[i].Err = f.agent.Wrap(what, fmt.Errorf("%w: TTL is %v, the greatest is %v, the lesser of failover_delay and session_ttl", backend.ErrInvalid, bid.TTL, most))
 			continue
 		}
 		open = append(open, &claim{at: i, bid: bid})
 	}
 	for part := range slices.Chunk(open, maxOps/sharedOps) {
 		if err := f.tryClaims(ctx, session, part, answers); err != nil {
-			return answers, f.base.wrap(what, err)
+			return answers, f.agent.Wrap(what, err)
 		}
 	}
 	return answers, nil
@@ -79,10 +51,10 @@ func (f *Firefly) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 
 // A claim is one grant to be made.
 type claim struct {
-	*fireflyEntry
+	*entry
 	at     int // in the batch
 	bid    backend.Bid
-	record fireflyRecord
+	record record
 }
 
 func electionsOfClaims(claims []*claim) []string {
@@ -94,7 +66,7 @@ func electionsOfClaims(claims []*claim) []string {
 }
 
 // tryClaims makes one transaction for all claims. If that fails, it makes one for each.
-func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim, answers []backend.Answer) error {
+func (f *Backend) tryClaims(ctx context.Context, session string, claims []*claim, answers []backend.Answer) error {
 	locks, err := f.read(ctx, electionsOfClaims(claims))
 	if err != nil {
 		return err
@@ -102,14 +74,14 @@ func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim
 	var open []*claim
 	var ops api.KVTxnOps
 	for i, c := range claims {
-		c.fireflyEntry = locks[i]
+		c.entry = locks[i]
 		if !c.mine && !c.lease.Unchanged(c.bid.Expected) || c.lease.ObserveFor < 0 || c.lease.MovedTo != c.bid.Expected.MovedTo {
 			answers[c.at] = backend.Answer{Lease: c.lease, Outcome: backend.Refused}
 			continue
 		}
 		next, err := backend.NextTerm(max(c.lastTerm, c.bid.Expected.Term), c.dataLost, c.bid.MinTerm, time.Now())
 		if err != nil {
-			answers[c.at].Err = f.base.wrap(describe("acquire", 1, c.name), err)
+			answers[c.at].Err = f.agent.Wrap(describe("acquire", 1, c.name), err)
 			continue
 		}
 		c.prepare(session, next)
@@ -124,7 +96,7 @@ func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim
 			f.markHeld(c.name, heldLock{})
 		}
 	}
-	ok, answer, err := f.base.txn(ctx, ops)
+	ok, answer, err := f.agent.Txn(ctx, ops)
 	switch {
 	case err != nil:
 		return err // the outcomes are unknown
@@ -139,10 +111,10 @@ func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim
 		}
 		return nil
 	case sessionEnded(answer):
-		f.base.forgetSession(session)
+		f.forgetSession(session)
 		fallthrough
-	case !errors.Is(txnError(answer), errConflict):
-		answers[open[0].at] = backend.Answer{Err: f.base.wrap(describe("acquire", 1, open[0].name), txnError(answer))}
+	case !errors.Is(consul.Refusal(answer), consul.ErrConflict):
+		answers[open[0].at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, open[0].name), consul.Refusal(answer))}
 		f.recordRefusal(open[0])
 		return nil
 	}
@@ -150,20 +122,20 @@ func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim
 }
 
 // recordRefusal notes that a claim was certainly not granted.
-func (f *Firefly) recordRefusal(c *claim) {
+func (f *Backend) recordRefusal(c *claim) {
 	if !c.mine {
 		f.remove(c.name)
 	}
 }
 
 // answerOutbid answers a bid that came too late, with the lease as it is now.
-func (f *Firefly) answerOutbid(ctx context.Context, c *claim, answers []backend.Answer) error {
+func (f *Backend) answerOutbid(ctx context.Context, c *claim, answers []backend.Answer) error {
 	locks, err := f.read(ctx, []string{c.name})
 	if err != nil {
 		return err
 	}
-	if c.fireflyEntry = locks[0]; c.mine { // left over from an earlier bid whose answer was lost
-		answers[c.at] = backend.Answer{Err: f.base.wrap(describe("acquire", 1, c.name), errConflict)}
+	if c.entry = locks[0]; c.mine { // left over from an earlier bid whose answer was lost
+		answers[c.at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, c.name), consul.ErrConflict)}
 	} else {
 		f.remove(c.name)
 		answers[c.at] = backend.Answer{Lease: c.lease, Outcome: backend.Refused}
@@ -175,11 +147,9 @@ func (f *Firefly) answerOutbid(ctx context.Context, c *claim, answers []backend.
 func (c *claim) prepare(session string, next uint64) {
 	at, candidate, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
 	old.close(backend.Failed, at, 0)
-	c.record = fireflyRecord{
-		term: term{
-			Term: next, ID: candidate.ID, Nonce: string(candidate.Nonce), TTL: micros(c.bid.TTL), Heartbeat: lease.NewHeartbeat(), From: at, History: old.History,
-			MovedTo: old.MovedTo, Moved: old.Moved,
-		},
+	c.record = record{
+		Term: next, ID: candidate.ID, Nonce: string(candidate.Nonce), TTL: micros(c.bid.TTL), Heartbeat: lease.NewHeartbeat(), From: at, History: old.History,
+		MovedTo: old.MovedTo, Moved: old.Moved,
 		Address: candidate.Address, Metadata: candidate.Metadata, Renew: micros(c.bid.Renew), Session: session,
 	}
 	if c.sealed {
@@ -195,7 +165,7 @@ func (c *claim) prepare(session string, next uint64) {
 // claimOps returns one grant. It requires that both keys are as they were read, and locks them. It
 // takes the lock from no session but this process's own. It does take our key from another
 // session: without the lock, our key has no meaning.
-func (f *Firefly) claimOps(c *claim, session string) api.KVTxnOps {
+func (f *Backend) claimOps(c *claim, session string) api.KVTxnOps {
 	key, own := f.lock(c.name), f.record(c.name)
 	ops := api.KVTxnOps{pin(key, c.lockPair), pin(own, c.ownPair)}
 	if !c.sealed {
@@ -213,7 +183,7 @@ func transferOps(key, from, to string, value []byte) (ops api.KVTxnOps) {
 }
 
 // granted answers the claims of a transaction that was applied.
-func (f *Firefly) granted(claims []*claim, results []*api.KVPair, answers []backend.Answer) {
+func (f *Backend) granted(claims []*claim, results []*api.KVPair, answers []backend.Answer) {
 	at := make(map[string]uint64, len(results)) // a write that changed nothing has the former index
 	for _, pair := range results {
 		if pair != nil {
@@ -226,7 +196,7 @@ func (f *Firefly) granted(claims []*claim, results []*api.KVPair, answers []back
 			keeper, index = c.record.Seal, c.lockPair.ModifyIndex
 		}
 		f.markHeld(c.name, heldLock{c.record.Term, index})
-		s := &fireflyEntry{
+		s := &entry{
 			name: c.name, own: c.record, session: keeper, ownLocker: session,
 			lockPair: &api.KVPair{Session: keeper, ModifyIndex: index, Value: []byte(c.bid.Candidate.ID)},
 			ownPair:  &api.KVPair{Session: session, ModifyIndex: at[f.record(c.name)]},

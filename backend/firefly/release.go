@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"context"
@@ -9,28 +9,29 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
 )
 
 // Release implements [backend.Backend]. It reads the leases. Then it makes transactions that unlock,
 // without a lock-delay, and write how the leaderships ended.
-func (f *Firefly) Release(ctx context.Context, held []backend.Held) error {
+func (f *Backend) Release(ctx context.Context, held []backend.Held) error {
 	what := describe("release", len(held), held[0].Election)
-	if err := f.base.enter(ctx, what, ""); err != nil {
+	if err := f.enter(ctx, what, ""); err != nil {
 		return err
 	}
-	if f.base.owner.Nonce() == "" {
+	if f.owner.Nonce() == "" {
 		return nil // this Backend has never held anything
 	}
-	for part := range slices.Chunk(held, maxReadFirefly) {
+	for part := range slices.Chunk(held, maxRead) {
 		if err := f.release(ctx, part); err != nil {
-			return f.base.wrap(what, err)
+			return f.agent.Wrap(what, err)
 		}
 	}
 	return nil
 }
 
-func (f *Firefly) release(ctx context.Context, held []backend.Held) error {
+func (f *Backend) release(ctx context.Context, held []backend.Held) error {
 	for range maxAttempts {
 		names := make([]string, len(held))
 		for i, l := range held {
@@ -60,7 +61,7 @@ func (f *Firefly) release(ctx context.Context, held []backend.Held) error {
 			return nil
 		}
 	}
-	return errConflict
+	return consul.ErrConflict
 }
 
 // A release is one lease to release.
@@ -71,12 +72,12 @@ type release struct {
 
 // tryReleases makes one transaction for all releases. If that fails, it makes one for each. It
 // returns the leases that have changed since they were read.
-func (f *Firefly) tryReleases(ctx context.Context, todo []release) (again []backend.Held, err error) {
+func (f *Backend) tryReleases(ctx context.Context, todo []release) (again []backend.Held, err error) {
 	var ops api.KVTxnOps
 	for _, r := range todo {
 		ops = append(ops, r.ops...)
 	}
-	ok, answer, err := f.base.txn(ctx, ops)
+	ok, answer, err := f.agent.Txn(ctx, ops)
 	switch {
 	case err != nil:
 		return nil, err
@@ -86,7 +87,7 @@ func (f *Firefly) tryReleases(ctx context.Context, todo []release) (again []back
 		}
 		return nil, nil
 	case len(todo) == 1:
-		if err := txnError(answer); !errors.Is(err, errConflict) {
+		if err := consul.Refusal(answer); !errors.Is(err, consul.ErrConflict) {
 			return nil, err
 		}
 		return []backend.Held{todo[0].lease}, nil
@@ -102,7 +103,7 @@ func (f *Firefly) tryReleases(ctx context.Context, todo []release) (again []back
 }
 
 // termOf returns the term in which this process holds an election, or 0.
-func (f *Firefly) termOf(name string) uint64 {
+func (f *Backend) termOf(name string) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.held[name].term
@@ -110,8 +111,8 @@ func (f *Firefly) termOf(name string) uint64 {
 
 // releaseOps returns one release, or nil if there is nothing to release. If a bid of this process
 // may still be on its way, it rewrites our key, so that the bid finds another index and fails.
-func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
-	self, now := f.base.owner.Nonce(), time.Now().UTC().Round(0)
+func (f *Backend) releaseOps(s *entry, l backend.Held) api.KVTxnOps {
+	self, now := f.owner.Nonce(), time.Now().UTC().Round(0)
 	key, own := f.lock(s.name), f.record(s.name)
 	recorded := s.unfinished && s.own.Nonce == string(self)
 	locked := s.mine && !s.held // this process has the lock, and our key does not say so
@@ -124,8 +125,8 @@ func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 		next.Heartbeat, next.Touch = s.own.Heartbeat, lease.NewHeartbeat()
 		return api.KVTxnOps{{Verb: api.KVCAS, Key: own, Index: indexOf(s.ownPair), Value: encode(next)}}
 	case locked:
-		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: string(self), Heartbeat: lease.NewHeartbeat(), From: now, History: next.History,
-			MovedTo: next.MovedTo, Moved: next.Moved}
+		next.Term, next.ID, next.Nonce, next.TTL, next.From = max(s.lastTerm, l.Term), s.lease.Holder.ID, string(self), 0, now
+		next.To, next.End, next.Last, next.Request, next.Touch = time.Time{}, "", nil, nil, 0
 	}
 	next.close(l.End, now, l.ExpiredFor())
 	next.Session, next.Created, next.Locks = "", 0, 0

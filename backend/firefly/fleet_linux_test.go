@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"cmp"
@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
@@ -45,7 +48,7 @@ func goMain(arg string) {
 	err := json.Unmarshal([]byte(arg), &a)
 	var store backend.Backend
 	if err == nil {
-		store, err = OpenFirefly(Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
+		store, err = Open(consul.Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
 	}
 	if err == nil && a.Stage != "" {
 		o := migration.Options{From: store, Stage: a.Stage}
@@ -105,14 +108,14 @@ func TestAFireflySoftFleetIsJoined(t *testing.T) {
 	theirs := f.dotnet("dotnet-1")
 	f.Leads(theirs)
 	a, b := f.golang("go-a"), f.golang("go-b")
-	watcher, err := OpenFirefly(Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
+	watcher, err := Open(consul.Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
 	fatal(t, err)
 	defer watcher.Close()
 	seen, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want dotnet-1 shown as a leader that only Consul can end, got %+v, %v", seen, err)
 	}
-	f.members(watcher, 2)
+	f.members(2)
 	next := f.dotnet("dotnet-2")
 	theirs.Kill()
 	gone := f.waitUntilFree()
@@ -143,9 +146,9 @@ func (f *fleet) waitUntilFree() (at time.Time) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, "the end of a session", func() error {
 		asked := time.Now()
-		pair, _, err := f.root.KV().Get("leader-election/"+f.service+"/leader", query(f.t.Context()))
+		pair, _, err := f.root.KV().Get("leader-election/"+f.service+"/leader", (&api.QueryOptions{RequireConsistent: true}).WithContext(f.t.Context()))
 		if err != nil || pair != nil && pair.Session != "" {
-			return cmp.Or(err, error(errConflict))
+			return cmp.Or(err, error(consul.ErrConflict))
 		}
 		at = asked
 		return nil
@@ -154,13 +157,15 @@ func (f *fleet) waitUntilFree() (at time.Time) {
 }
 
 // members waits until n members of this module take part.
-func (f *fleet) members(watcher *Firefly, n int) {
+func (f *fleet) members(n int) {
 	f.t.Helper()
-	other := open(f.t, Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service})
+	other, err := Open(consul.Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
+	fatal(f.t, err)
+	defer other.Close()
 	testbed.Eventually(f.t, patience, "members", func() error {
 		list, err := other.Members(f.t.Context(), "", 10)
 		if err == nil && len(list) < n {
-			err = errConflict
+			err = consul.ErrConflict
 		}
 		return err
 	})
@@ -217,14 +222,14 @@ func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
 	fatal(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
 	f.dsn = db.User.FormatDSN()
-	reader, err := OpenFirefly(Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
+	reader, err := Open(consul.Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
 	fatal(t, err)
 	defer reader.Close()
 	road := testbed.Road{Fleet: f.Fleet, Theirs: f.dotnet, Waits: (*testbed.FleetMember).Waits, Ours: f.at}
 	road.Moved = func() (string, error) {
 		seen, err := reader.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 		if err != nil || len(seen) != 1 {
-			return "", cmp.Or(err, error(errConflict))
+			return "", cmp.Or(err, error(consul.ErrConflict))
 		}
 		return seen[0].MovedTo, nil
 	}

@@ -1,8 +1,9 @@
-package consul
+package firefly
 
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -11,27 +12,11 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A fireflyRecord is the value of our key beside the lock of a FireflySoft election: see
-// docs/design/consul.md, "Layout of the shared keys".
-type fireflyRecord struct {
-	term
-	Address  string `json:"address,omitempty"`
-	Metadata string `json:"metadata,omitempty"`
-	Renew    int64  `json:"renew_us,omitempty"`
-	Session  string `json:"session,omitempty"` // of the holder
-	Seal     string `json:"seal,omitempty"`    // the session that keeps the lock of an election that has moved
-
-	// CreateIndex and LockIndex of the lock when the last leadership of this module ended in
-	// order. If they differ, somebody has held the lock since.
-	Created uint64 `json:"created,omitempty"`
-	Locks   uint64 `json:"locks,omitempty"`
-}
-
-// A fireflyEntry is everything that was read of one election, and its lease.
-type fireflyEntry struct {
+// An entry is everything that was read of one election, and its lease.
+type entry struct {
 	name               string
 	lockPair, ownPair  *api.KVPair // nil: the key does not exist
-	own                fireflyRecord
+	own                record
 	session, ownLocker string // the sessions that hold the locks; empty: none
 	unfinished         bool   // a leadership of this module has not ended in order
 	held               bool   // and its session holds the locks
@@ -42,23 +27,23 @@ type fireflyEntry struct {
 	lease              backend.Lease
 }
 
-// maxReadFirefly is how many elections one transaction reads.
-const maxReadFirefly = maxOps / 2
+// maxRead is how many elections one transaction reads.
+const maxRead = maxOps / 2
 
 // read reads elections consistently: both keys of an election in one transaction.
-func (f *Firefly) read(ctx context.Context, names []string) ([]*fireflyEntry, error) {
-	locks := make([]*fireflyEntry, 0, len(names))
-	for part := range slices.Chunk(names, maxReadFirefly) {
-		var ops api.KVTxnOps
+func (f *Backend) read(ctx context.Context, names []string) ([]*entry, error) {
+	locks := make([]*entry, 0, len(names))
+	for part := range slices.Chunk(names, maxRead) {
+		var keys []string
 		for _, name := range part {
-			ops = append(ops, getOp(f.lock(name)), getOp(f.record(name)))
+			keys = append(keys, f.lock(name), f.record(name))
 		}
-		pairs, err := f.base.readKeys(ctx, ops)
+		pairs, err := f.agent.Get(ctx, keys...)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range part {
-			s := &fireflyEntry{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
+			s := &entry{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
 			s.parse()
 			f.classify(s)
 			locks = append(locks, s)
@@ -69,17 +54,11 @@ func (f *Firefly) read(ctx context.Context, names []string) ([]*fireflyEntry, er
 
 // parse decodes the values, which may be arbitrary. A value that is invalid counts as missing;
 // that its key exists still counts.
-func (s *fireflyEntry) parse() {
+func (s *entry) parse() {
 	if !decode(s.ownPair, &s.own) {
-		s.own = fireflyRecord{}
+		s.own = record{}
 	}
 	s.own.clean()
-	if len(s.own.Session) > 64 {
-		s.own.Session = ""
-	}
-	if len(s.own.Seal) > 64 {
-		s.own.Seal = ""
-	}
 	if s.lockPair != nil {
 		s.session = s.lockPair.Session
 	}
@@ -94,14 +73,14 @@ func (s *fireflyEntry) parse() {
 // holds the other. Any other lock belongs to another program, whatever its value says. Consul
 // ends both. Without a lock, the lease is vacant if a leadership of this module has ended in
 // order and nobody has held the lock since, or if the election was never led.
-func (f *Firefly) classify(s *fireflyEntry) {
-	self, session := f.base.owner.Nonce(), f.base.session.get()
+func (f *Backend) classify(s *entry) {
+	self, session := f.owner.Nonce(), f.currentSession()
 	r, l := &s.own, &s.lease
 	s.unfinished = r.Term > 0 && r.End == ""
 	s.sealed = r.Seal != "" && s.session == r.Seal
 	s.held = s.unfinished && r.Session != "" && s.ownLocker == r.Session && (s.session == r.Session || s.sealed)
 	s.lastTerm = r.Term
-	*l = backend.Lease{Election: s.name, Term: r.Term, Version: version(combine(r.Heartbeat, 1), s.lockPair) + " " + s.ownLocker[:min(len(s.ownLocker), 64)]}
+	*l = backend.Lease{Election: s.name, Term: r.Term, Version: s.version()}
 	leader := "" // according to the lock's value
 	if s.lockPair != nil && len(s.lockPair.Value) <= maxValue {
 		leader = clean.Text(string(s.lockPair.Value), backend.MaxID, false)
@@ -139,8 +118,17 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	f.recordRead(s)
 }
 
+// version makes the Version of a lease of our heartbeat, and of the sessions that hold the locks.
+func (s *entry) version() string {
+	v := strconv.FormatUint(max(uint64(s.own.Heartbeat), 1), 36)
+	if s.lockPair != nil {
+		v += " " + strconv.FormatUint(s.lockPair.ModifyIndex, 10) + " " + s.session[:min(len(s.session), 64)]
+	}
+	return v + " " + s.ownLocker[:min(len(s.ownLocker), 64)]
+}
+
 // classifyFree completes the lease of an election that nobody has locked.
-func (f *Firefly) classifyFree(s *fireflyEntry, leader string) {
+func (f *Backend) classifyFree(s *entry, leader string) {
 	r, l := &s.own, &s.lease
 	l.End, l.LastID = backend.Failed, leader
 	if leader == "" || leader == r.ID {
@@ -165,7 +153,7 @@ func (f *Firefly) classifyFree(s *fireflyEntry, leader string) {
 
 // waitAfter is how long a challenger watches an unlocked election that last had that leader. It
 // waits as FireflySoft's members do, for the lock-delay and for the old leader's return.
-func (f *Firefly) waitAfter(last string) time.Duration {
+func (f *Backend) waitAfter(last string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last == f.id && last != "" {
@@ -175,7 +163,7 @@ func (f *Firefly) waitAfter(last string) time.Duration {
 }
 
 // recordRead notes what was read. If the record has gone back, the lease is watched.
-func (f *Firefly) recordRead(s *fireflyEntry) {
+func (f *Backend) recordRead(s *entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch seen := f.seen[s.name]; {
@@ -194,25 +182,25 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 }
 
 // heldBy reports whether this session and nonce hold the lease in this term.
-func (s *fireflyEntry) heldBy(session string, nonce backend.Nonce, term uint64) bool {
+func (s *entry) heldBy(session string, nonce backend.Nonce, term uint64) bool {
 	return s.held && s.own.Session == session && s.own.Nonce == string(nonce) && s.own.Term == term
 }
 
 // deposed reports whether an operator has ended the present leadership.
-func (s *fireflyEntry) deposed() bool {
+func (s *entry) deposed() bool {
 	req := s.own.Request
 	return req != nil && req.Kind == backend.Depose && req.Term == s.own.Term
 }
 
 // setCandidate notes the id of this process's candidate.
-func (f *Firefly) setCandidate(id string) {
+func (f *Backend) setCandidate(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id = id
 }
 
 // markHeld notes that this process may hold an election.
-func (f *Firefly) markHeld(name string, t heldLock) {
+func (f *Backend) markHeld(name string, t heldLock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held[name] = t
@@ -222,14 +210,14 @@ func (f *Firefly) markHeld(name string, t heldLock) {
 }
 
 // remove notes that an election is certainly not held.
-func (f *Firefly) remove(name string) {
+func (f *Backend) remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.held, name)
 }
 
 // mayHold reports whether this process may hold an election.
-func (f *Firefly) mayHold(name string) bool {
+func (f *Backend) mayHold(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, ok := f.held[name]

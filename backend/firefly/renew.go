@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"context"
@@ -7,27 +7,30 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
+// maxAttempts is how often a call tries a write that lost a race.
+const maxAttempts = 5
+
 // Renew implements [backend.Backend]. It renews the session, and then reads, consistently, which
 // sessions hold the locks.
-func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+func (f *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := describe("renew", len(held), held[0].Election)
-	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
+	if err := f.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	session, err := f.renewOwnSession(ctx)
+	session, err := f.renewSession(ctx)
 	if err != nil {
-		return answers, f.base.wrap(what, err)
+		return answers, f.agent.Wrap(what, err)
 	}
 	at := 0
-	for part := range slices.Chunk(held, maxReadFirefly) {
+	for part := range slices.Chunk(held, maxRead) {
 		names := make([]string, len(part))
 		for i, l := range part {
 			names[i] = l.Election
 		}
 		locks, err := f.read(ctx, names)
 		if err != nil {
-			return answers, f.base.wrap(what, err)
+			return answers, f.agent.Wrap(what, err)
 		}
 		for i, s := range locks {
 			answers[at+i] = s.answerRenewal(session, part[i])
@@ -38,7 +41,7 @@ func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 }
 
 // answerRenewal answers a renewal. session was renewed before the lock was read.
-func (s *fireflyEntry) answerRenewal(session string, l backend.Held) backend.Answer {
+func (s *entry) answerRenewal(session string, l backend.Held) backend.Answer {
 	if session == "" || !s.heldBy(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}
 	}

@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
 )
 
@@ -15,26 +16,26 @@ const sealNode = "go-election-seal"
 
 // Mark implements [backend.Backend]. It renews the session. Then it makes one transaction for each
 // lease, which requires that the keys are as they were read. With MovedTo the lock passes to the
-// seal; without it the lock returns. See docs/design/consul.md, "Moving to another store".
-func (f *Firefly) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+// seal; without it the lock returns. See docs/design/firefly.md, "Moving to another store".
+func (f *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := describe("mark", len(held), held[0].Election)
-	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
+	if err := f.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	session, err := f.renewOwnSession(ctx)
+	session, err := f.renewSession(ctx)
 	if err != nil {
-		return answers, f.base.wrap(what, err)
+		return answers, f.agent.Wrap(what, err)
 	}
 	for i, l := range held {
 		if answers[i], err = f.writeMarks(ctx, session, l); err != nil {
-			return answers, f.base.wrap(what, err)
+			return answers, f.agent.Wrap(what, err)
 		}
 	}
 	return answers, nil
 }
 
-func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held) (backend.Answer, error) {
+func (f *Backend) writeMarks(ctx context.Context, session string, l backend.Held) (backend.Answer, error) {
 	for range maxAttempts {
 		locks, err := f.read(ctx, []string{l.Election})
 		if err != nil {
@@ -62,7 +63,7 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 			ops = append(ops, transferOps(key, s.session, keeper, s.lockPair.Value)...)
 		}
 		ops = append(ops, transferOps(own, session, session, encode(next))...)
-		ok, answer, err := f.base.txn(ctx, ops)
+		ok, answer, err := f.agent.Txn(ctx, ops)
 		if err != nil {
 			return backend.Answer{}, err // an unused seal holds nothing
 		}
@@ -70,7 +71,7 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 			if keeper != s.session && keeper != session {
 				f.unseal(ctx, keeper)
 			}
-			if err := txnError(answer); backend.Class(f.base.wrap("", err)) == backend.ErrDenied {
+			if err := consul.Refusal(answer); backend.Class(f.agent.Wrap("", err)) == backend.ErrDenied {
 				return backend.Answer{}, err
 			}
 			continue
@@ -89,28 +90,27 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 		f.classify(&moved)
 		return moved.answerRenewal(session, l), nil
 	}
-	return backend.Answer{}, errConflict
+	return backend.Answer{}, consul.ErrConflict
 }
 
 // newSeal makes a session that Consul does not end.
-func (f *Firefly) newSeal(ctx context.Context) (string, error) {
-	b := f.base
+func (f *Backend) newSeal(ctx context.Context) (string, error) {
 	node := &api.CatalogRegistration{
 		Node: sealNode, Address: "192.0.2.1", // reserved for documentation (RFC 5737)
-		NodeMeta: map[string]string{"external-node": "true"}, Partition: b.partition,
+		NodeMeta: map[string]string{"external-node": "true"}, Partition: f.agent.Partition,
 	}
-	if _, err := b.client.Catalog().Register(node, write(ctx)); err != nil {
+	if _, err := f.agent.Client.Catalog().Register(node, write(ctx)); err != nil {
 		return "", err
 	}
 	entry := &api.SessionEntry{Name: "le: moved to another store", Node: sealNode, Behavior: api.SessionBehaviorRelease, LockDelay: f.fleet.FailoverDelay}
-	id, _, err := b.client.Session().CreateNoChecks(entry, write(ctx))
+	id, _, err := f.agent.Client.Session().CreateNoChecks(entry, write(ctx))
 	return id, err
 }
 
 // unseal destroys the session of a seal that no longer holds a lock. One that is left over does
 // no harm.
-func (f *Firefly) unseal(ctx context.Context, seal string) {
+func (f *Backend) unseal(ctx context.Context, seal string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	f.base.client.Session().Destroy(seal, write(ctx))
+	f.agent.Client.Session().Destroy(seal, write(ctx))
 }

@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"encoding/json"
@@ -11,42 +11,9 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// keys are the names of keys. Followers wait for changes below leases; renewals write
-// elsewhere. See docs/design/consul.md, "Layout of keys".
-type keys struct{ prefix, leases, lock, term, heartbeat, member, changes string }
-
-func newKeys(prefix string) keys {
-	return keys{
-		prefix, prefix + "/leases/", prefix + "/leases/lock/", prefix + "/leases/term/",
-		prefix + "/heartbeats/", prefix + "/members/", prefix + "/changes",
-	}
-}
-
-// maxValue is the most that is read of one key. Consul allows 512 KiB.
-const maxValue = 1 << 20
-
-// A lock is the value of an election's lock key: the present leadership. Without a holder it
-// is what a release has written.
-type lock struct {
-	Term      uint64          `json:"term"`
-	Holder    candidate       `json:"holder"`
-	TTL       int64           `json:"ttl_us,omitempty"`
-	Renew     int64           `json:"renew_us,omitempty"`
-	Session   string          `json:"session,omitempty"` // the holder's, which has the heartbeat key
-	Heartbeat lease.Heartbeat `json:"heartbeat"`
-	At        time.Time       `json:"at"` // by the writer's clock: a hint
-}
-
-type candidate struct {
-	ID       string `json:"id,omitempty"`
-	Nonce    string `json:"nonce,omitempty"`
-	Address  string `json:"address,omitempty"`
-	Metadata string `json:"metadata,omitempty"`
-}
-
-// A term is the value of an election's record: the last leadership, how it ended, and the
-// request.
-type term struct {
+// A record is the value of our key beside the lock of a FireflySoft election: see
+// docs/design/firefly.md, "Layout of the shared keys".
+type record struct {
 	Term      uint64               `json:"term"`
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
@@ -61,6 +28,17 @@ type term struct {
 	Moved     string               `json:"moved_from,omitempty"` // the backend that it came from, where it is sealed
 	History   []backend.Leadership `json:"history,omitempty"`
 	Touch     lease.Heartbeat      `json:"touch,omitempty"` // has no meaning; see releaseOps
+
+	Address  string `json:"address,omitempty"`
+	Metadata string `json:"metadata,omitempty"`
+	Renew    int64  `json:"renew_us,omitempty"`
+	Session  string `json:"session,omitempty"` // of the holder
+	Seal     string `json:"seal,omitempty"`    // the session that keeps the lock of an election that has moved
+
+	// CreateIndex and LockIndex of the lock when the last leadership of this module ended in
+	// order. If they differ, somebody has held the lock since.
+	Created uint64 `json:"created,omitempty"`
+	Locks   uint64 `json:"locks,omitempty"`
 }
 
 // past is the previous leader, and how that leadership ended.
@@ -76,6 +54,9 @@ type request struct {
 	Nonce string              `json:"nonce,omitempty"`
 }
 
+// maxValue is the most that is read of one key. Consul allows 512 KiB.
+const maxValue = 1 << 20
+
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
 // duration converts microseconds, which may be arbitrary.
@@ -87,7 +68,7 @@ func duration(us int64) time.Duration {
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic("consul: " + err.Error())
+		panic("firefly: " + err.Error())
 	}
 	return text
 }
@@ -99,18 +80,49 @@ func decode(pair *api.KVPair, into any) bool {
 
 // close ends the leadership in the record, if there is one. lapsed is how long ago its lease
 // expired, or 0 if that is unknown.
-func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
-	if t.Term == 0 || t.End != "" {
+func (r *record) close(how backend.End, now time.Time, lapsed time.Duration) {
+	if r.Term == 0 || r.End != "" {
 		return
 	}
-	t.History = clean.Remember(t.History, backend.Leadership{Term: t.Term, ID: t.ID, From: t.From}, how, now, lapsed)
-	t.End, t.To = how, now
+	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.From}, how, now, lapsed)
+	r.End, r.To = how, now
 }
 
 // clean makes the values of a record harmless.
-func (t *term) clean() {
-	t.ID, t.Nonce = clean.Text(t.ID, backend.MaxID, false), clean.Text(t.Nonce, 64, false)
-	t.End = backend.End(clean.Text(string(t.End), 16, false))
-	t.From, t.To = clean.Time(t.From), clean.Time(t.To)
-	t.History = clean.History(t.History)
+func (r *record) clean() {
+	r.ID, r.Nonce = clean.Text(r.ID, backend.MaxID, false), clean.Text(r.Nonce, 64, false)
+	r.End = backend.End(clean.Text(string(r.End), 16, false))
+	r.From, r.To = clean.Time(r.From), clean.Time(r.To)
+	r.History = clean.History(r.History)
+	if len(r.Session) > 64 {
+		r.Session = ""
+	}
+	if len(r.Seal) > 64 {
+		r.Seal = ""
+	}
+}
+
+// pin returns an operation that fails unless the key is as it was read.
+func pin(key string, pair *api.KVPair) *api.KVTxnOp {
+	if pair == nil {
+		return &api.KVTxnOp{Verb: api.KVCheckNotExists, Key: key}
+	}
+	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: key, Index: pair.ModifyIndex}
+}
+
+func indexOf(pair *api.KVPair) uint64 {
+	if pair == nil {
+		return 0 // succeeds only if the key does not exist
+	}
+	return pair.ModifyIndex
+}
+
+// lastIndex returns the index of a transaction that has written.
+func lastIndex(results []*api.KVPair) (index uint64) {
+	for _, pair := range results {
+		if pair != nil {
+			index = max(index, pair.ModifyIndex)
+		}
+	}
+	return index
 }

@@ -19,7 +19,6 @@ func TestASessionHasOnlyTheConfiguredChecks(t *testing.T) {
 	fatal(t, l.root.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Check: &api.AgentServiceCheck{CheckID: "web", TTL: "10m", Status: "passing"}}))
 	fatal(t, l.root.Agent().CheckRegister(&api.AgentCheckRegistration{ID: "disk", Name: "disk", AgentServiceCheck: api.AgentServiceCheck{TTL: "10m", Status: "passing"}}))
 	for want, change := range map[string]func(*Options){
-		"[] []":           func(*Options) {},
 		"[] [{web }]":     func(o *Options) { o.ServiceChecks = []string{"web"} },
 		"[disk] []":       func(o *Options) { o.Checks = []string{"disk"} },
 		"[disk] [{web }]": func(o *Options) { o.Checks, o.ServiceChecks = []string{"disk"}, []string{"web"} },
@@ -29,7 +28,7 @@ func TestASessionHasOnlyTheConfiguredChecks(t *testing.T) {
 		testbed.Eventually(t, time.Minute, "the servers to know the checks", func() (err error) {
 			ctx, cancel := n.ctx()
 			defer cancel()
-			id, err = n.Backend.openSession(ctx, n.me, n.ttl)
+			id, err = n.driver.checkedFor(ctx, n.ttl, true)
 			return err
 		})
 		s, _, err := l.root.Session().Info(id, nil)
@@ -46,9 +45,8 @@ func TestASessionHasOnlyTheConfiguredChecks(t *testing.T) {
 	}
 }
 
-// A health check of the session fails. The leader steps down at its next renewal and cannot be
-// elected. Others watch for a TTL nevertheless, since Consul ended the session while its holder
-// trusted the lease.
+// A health check of the session fails. The leader cannot renew, steps down when its lease expires, and
+// cannot be elected. Others watch from the end of the session.
 func TestAFailingCheckEndsTheLeadership(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 	l := newLab(t, agent)
@@ -67,29 +65,21 @@ func TestAFailingCheckEndsTheLeadership(t *testing.T) {
 	})
 	a.want("a renewal with a check that passes", a.renew(held)[0], backend.Granted)
 	fatal(t, l.root.Agent().UpdateTTL("disk", "full", "critical"))
-	testbed.Eventually(t, time.Minute, "the session to end", func() error {
-		if answer := a.renew(held)[0]; answer.Outcome != backend.Refused {
-			return fmt.Errorf("the renewal is %v", answer.Outcome)
-		}
-		return nil
-	})
-	if seen := b.observe("x"); seen.ObserveFor < labTTL {
-		t.Errorf("after the check failed: %+v, want it watched for %v", seen, labTTL)
-	}
-	a.release(backend.Failed, held)
-	testbed.Eventually(t, time.Minute, "bids to fail because of the check", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.observe("x")}})
-		if err == nil && answers[0].Outcome == backend.Granted {
-			t.Fatal("elected with a failing check")
-		}
+	testbed.Eventually(t, time.Minute, "renewals to fail because of the check", func() error {
+		answers, err := a.Renew(t.Context(), []backend.Held{held.Held()})
 		if err == nil || !strings.Contains(err.Error(), "critical") || backend.Class(err) != backend.ErrUnavailable {
-			return fmt.Errorf("%v, %v", answers, err) // at first because of the lock-delay
+			return fmt.Errorf("%v, %v", answers, err)
 		}
 		return nil
 	})
+	b.want("a bid of another member, after watching", b.bid(b.watched("x")), backend.Granted)
+	a.release(backend.Failed, held)
+	if answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "y", Candidate: a.me, TTL: labTTL, Expected: a.observe("y")}}); err == nil || !strings.Contains(err.Error(), "critical") {
+		t.Errorf("a bid with a failing check: %v, %v", answers, err)
+	}
 	fatal(t, l.root.Agent().UpdateTTL("disk", "", "passing"))
 	testbed.Eventually(t, time.Minute, "a grant once the check passes", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.observe("x")}})
+		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "y", Candidate: a.me, TTL: labTTL, Expected: a.observe("y")}})
 		if err != nil || answers[0].Outcome != backend.Granted {
 			return fmt.Errorf("%v, %v", answers, err)
 		}

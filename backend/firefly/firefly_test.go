@@ -1,4 +1,4 @@
-package consul
+package firefly
 
 import (
 	"net/http"
@@ -10,27 +10,28 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A fireflyNode is a Firefly without a manager, and its candidate.
-type fireflyNode struct {
-	*Firefly
+// A node is a Backend without a manager, and its candidate.
+type node struct {
+	*Backend
 	lab  *lab
 	t    *testing.T
 	me   backend.Candidate
 	wire *wire
 }
 
-func (l *lab) firefly(t *testing.T, id string) *fireflyNode {
+func (l *lab) node(t *testing.T, id string) *node {
 	t.Helper()
-	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, wire: new(wire)}
-	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}, quick, l.prefix+"/leader-election/")
+	n := &node{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, wire: new(wire)}
+	n.Backend = l.open(t, consul.Options{Address: l.agent.URL(), HTTPClient: &http.Client{Transport: n.wire}})
 	return n
 }
 
-func (n *fireflyNode) observe() backend.Lease {
+func (n *node) observe() backend.Lease {
 	n.t.Helper()
 	seen, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}})
 	if err != nil || len(seen) != 1 {
@@ -39,21 +40,21 @@ func (n *fireflyNode) observe() backend.Lease {
 	return seen[0]
 }
 
-func (n *fireflyNode) bid(over backend.Lease) backend.Answer {
+func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
 	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: "x", Candidate: n.me, TTL: labTTL, Renew: labTTL / 3, Expected: over}})
 	fatal(n.t, err)
 	return answers[0]
 }
 
-func (n *fireflyNode) renew(held backend.Lease) backend.Answer {
+func (n *node) renew(held backend.Lease) backend.Answer {
 	n.t.Helper()
 	answers, err := n.Renew(n.t.Context(), []backend.Held{held.Held()})
 	fatal(n.t, err)
 	return answers[0]
 }
 
-func (n *fireflyNode) want(what string, got backend.Answer, outcome backend.Outcome) {
+func (n *node) want(what string, got backend.Answer, outcome backend.Outcome) {
 	n.t.Helper()
 	if got.Outcome != outcome {
 		n.t.Fatalf("%s: %v (%v) with %+v, want %v", what, got.Outcome, got.Err, got.Lease, outcome)
@@ -70,7 +71,7 @@ func (l *lab) foreign(t *testing.T) string {
 }
 
 // acquire locks the key in FireflySoft's way.
-func (n *fireflyNode) acquire(session, id string) bool {
+func (n *node) acquire(session, id string) bool {
 	n.t.Helper()
 	ok, _, err := n.lab.root.KV().Acquire(&api.KVPair{Key: n.lock("x"), Value: []byte(id), Session: session}, nil)
 	fatal(n.t, err)
@@ -82,7 +83,7 @@ func (n *fireflyNode) acquire(session, id string) bool {
 func TestALockOfAnotherSessionIsNotOurs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
-	a := l.firefly(t, "a")
+	a := l.node(t, "a")
 	if !a.acquire(l.foreign(t), "a") {
 		t.Fatal("a free key was not locked")
 	}
@@ -103,7 +104,7 @@ func TestALockOfAnotherSessionIsNotOurs(t *testing.T) {
 func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
-	a, b := l.firefly(t, "a"), l.firefly(t, "b")
+	a, b := l.node(t, "a"), l.node(t, "b")
 	got := a.bid(a.observe())
 	a.want("a bid for a vacant lease", got, backend.Granted)
 	held := got.Lease
@@ -117,9 +118,9 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	if err != nil || pair == nil || pair.Session != "" || string(pair.Value) != "a" {
 		t.Fatalf("after a release: want the key unlocked, and a's id in it, got %+v, %v", pair, err)
 	}
-	for _, r := range a.wire.take() {
-		if r.method == http.MethodDelete || strings.Contains(r.url, "/destroy/") || strings.Contains(r.body, `"delete`) {
-			t.Errorf("a has sent %s %s %s", r.method, r.url, r.body)
+	for _, r := range a.wire.sent {
+		if strings.HasPrefix(r, http.MethodDelete) || strings.Contains(r, "/destroy/") || strings.Contains(r, `"delete`) {
+			t.Errorf("a has sent %s", r)
 		}
 	}
 	next := b.bid(b.observe())
@@ -134,7 +135,7 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
-	a, back := l.firefly(t, "a"), l.firefly(t, "dotnet")
+	a, back := l.node(t, "a"), l.node(t, "dotnet")
 	back.setCandidate("dotnet")
 	session := l.foreign(t)
 	if !a.acquire(session, "dotnet") {
@@ -151,7 +152,7 @@ func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 	}
 	testbed.Eventually(t, time.Minute, "the end of the lock-delay", func() error {
 		if got := back.bid(seen); got.Outcome != backend.Granted {
-			return errDelayed
+			return consul.ErrDelayed
 		}
 		return nil
 	})
@@ -169,8 +170,8 @@ func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
-	a, b, straggler := l.firefly(t, "a"), l.firefly(t, "b"), l.foreign(t)
-	move := func(n *fireflyNode, held backend.Lease, to string) backend.Lease {
+	a, b, straggler := l.node(t, "a"), l.node(t, "b"), l.foreign(t)
+	move := func(n *node, held backend.Lease, to string) backend.Lease {
 		t.Helper()
 		held.MovedTo = to
 		answers, err := n.Mark(t.Context(), []backend.Held{held.Held()})
@@ -178,7 +179,7 @@ func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 		n.want("a move to "+to, answers[0], backend.Granted)
 		return answers[0].Lease
 	}
-	free := func(n *fireflyNode, held backend.Lease) {
+	free := func(n *node, held backend.Lease) {
 		t.Helper()
 		held.End = backend.Released
 		fatal(t, n.Release(t.Context(), []backend.Held{held.Held()}), n.Close())
@@ -216,10 +217,10 @@ func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 // An election is new only if it has no keys: one whose record was overwritten and whose lock was
 // deleted may have a leader.
 func TestADamagedFireflySoftRecordIsWatched(t *testing.T) {
-	f, err := OpenFirefly(Options{}, Fleet{})
+	f, err := Open(consul.Options{}, Fleet{})
 	fatal(t, err)
 	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.FailoverDelay} {
-		s := &fireflyEntry{name: "x"}
+		s := &entry{name: "x"}
 		if text != "" {
 			s.ownPair = &api.KVPair{Value: []byte(text)}
 		}
@@ -236,34 +237,33 @@ func FuzzAFireflySoftElection(f *testing.F) {
 	f.Add("\xff", "", []byte(`{"term":18446744073709551615,"end":"","from":"9999-12-31T23:59:59-23:59"}`), "t")
 	f.Add("", "t", []byte(`[]`), "")
 	f.Fuzz(func(t *testing.T, value, session string, record []byte, locker string) {
-		n, err := OpenFirefly(Options{}, Fleet{})
+		n, err := Open(consul.Options{}, Fleet{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &fireflyEntry{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
+		s := &entry{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
 		s.parse()
 		n.classify(s)
 		if s.lease != clean.Lease(s.lease) || s.mine || s.lease.Version == "" || len(s.lease.Version) > 600 {
 			t.Fatalf("classified as %+v", s.lease)
 		}
-		c := &claim{fireflyEntry: s, bid: backend.Bid{Election: "x"}}
+		c := &claim{entry: s, bid: backend.Bid{Election: "x"}}
 		c.prepare("mine", 1)
 		n.claimOps(c, "mine")
 		n.releaseOps(s, backend.Held{Election: "x"})
 	})
 }
 
-// The times of the fleet are checked, and are errors in the native layout.
+// The times of the fleet are checked.
 func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"layout: ff":                               "layout",
-		"failover_delay: 5s":                       "layout firefly",
-		"layout: firefly\n  failover_delay: 61s":   "failover_delay",
-		"layout: firefly\n  confirm_number: 256":   "confirm_number",
-		"layout: firefly\n  confirm_interval: 11m": "confirm_interval",
-		"layout: firefly\n  session_ttl: 10ms":     "session_ttl",
+		"layout: firefly":       "layout",
+		"failover_delay: 61s":   "failover_delay",
+		"confirm_number: 256":   "confirm_number",
+		"confirm_interval: 11m": "confirm_interval",
+		"session_ttl: 10ms":     "session_ttl",
 	} {
-		c, err := config.Parse("test", []byte("backend: consul\nconsul:\n  "+text+"\n"), config.Options{Environ: []string{}})
+		c, err := config.Parse("test", []byte("backend: firefly\nfirefly:\n  "+text+"\n"), config.Options{Environ: []string{}})
 		if err == nil {
 			_, err = c.OpenBackend()
 		}
@@ -271,7 +271,7 @@ func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 			t.Errorf("%q: want an error about %s, got %v", text, want, err)
 		}
 	}
-	if g := (&Firefly{fleet: quick}).Guarantees(); g.MaxTTL != min(quick.FailoverDelay, quick.SessionTTL) || g.Expiry != backend.ByStore {
+	if g := (&Backend{fleet: quick}).Guarantees(); g.MaxTTL != min(quick.FailoverDelay, quick.SessionTTL) || g.Expiry != backend.ByStore {
 		t.Errorf("a lease must not outlast lock-delay or session: %+v", g)
 	}
 }

@@ -1,0 +1,289 @@
+package consul
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
+// implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON.
+type driver struct {
+	*Agent
+	checked checkedSession
+
+	mu         sync.Mutex
+	calls      uint64              // how many calls have begun
+	newest     map[lease.Key]index // of the items that were read or written
+	wentBack   int                 // how often a key was older than before: a snapshot was restored
+	restoredAt uint64              // what was written up to this index may not be the latest; 0: it is
+	records    listing
+	listened   uint64 // the index up to which Listen has told; 0: it must begin
+	tooMany    bool   // there are too many records to tell them
+}
+
+// An index is the greatest index of an item, and the number of the calls that had begun when it was
+// noted.
+type index struct {
+	modify, call uint64
+	edited       bool
+}
+
+var _ lease.Listener = (*driver)(nil)
+
+func newDriver(a *Agent) *driver {
+	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[lease.Key]index)}
+}
+
+// Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
+// two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
+// A put of a record takes three operations, one of a session up to two.
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: MaxOps / 3, Checks: MaxOps - 2, MaxValue: 320 << 10}
+}
+
+// Now implements [lease.Driver].
+func (d *driver) Now() time.Time { return time.Now() }
+
+// Close implements [lease.Driver].
+func (d *driver) Close() error {
+	d.Agent.Close()
+	return nil
+}
+
+// key returns the name of an item's key in Consul.
+func (d *driver) key(k lease.Key) string {
+	if k.Kind == lease.Metas {
+		return d.Prefix + "/" + string(k.Kind)
+	}
+	return d.directory(k.Kind) + k.Name
+}
+
+func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
+
+// item returns a key as an item; p nil: it is not there. docs/design/consul.md, "Edited items", says
+// what shows that somebody else than a member wrote it.
+func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
+	it := lease.Item{Key: k, Age: -1}
+	if p == nil {
+		return it
+	}
+	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
+	over := replaces(it.Value)
+	it.Edited = p.Flags != checksum(p.Key, p.Value) || over == 0 && p.CreateIndex != p.ModifyIndex || d.replacesOlder(k, p.ModifyIndex, over)
+	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
+		it.Edited = it.Edited || p.CreateIndex != p.ModifyIndex
+	} else {
+		it.Created = strconv.FormatUint(p.CreateIndex, 10)
+	}
+	return it
+}
+
+// replaces returns the index of the version that a value was written over; 0: none.
+func replaces(v lease.Value) uint64 {
+	switch v := v.(type) {
+	case *lease.Record:
+		return uint64(v.Write)
+	case *lease.Session:
+		return uint64(v.Write)
+	case *lease.Meta:
+		return uint64(v.Write)
+	}
+	return 0
+}
+
+func checksum(key string, value []byte) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	h.Write([]byte{0})
+	h.Write(value)
+	return max(h.Sum64(), 1) // 0 is what others write
+}
+
+// maxByKey is how many records are read key by key. More are listed.
+const maxByKey = 100
+
+// Read implements [lease.Driver]. It takes a transaction for each 128 items. Many records are listed:
+// then it takes a request that tells whether any of them has changed, too. The records are counted
+// after the meta item was read, so that a change that requires the item counts no record twice.
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
+	call, meta, records := d.begin(), false, 0
+	for _, k := range keys {
+		meta = meta || k.Kind == lease.Metas
+		if k.Kind == lease.Records {
+			records++
+		}
+	}
+	var singly []lease.Key
+	for _, k := range keys {
+		if k.Kind != lease.Records || records <= maxByKey {
+			singly = append(singly, k)
+		}
+	}
+	items := make(map[lease.Key]lease.Item, len(keys))
+	for part := range slices.Chunk(singly, MaxOps) {
+		if err := d.get(ctx, call, part, items); err != nil {
+			return v, d.fail(err)
+		}
+	}
+	var listed map[string]lease.Item
+	if records > maxByKey {
+		if listed, err = d.listRecords(ctx); err != nil {
+			return v, d.fail(err)
+		}
+	}
+	if meta {
+		if v.Records, err = d.count(ctx, call, items); err != nil {
+			return v, d.fail(err)
+		}
+	}
+	for _, k := range keys {
+		it, ok := items[k]
+		if k.Kind == lease.Records && !ok {
+			it, ok = listed[k.Name]
+		}
+		if !ok {
+			it = d.item(k, nil)
+		}
+		v.Items = append(v.Items, it)
+	}
+	d.finish(&v)
+	return v, nil
+}
+
+// count counts the records after the meta item was read. If there are some and there was no meta item,
+// the first record may have been made in between, and both are read again.
+func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
+	meta := lease.Key{Kind: lease.Metas}
+	for try := range 2 {
+		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		if err == nil && q.ResultsFilteredByACLs {
+			err = errFiltered
+		}
+		if err != nil {
+			return 0, err
+		}
+		if records = int64(len(names)); records == 0 || items[meta].Version != "" || try > 0 {
+			break
+		}
+		if err := d.get(ctx, call, []lease.Key{meta}, items); err != nil {
+			return 0, err
+		}
+	}
+	return records, nil
+}
+
+// get reads items in one transaction.
+func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) error {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = d.key(k)
+	}
+	pairs, err := d.Get(ctx, names...)
+	if err != nil {
+		return err
+	}
+	items := make([]lease.Item, len(keys))
+	for i, k := range keys {
+		items[i] = d.item(k, pairs[names[i]])
+		into[k] = items[i]
+	}
+	return d.note(ctx, call, items)
+}
+
+// List implements [lease.Driver]. It reads all items of the kind.
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+	var items map[string]lease.Item
+	if kind == lease.Records {
+		items, err = d.listRecords(ctx)
+	} else {
+		items, _, err = d.list(ctx, kind)
+	}
+	if err != nil {
+		return v, d.fail(err)
+	}
+	for name, it := range items {
+		if name >= from {
+			v.Items = append(v.Items, it)
+		}
+	}
+	slices.SortFunc(v.Items, func(a, b lease.Item) int { return strings.Compare(a.Name, b.Name) })
+	v.Items = v.Items[:min(limit, len(v.Items))]
+	d.finish(&v)
+	return v, nil
+}
+
+// list reads all items of a kind, and the index of their keys.
+func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.Item, uint64, error) {
+	call := d.begin()
+	found, index, err := d.Agent.List(ctx, d.directory(kind))
+	if err != nil {
+		return nil, 0, err
+	}
+	items, all := make(map[string]lease.Item, len(found)), make([]lease.Item, len(found))
+	for i, p := range found {
+		name := strings.TrimPrefix(p.Key, d.directory(kind))
+		all[i] = d.item(lease.Key{Kind: kind, Name: name}, p)
+		items[name] = all[i]
+	}
+	return items, index, d.note(ctx, call, all)
+}
+
+// A listing has all records as they were at an index of their keys.
+type listing struct {
+	index uint64
+	at    time.Time             // when it was last confirmed, or earlier
+	items map[string]lease.Item // by name; not modified
+}
+
+// maxListingAge is for how long a listing may be confirmed by its index. The index goes back when
+// the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
+const maxListingAge = 5 * time.Minute
+
+// listRecords returns all records. It lists them only if the index of their keys has moved.
+func (d *driver) listRecords(ctx context.Context) (map[string]lease.Item, error) {
+	d.mu.Lock()
+	last := d.records
+	d.mu.Unlock()
+	next := listing{at: time.Now()}
+	if last.items != nil && within(last.at, maxListingAge) {
+		index, err := d.recordsIndex(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		if index == last.index {
+			next.index, next.items = index, last.items
+		}
+	}
+	if next.items == nil {
+		var err error
+		if next.items, next.index, err = d.list(ctx, lease.Records); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.records = next
+	return next.items, nil
+}
+
+// recordsIndex is Agent.Index of the records. The separator shortens the answer to one key.
+func (d *driver) recordsIndex(ctx context.Context, after uint64) (uint64, error) {
+	return d.Index(ctx, strings.TrimSuffix(d.directory(lease.Records), "/"), after)
+}
+
+// within reports whether less than limit has passed since at, by the monotonic and the wall clock:
+// the first may stand still while the machine is suspended, and the second may be set.
+func within(at time.Time, limit time.Duration) bool {
+	now := time.Now()
+	wall := now.Round(0).Sub(at.Round(0))
+	return now.Sub(at) < limit && wall >= 0 && wall < limit
+}

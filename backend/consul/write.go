@@ -1,0 +1,258 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// maxBytes is about the most that one transaction has. Consul allows 512 KiB by default
+// (txn_max_req_len), in which values are longer by a third.
+const maxBytes = 320 << 10
+
+// A plan is a change as operations of a transaction.
+type plan struct {
+	change *lease.Change
+	ops    api.KVTxnOps
+	bytes  int
+}
+
+// Write implements [lease.Driver]. Changes share transactions. Consul applies all of one or nothing,
+// and says which operations it refuses; then the others are sent again. The items in verify are
+// compared after that.
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	d.mu.Lock()
+	same := epoch == Name && wentBack == d.wentBack
+	d.mu.Unlock()
+	if !same {
+		return lease.Written{}, lease.ErrEpoch
+	}
+	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes))}
+	todo := make([]int, len(changes))
+	for i := range changes {
+		todo[i] = i
+		var err error
+		if w.plans[i], err = d.plan(ctx, &changes[i]); err != nil {
+			return lease.Written{Results: w.results}, d.fail(err)
+		}
+	}
+	for len(todo) > 0 {
+		n := w.fit(todo)
+		left, err := w.try(ctx, todo[:n])
+		if err != nil {
+			return lease.Written{Results: w.results}, d.fail(err)
+		}
+		todo = append(left, todo[n:]...)
+	}
+	stale, err := d.verify(ctx, verify)
+	if err != nil {
+		return lease.Written{Results: w.results}, d.fail(err)
+	}
+	if w.made {
+		d.cleanUp(ctx)
+	}
+	return lease.Written{Results: w.results, Stale: stale}, nil
+}
+
+// plan returns the operations of a change.
+func (d *driver) plan(ctx context.Context, c *lease.Change) (p plan, err error) {
+	p.change = c
+	add := func(op *api.KVTxnOp) {
+		p.ops = append(p.ops, op)
+		p.bytes += len(op.Key) + len(op.Value) + 128
+	}
+	for i := range c.Check {
+		add(d.pin(&c.Check[i]))
+	}
+	for i := range c.Put {
+		put := &c.Put[i]
+		key, made := d.key(put.Over.Key), put.Over.Version == ""
+		if put.Value == nil {
+			add(d.pin(&put.Over)) // delete-cas also succeeds if there is no key
+			add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
+			continue
+		}
+		lease.SetWrite(put.Value, int64(version(&put.Over)))
+		value := []byte(lease.Encode(put.Value))
+		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Value: value, Index: version(&put.Over), Flags: checksum(key, value)}
+		switch {
+		case put.Over.Kind == lease.Records:
+			if add(d.pin(&put.Over)); !made {
+				add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
+			}
+			set.Index = 0
+		case put.Over.Kind == lease.Sessions && d.hasChecks():
+			if set.Session, err = d.checkedFor(ctx, c.Lasts, made); err != nil {
+				return p, err
+			}
+			if made {
+				add(d.pin(&put.Over))
+				set.Verb = api.KVLock
+			}
+		}
+		add(set)
+	}
+	return p, nil
+}
+
+// version returns the index of an item; 0 if it is not there.
+func version(it *lease.Item) uint64 {
+	if it.Version == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(it.Version, 10, 64)
+	if err != nil || n == 0 {
+		return 1 // no key has it
+	}
+	return n
+}
+
+// pin returns an operation that fails unless the item is as it was read.
+func (d *driver) pin(it *lease.Item) *api.KVTxnOp {
+	if it.Version == "" {
+		return &api.KVTxnOp{Verb: api.KVCheckNotExists, Key: d.key(it.Key)}
+	}
+	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: d.key(it.Key), Index: version(it)}
+}
+
+// writing is one call of Write.
+type writing struct {
+	*driver
+	call    uint64
+	plans   []plan
+	results []lease.Result
+	made    bool // a session
+}
+
+// fit returns how many of the changes fit into one transaction, at least one.
+func (w *writing) fit(todo []int) (n int) {
+	for ops, bytes := 0, 0; n < len(todo); n++ {
+		p := &w.plans[todo[n]]
+		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > MaxOps || bytes > maxBytes) {
+			break
+		}
+	}
+	return n
+}
+
+// try sends changes in one transaction. If Consul refuses it, try takes out those whose operations
+// have failed, and returns the others. A failure may follow from an earlier one that concerns the
+// same key; then it decides nothing.
+func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
+	var ops api.KVTxnOps
+	var of []int // change by operation
+	for _, i := range part {
+		for _, op := range w.plans[i].ops {
+			ops, of = append(ops, op), append(of, i)
+		}
+	}
+	ok, answer, err := w.Txn(ctx, ops)
+	if err = w.fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
+		w.results[part[0]].Err = err
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		return nil, w.applied(ctx, part, answer.Results)
+	}
+	failed := make(map[int]string)
+	for _, e := range answer.Errors {
+		if e.OpIndex < 0 || e.OpIndex >= len(of) {
+			return nil, Refusal(answer)
+		}
+		if i := of[e.OpIndex]; failed[i] == "" {
+			failed[i] = e.What
+		}
+	}
+	if len(failed) == 0 {
+		return nil, Refusal(answer)
+	}
+	doubtful := make(map[string]bool)
+	for _, i := range part {
+		text, bad := failed[i]
+		for _, op := range w.plans[i].ops {
+			bad = bad && !doubtful[op.Key]
+		}
+		if !bad {
+			left = append(left, i)
+			continue
+		}
+		if w.results[i] = (lease.Result{Outcome: backend.Refused}); !changedMeanwhile(text) {
+			w.results[i] = lease.Result{Err: w.fail(errors.New(text))}
+		}
+		for _, put := range w.plans[i].change.Put {
+			doubtful[w.key(put.Over.Key)] = true
+		}
+	}
+	return left, nil
+}
+
+// applied sets the results of changes that were applied in one transaction.
+func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair) error {
+	written := make(map[string]*api.KVPair, len(results))
+	for _, p := range results {
+		if p != nil {
+			written[p.Key] = p // the last operation on a key is its put
+		}
+	}
+	var items []lease.Item
+	for _, i := range part {
+		r := lease.Result{Outcome: backend.Granted}
+		for _, put := range w.plans[i].change.Put {
+			it := lease.Item{Key: put.Over.Key}
+			if p := written[w.key(it.Key)]; put.Value != nil && p != nil {
+				it = w.item(it.Key, p)
+				it.Edited = false // the answer has no value
+			}
+			it.Age = 0
+			r.Items = append(r.Items, it)
+			w.made = w.made || it.Kind == lease.Sessions && put.Over.Version == "" && put.Value != nil
+		}
+		items = append(items, r.Items...)
+		w.results[i] = r
+	}
+	return w.note(ctx, w.call, items)
+}
+
+// verify returns which items have another version. It compares records, which may be many.
+func (d *driver) verify(ctx context.Context, items []lease.Item) (stale []int, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	records, err := d.listRecords(ctx)
+	for i := range items {
+		if records[items[i].Name].Version != items[i].Version {
+			stale = append(stale, i)
+		}
+	}
+	return stale, err
+}
+
+// staleAfter is how old a session is, by its holder's clock, that is deleted.
+const staleAfter = 24 * time.Hour
+
+// cleanUp deletes sessions of processes that have been gone for a day. A process calls it when it
+// makes a session of its own. One that was only cut off makes its session again.
+func (d *driver) cleanUp(ctx context.Context) {
+	sessions, _, err := d.list(ctx, lease.Sessions)
+	if err != nil {
+		return // the next process does it
+	}
+	var ops api.KVTxnOps
+	for _, it := range sessions {
+		if s, ok := it.Value.(*lease.Session); ok && !s.At.IsZero() && time.Since(s.At) > staleAfter && len(ops) < MaxOps {
+			ops = append(ops, d.pin(&it), &api.KVTxnOp{Verb: api.KVDelete, Key: d.key(it.Key)})
+		}
+	}
+	if ops != nil {
+		d.Txn(ctx, ops)
+	}
+}
