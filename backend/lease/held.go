@@ -125,8 +125,7 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 // as it knows: for drivers whose stores can make other writes depend on it.
 func (b *Backend) Granted(election string, term uint64) (record Item, ok bool) {
 	g, ok := b.heldInTerm(&backend.Held{Election: election, Term: term})
-	g.item.Value = nil
-	return g.item, ok && g.item.Version != ""
+	return Item{Key: Key{Records, election}, Version: g.version, Created: g.created}, ok && g.version != ""
 }
 
 // noteTTL notes a TTL that this process bids with.
