@@ -192,18 +192,6 @@ func (n *node) mustLose(over backend.Lease, why string) {
 	}
 }
 
-// waitUntilFree waits until the lease is free for a challenger, and returns it.
-func (n *node) waitUntilFree(election string, limit time.Duration) (l backend.Lease) {
-	n.t.Helper()
-	testbed.Eventually(n.t, limit, election+" is free", func() (err error) {
-		if l, err = n.tryRead(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
-			err = fmt.Errorf("it is %+v", l)
-		}
-		return err
-	})
-	return l
-}
-
 // A hooked driver runs a function before its next write, which is not sent if that returns false.
 type hooked struct {
 	*driver

@@ -2,7 +2,6 @@ package lease_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -234,7 +233,7 @@ func (p *process) neverGets(election string, most time.Duration, why string) {
 func (w *world) want(ok bool, format string, args ...any) {
 	w.Helper()
 	if !ok {
-		w.Error(fmt.Sprintf(format, args...))
+		w.Errorf(format, args...)
 	}
 }
 
