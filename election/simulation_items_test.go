@@ -27,9 +27,9 @@ type simItems struct {
 	behind     []itemWrite // writes that the replica lacks, oldest first
 	restored   bool        // it went back in the same epoch, which happens once in a world
 
-	log     []lease.Item // the latest changes, for Listen
-	logFrom uint64
-	rung    uint64 // the counter when the bell rang last
+	log       []lease.Item // the latest changes, for Listen
+	logFrom   uint64
+	signalled uint64 // the counter when the last signal came
 
 	listeners []itemsListener
 	former    [len(names)]*lease.Record // some earlier records, for an operator who puts one back
@@ -46,7 +46,7 @@ type telling uint8
 const (
 	silent telling = iota
 	byItems
-	byBell // it says only that something has changed, for changes for which somebody waits
+	bySignal // it says only that something has changed, for changes for which somebody waits
 )
 
 // A simItem is an item as the store keeps it. Values are never modified, so two of the same write
@@ -69,7 +69,7 @@ type itemWrite struct {
 func newSimItems(st *simStore) *simItems {
 	it := &simItems{st: st, table: map[lease.Key]simItem{}, replica: map[lease.Key]simItem{}}
 	it.batch = []int{4, 8, 40}[st.s.random.IntN(3)]
-	it.tells = []telling{silent, byItems, byItems, byBell}[st.s.random.IntN(4)]
+	it.tells = []telling{silent, byItems, byItems, bySignal}[st.s.random.IntN(4)]
 	it.operator = lease.New(&simDriver{items: it})
 	it.setEpoch()
 	return it
@@ -244,18 +244,18 @@ func (it *simItems) position() uint64 {
 	switch it.tells {
 	case byItems:
 		return it.counter
-	case byBell:
-		return it.rung
+	case bySignal:
+		return it.signalled
 	}
 	return 0
 }
 
 // tell tells listeners of a write, or rings if somebody waits for it.
-func (it *simItems) tell(ring bool) {
-	if it.tells == silent || it.tells == byBell && !ring {
+func (it *simItems) tell(signals bool) {
+	if it.tells == silent || it.tells == bySignal && !signals {
 		return
 	}
-	it.rung = it.counter
+	it.signalled = it.counter
 	listeners := it.listeners
 	it.listeners = nil
 	for _, l := range listeners {

@@ -39,7 +39,7 @@ func (it *simItems) loseBehind() int {
 	it.st.wentBack = it.st.wentBack || lost > 0
 	it.behind = it.behind[:0]
 	it.table = maps.Clone(it.replica)
-	it.log, it.logFrom, it.rung = nil, it.counter, it.counter
+	it.log, it.logFrom, it.signalled = nil, it.counter, it.counter
 	return lost
 }
 
@@ -66,7 +66,7 @@ func (it *simItems) goBack() {
 	st.count(wentBackSilently)
 	it.catchUp(s.now - st.lag)
 	lost := it.loseBehind()
-	it.counter, it.logFrom, it.rung = it.count, it.count, it.count
+	it.counter, it.logFrom, it.signalled = it.count, it.count, it.count
 	it.connection++
 	st.down = s.now + st.maxTTL + s.upTo(5*time.Second)
 	s.trace("store", "goes back by %d writes, to %d", lost, it.counter)

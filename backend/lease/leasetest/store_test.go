@@ -44,6 +44,11 @@ func (d deadlines) List(ctx context.Context, kind lease.Kind, from string, limit
 	return d.Driver.List(ctx, kind, from, limit)
 }
 
+func (d deadlines) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
+	d.check(ctx)
+	return d.Driver.(lease.Listener).Listen(ctx, position, known, on)
+}
+
 func (d deadlines) check(ctx context.Context) {
 	if _, ok := ctx.Deadline(); !ok && ctx.Err() == nil {
 		d.t.Error("a call has no deadline")
