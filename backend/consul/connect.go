@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // maxAnswer is the most that is read of one answer.
@@ -124,28 +124,12 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 		return nil, errors.New("both TLS and files for TLS are set")
 	case o.TLS != nil:
 		return o.TLS.Clone(), nil
-	case (o.CertFile == "") != (o.KeyFile == ""):
-		return nil, errors.New("cert_file and key_file are needed together")
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if o.CAFile != "" {
-		text, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", clean.FileError(err))
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca_file: %s has no certificate", o.CAFile)
-		}
+	config, err := client.TLS(o.CAFile, o.CertFile, o.KeyFile)
+	if err == nil {
+		config.ServerName = o.ServerName
 	}
-	if o.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+	return config, err
 }
 
 // A secret is the ACL token, which may change in its file.

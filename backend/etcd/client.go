@@ -14,12 +14,11 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/client"
-	"github.com/go-election/go-election/internal/kv"
 )
 
 // newDriver checks o and returns a driver, whose client dials in the background.
 func newDriver(o Options) (*driver, error) {
-	d := &driver{client: o.Client, keys: kv.Prefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	d := &driver{client: o.Client, keys: keyPrefix(cmp.Or(o.Prefix, DefaultPrefix))}
 	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
 		return nil, err
 	}

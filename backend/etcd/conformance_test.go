@@ -15,7 +15,6 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/internal/kv"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -71,7 +70,7 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 		p := testbed.NewProxy(t, strings.TrimPrefix(e, "http://"))
 		proxies, through = append(proxies, p), append(through, p.Addr())
 	}
-	k := kv.Prefix(prefix)
+	k := keyPrefix(prefix)
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{Endpoints: through, Prefix: prefix})
@@ -82,11 +81,11 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				_, err := admin.Delete(context.Background(), k.Key(lease.Key{Kind: lease.Records, Name: election}))
+				_, err := admin.Delete(context.Background(), k.key(lease.Key{Kind: lease.Records, Name: election}))
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return plant(admin, k.Key(lease.Key{Kind: lease.Records, Name: election}))
+				return plant(admin, k.key(lease.Key{Kind: lease.Records, Name: election}))
 			},
 		},
 	}

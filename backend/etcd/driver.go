@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/client"
-	"github.com/go-election/go-election/internal/kv"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
@@ -25,8 +24,8 @@ type driver struct {
 	ownClient   bool // Close closes the client
 	connections client.Connections
 	login       *login
-	keys        kv.Prefix
-	origins     kv.Origins
+	keys        keyPrefix
+	origins     origins
 	lease       sessionLease
 }
 
@@ -56,7 +55,7 @@ func (d *driver) Close() error {
 }
 
 // txn sends one transaction, also to other members that may answer sooner.
-func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, kv.Origin, error) {
+func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, origin, error) {
 	before := d.origins.Now()
 	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.client.Txn(ctx).If(when...).Then(then...).Commit()
@@ -83,19 +82,19 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]c
 	}
 	var last []clientv3.Op
 	if names[lease.Metas] != nil {
-		last = append(last, clientv3.OpGet(d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Records)), clientv3.WithCountOnly()))
+		last = append(last, clientv3.OpGet(d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), clientv3.WithCountOnly()))
 	}
 	for kind, all := range names {
 		if len(all) <= maxByKey {
 			for _, name := range all {
-				last = append(last, clientv3.OpGet(d.keys.Key(lease.Key{Kind: kind, Name: name}), opts...))
+				last = append(last, clientv3.OpGet(d.keys.key(lease.Key{Kind: kind, Name: name}), opts...))
 			}
 			continue
 		}
 		slices.Sort(all)
 		for part := range slices.Chunk(all, maxByRange) {
-			to := clientv3.WithRange(d.keys.Directory(kind) + part[len(part)-1] + "\x00")
-			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.Directory(kind)+part[0], append(slices.Clip(opts), to)...)})
+			to := clientv3.WithRange(d.keys.directory(kind) + part[len(part)-1] + "\x00")
+			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.directory(kind)+part[0], append(slices.Clip(opts), to)...)})
 		}
 	}
 	if n := len(txns) - 1; n >= 0 {
@@ -109,10 +108,10 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]c
 // found has the keys that were read.
 type found map[lease.Key]*mvccpb.KeyValue
 
-func (f found) add(p kv.Prefix, resp *clientv3.TxnResponse) {
+func (f found) add(p keyPrefix, resp *clientv3.TxnResponse) {
 	for _, r := range resp.Responses {
 		for _, pair := range r.GetResponseRange().GetKvs() {
-			if k, ok := p.Parse(string(pair.Key)); ok {
+			if k, ok := p.parse(string(pair.Key)); ok {
 				f[k] = pair
 			}
 		}
@@ -122,7 +121,7 @@ func (f found) add(p kv.Prefix, resp *clientv3.TxnResponse) {
 // Read implements [lease.Driver] with linearizable reads. It takes one transaction for some
 // thousands of items.
 func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err error) {
-	f, first := found{}, kv.Origin{}
+	f, first := found{}, origin{}
 	for i, ops := range d.reads(items) {
 		resp, o, err := d.txn(ctx, nil, ops)
 		switch {
@@ -144,26 +143,26 @@ func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	get := clientv3.OpGet(d.keys.Directory(kind)+from, clientv3.WithRange(d.keys.End(kind)), clientv3.WithLimit(int64(limit)))
+	get := clientv3.OpGet(d.keys.directory(kind)+from, clientv3.WithRange(d.keys.end(kind)), clientv3.WithLimit(int64(limit)))
 	resp, o, err := d.txn(ctx, nil, []clientv3.Op{get})
 	if err != nil {
 		return v, err
 	}
 	v = view(resp, &o)
 	for _, pair := range resp.Responses[0].GetResponseRange().GetKvs() {
-		k, _ := d.keys.Parse(string(pair.Key))
+		k, _ := d.keys.parse(string(pair.Key))
 		v.Items = append(v.Items, item(k, pair, &o))
 	}
 	return v, nil
 }
 
 // view begins the answer of a reading.
-func view(resp *clientv3.TxnResponse, o *kv.Origin) lease.View {
+func view(resp *clientv3.TxnResponse, o *origin) lease.View {
 	return lease.View{Epoch: o.Epoch, WentBack: o.WentBack, Position: uint64(resp.Header.GetRevision())}
 }
 
 // item returns a key as an item; pair nil: it is not there.
-func item(k lease.Key, pair *mvccpb.KeyValue, o *kv.Origin) lease.Item {
+func item(k lease.Key, pair *mvccpb.KeyValue, o *origin) lease.Item {
 	it := lease.Item{Key: k, Age: -1}
 	if pair == nil {
 		return it

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/kv"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -36,7 +35,7 @@ type node struct {
 type lab struct {
 	endpoints []string
 	prefix    string
-	keys      kv.Prefix
+	keys      keyPrefix
 	admin     *clientv3.Client
 }
 
@@ -46,20 +45,20 @@ func newLab(t testing.TB, endpoints ...string) *lab {
 		endpoints = testbed.SharedEtcd(t)
 	}
 	l := &lab{endpoints: endpoints, prefix: "lab-" + string(backend.NewNonce()[:12]) + "/", admin: dial(t, endpoints...)}
-	l.keys = kv.Prefix(l.prefix)
+	l.keys = keyPrefix(l.prefix)
 	return l
 }
 
 // record and session return the key of an election and that of a process.
 func (l *lab) record(election string) string {
-	return l.keys.Key(lease.Key{Kind: lease.Records, Name: election})
+	return l.keys.key(lease.Key{Kind: lease.Records, Name: election})
 }
 
 func (l *lab) session(n *node) string {
-	return l.keys.Key(lease.Key{Kind: lease.Sessions, Name: string(n.me.Nonce)})
+	return l.keys.key(lease.Key{Kind: lease.Sessions, Name: string(n.me.Nonce)})
 }
 
-func (l *lab) meta() string { return l.keys.Key(lease.Key{Kind: lease.Metas}) }
+func (l *lab) meta() string { return l.keys.key(lease.Key{Kind: lease.Metas}) }
 
 func (l *lab) options() Options { return Options{Endpoints: l.endpoints, Prefix: l.prefix} }
 

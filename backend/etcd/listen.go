@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/kv"
 )
 
 // Listen implements [lease.Listener] with one watch of records and sessions. It ends with the
@@ -21,7 +20,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	if d.login != nil {
 		token = d.login.token.Get()
 	}
-	watch := d.client.Watch(ctx, d.keys.Directory(lease.Records), clientv3.WithRange(d.keys.End(lease.Sessions)), clientv3.WithRev(int64(position)+1))
+	watch := d.client.Watch(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Sessions)), clientv3.WithRev(int64(position)+1))
 	for {
 		var resp clientv3.WatchResponse
 		more := false
@@ -46,7 +45,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		at := uint64(0) // the revision in the header may be newer than what was delivered
 		for _, e := range resp.Events {
 			at = uint64(e.Kv.ModRevision)
-			k, ok := d.keys.Parse(string(e.Kv.Key))
+			k, ok := d.keys.parse(string(e.Kv.Key))
 			switch {
 			case ok && e.Type == clientv3.EventTypeDelete:
 				items = append(items, lease.Item{Key: k, Order: at, Age: -1})
@@ -54,7 +53,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 				items = append(items, item(k, e.Kv, &o))
 			}
 		}
-		d.origins.Note(o.Epoch, at, &kv.Origin{})
+		d.origins.Note(o.Epoch, at, &origin{})
 		if len(items) > 0 && !on(items, at) {
 			return nil
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/kv"
 )
 
 // Write implements [lease.Driver]. A change is a transaction. Several are nested in one that has no
@@ -29,7 +28,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if len(changes) == 1 && len(reads) > 0 && len(changes[0].Put)+len(reads[0]) <= 2*maxItems {
 		w.beside, reads = reads[0], reads[1:]
 	}
-	for _, part := range kv.Parts(changes, maxItems) {
+	for _, part := range splitChanges(changes, maxItems) {
 		if err := w.send(ctx, part); err != nil {
 			return w.Written, err
 		}
@@ -60,7 +59,7 @@ type writing struct {
 }
 
 // in reports whether an answer comes from the store that was read.
-func (w *writing) in(o *kv.Origin) bool { return o.Epoch == w.epoch && o.WentBack == w.wentBack }
+func (w *writing) in(o *origin) bool { return o.Epoch == w.epoch && o.WentBack == w.wentBack }
 
 // txn sends one transaction to the store that was read.
 func (w *writing) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) error {
@@ -138,7 +137,7 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 	}
 	for _, p := range c.Put {
 		when = append(when, d.unchanged(&p.Over)...)
-		key := d.keys.Key(p.Over.Key)
+		key := d.keys.key(p.Over.Key)
 		if p.Value == nil {
 			then = append(then, clientv3.OpDelete(key))
 			continue
@@ -155,7 +154,7 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 
 // unchanged returns the conditions that an item is as it was read.
 func (d *driver) unchanged(it *lease.Item) []clientv3.Cmp {
-	key := d.keys.Key(it.Key)
+	key := d.keys.key(it.Key)
 	when := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", parseVersion(it.Version).revision)}
 	if it.Remembered && it.Value != nil { // a restored store counts revisions anew
 		when = append(when, clientv3.Compare(clientv3.Value(key), "=", lease.Encode(it.Value)))

@@ -1,5 +1,4 @@
-// Package kv has what drivers of key-value stores have in common, for package lease.
-package kv
+package etcd
 
 import (
 	"slices"
@@ -9,26 +8,26 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A Prefix makes the keys of a store: <prefix>record/NAME, <prefix>session/NONCE and <prefix>meta.
+// A keyPrefix makes the keys of a store: <prefix>record/NAME, <prefix>session/NONCE and <prefix>meta.
 // A name is the rest of a key, byte by byte.
-type Prefix string
+type keyPrefix string
 
-// Key returns the key of an item.
-func (p Prefix) Key(k lease.Key) string {
+// key returns the key of an item.
+func (p keyPrefix) key(k lease.Key) string {
 	if k.Kind == lease.Metas {
 		return string(p) + string(k.Kind)
 	}
-	return p.Directory(k.Kind) + k.Name
+	return p.directory(k.Kind) + k.Name
 }
 
-// Directory begins the keys of all records or sessions.
-func (p Prefix) Directory(kind lease.Kind) string { return string(p) + string(kind) + "/" }
+// directory begins the keys of all records or sessions.
+func (p keyPrefix) directory(kind lease.Kind) string { return string(p) + string(kind) + "/" }
 
-// End follows the keys of all records or sessions.
-func (p Prefix) End(kind lease.Kind) string { return string(p) + string(kind) + "0" } // '/' + 1
+// end follows the keys of all records or sessions.
+func (p keyPrefix) end(kind lease.Kind) string { return string(p) + string(kind) + "0" } // '/' + 1
 
-// Parse returns the item of a key; ok is false for a foreign key.
-func (p Prefix) Parse(key string) (k lease.Key, ok bool) {
+// parse returns the item of a key; ok is false for a foreign key.
+func (p keyPrefix) parse(key string) (k lease.Key, ok bool) {
 	rest, ok := strings.CutPrefix(key, string(p))
 	kind, name, directory := strings.Cut(rest, "/")
 	k = lease.Key{Kind: lease.Kind(kind), Name: name}
@@ -38,8 +37,8 @@ func (p Prefix) Parse(key string) (k lease.Key, ok bool) {
 	return k, ok && (k.Kind == lease.Records || k.Kind == lease.Sessions)
 }
 
-// An Origin is what a driver knows of the store that answers.
-type Origin struct {
+// An origin is what a driver knows of the store that answers.
+type origin struct {
 	Epoch      string        // "": unknown
 	Newest     uint64        // the newest position seen
 	RestoredAt uint64        // what was written up to this position may not be the latest; 0: it is
@@ -47,14 +46,14 @@ type Origin struct {
 	Replaced   chan struct{} // closed when WentBack grows
 }
 
-// Origins notes from where answers come.
-type Origins struct {
+// origins notes from where answers come.
+type origins struct {
 	mu  sync.Mutex
-	now Origin
+	now origin
 }
 
 // Now returns the present origin. A driver gets it before each call.
-func (o *Origins) Now() Origin {
+func (o *origins) Now() origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.now.Replaced == nil {
@@ -65,21 +64,21 @@ func (o *Origins) Now() Origin {
 
 // Note notes an answer, and returns the present origin. before is the origin when the call began:
 // unless the store was restored or rebuilt, the answer is of the same epoch and no older.
-func (o *Origins) Note(epoch string, position uint64, before *Origin) Origin {
+func (o *origins) Note(epoch string, position uint64, before *origin) origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if before.Epoch != "" && (epoch != before.Epoch || position < before.Newest) {
 		close(o.now.Replaced)
-		o.now = Origin{RestoredAt: position, WentBack: o.now.WentBack + 1, Replaced: make(chan struct{})}
+		o.now = origin{RestoredAt: position, WentBack: o.now.WentBack + 1, Replaced: make(chan struct{})}
 	}
 	o.now.Epoch, o.now.Newest = epoch, max(o.now.Newest, position)
 	return o.now
 }
 
-// Parts splits changes into requests of at most so many puts and checks. Changes of which one
+// splitChanges splits changes into requests of at most so many puts and checks. Changes of which one
 // writes a key of the other are in different requests, so that each has its own outcome in a store
 // that compares all conditions of a request before its first write.
-func Parts(changes []lease.Change, most int) (parts [][]int) {
+func splitChanges(changes []lease.Change, most int) (parts [][]int) {
 	items, written := 0, make(map[lease.Key]bool) // of the last part; false: the key is only checked
 	for i := range changes {
 		c := &changes[i]

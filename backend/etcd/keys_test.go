@@ -1,4 +1,4 @@
-package kv
+package etcd
 
 import (
 	"slices"
@@ -8,21 +8,21 @@ import (
 )
 
 func TestKeysAreParsedAsTheyWereMade(t *testing.T) {
-	p := Prefix("p/")
+	p := keyPrefix("p/")
 	for _, k := range []lease.Key{{Kind: lease.Metas}, {Kind: lease.Records, Name: "a/b"}, {Kind: lease.Sessions, Name: ""}} {
-		if got, ok := p.Parse(p.Key(k)); !ok || got != k {
-			t.Errorf("%v becomes %q, and that %v", k, p.Key(k), got)
+		if got, ok := p.parse(p.key(k)); !ok || got != k {
+			t.Errorf("%v becomes %q, and that %v", k, p.key(k), got)
 		}
 	}
 	for _, foreign := range []string{"", "q/meta", "p/", "p/meta/", "p/record", "p/records/x", "p/x/y"} {
-		if k, ok := p.Parse(foreign); ok {
+		if k, ok := p.parse(foreign); ok {
 			t.Errorf("%q is taken for %v", foreign, k)
 		}
 	}
 }
 
 func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
-	var o Origins
+	var o origins
 	first := o.Now()
 	early := o.Note("1", 10, &first)
 	now := o.Note("1", 9, &first) // a call that began before the answer at 10
@@ -50,11 +50,11 @@ func TestChangesOfOneKeyAreInDifferentParts(t *testing.T) {
 		}
 		return c
 	}
-	got := Parts([]lease.Change{put("a", "x"), put("b", "x"), put("a"), put("c", "a"), put("x"), put("y", "z", "w"), put("v")}, 4)
+	got := splitChanges([]lease.Change{put("a", "x"), put("b", "x"), put("a"), put("c", "a"), put("x"), put("y", "z", "w"), put("v")}, 4)
 	if want := [][]int{{0, 1}, {2}, {3, 4}, {5, 6}}; !slices.EqualFunc(got, want, slices.Equal[[]int]) {
 		t.Errorf("parts %v, want %v", got, want)
 	}
-	if got := Parts(nil, 4); got != nil {
+	if got := splitChanges(nil, 4); got != nil {
 		t.Errorf("parts of nothing: %v", got)
 	}
 }
