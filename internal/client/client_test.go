@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,13 +45,15 @@ func TestAHangingServerIsHedged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
-		began, runs := time.Now(), 0
-		got, err := Hedged(ctx, func(error) bool { return true }, func(ctx context.Context) (int, error) {
-			if runs++; runs == 1 {
+		var runs atomic.Int32
+		began := time.Now()
+		got, err := Hedged(ctx, func(error) bool { return true }, func(ctx context.Context) (int32, error) {
+			run := runs.Add(1)
+			if run == 1 {
 				<-ctx.Done()
 				return 0, ctx.Err()
 			}
-			return runs, nil
+			return run, nil
 		})
 		if took := time.Since(began); got != 2 || err != nil || took != 2*time.Second {
 			t.Errorf("%d, %v after %v; want the second answer after 2s", got, err, took)
