@@ -42,16 +42,6 @@ func TestConformanceWithRestarts(t *testing.T) {
 	})
 }
 
-// TestConformanceOfReplicas runs the contract on a bucket with three replicas.
-func TestConformanceOfReplicas(t *testing.T) {
-	n := startCluster(t)[0]
-	conformance.Run(t, conformance.Harness{
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n, 3) },
-		Parallel: true, Short: true,
-		Only: func(c conformance.Case) bool { return !c.OwnServer() && c.Contract },
-	})
-}
-
 // newStore returns a new bucket behind a proxy.
 func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	p := testbed.NewProxy(t, n.addr())
