@@ -49,11 +49,11 @@ func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: leasetest.NewStore()}
+		defer w.background.Wait() // also if the test has failed
 		first := w.start("first")
 		first.ttl = greatestTTL
 		first.releases(first.leads("first"))
 		test(w)
-		w.background.Wait()
 	})
 }
 
