@@ -9,7 +9,7 @@ import (
 )
 
 func TestDriver(t *testing.T) {
-	bothKinds(t, func(t *testing.T, n *node, replicas int) {
+	test := func(t *testing.T, n *node, replicas int) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
 			bucket := string(backend.NewNonce()[:12])
 			return func(t testing.TB) lease.Driver {
@@ -18,7 +18,9 @@ func TestDriver(t *testing.T) {
 				return d
 			}
 		}})
-	})
+	}
+	t.Run("one replica", func(t *testing.T) { test(t, startNode(t, "single", 0), 1) })
+	t.Run("three replicas", func(t *testing.T) { test(t, startCluster(t)[0], 3) })
 }
 
 func mustOpen(t testing.TB, url, bucket string, replicas int) *driver {

@@ -101,12 +101,6 @@ func connect(t testing.TB, n *node) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// bothKinds runs a test on a stream with one replica and on one with three.
-func bothKinds(t *testing.T, test func(t *testing.T, n *node, replicas int)) {
-	t.Run("R1", func(t *testing.T) { test(t, startNode(t, "single", 0), 1) })
-	t.Run("R3", func(t *testing.T) { test(t, startCluster(t)[0], 3) })
-}
-
 func background(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
