@@ -17,5 +17,5 @@ import (
 	_ "github.com/go-election/go-election/backend/migration"
 	_ "github.com/go-election/go-election/backend/mysql"
 	_ "github.com/go-election/go-election/backend/mysqltable"
-	_ "github.com/go-election/go-election/backend/zookeeper"
+	_ "github.com/go-election/go-election/backend/curator"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
-	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/backend/curator"
 )
 
 const canary = "canary7f3a"
@@ -32,12 +32,12 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
-		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
+		opened("curator", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
-		zookeeper.Options{User: "app", Password: canary},
+		curator.Options{User: "app", Password: canary},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			if text := fmt.Sprintf(verb, v); strings.Contains(text, canary) {

@@ -1,0 +1,221 @@
+package curator
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// handshakeTimeout limits how long a server may take for the handshake. The library would
+// wait ten times the session's length.
+const handshakeTimeout = 5 * time.Second
+
+// A connection is one network connection to a server. It inspects the traffic to learn the
+// session's id and length, which the library does not expose, and to keep messages from the
+// library that would crash it.
+type connection struct {
+	net.Conn
+	s      *session
+	reader *bufio.Reader
+
+	handshakeDeadline time.Time // for the connect response
+	connectSent       time.Time // when the connect request was sent
+	handshakeDone     bool      // only from then on the library reads and writes at the same time
+	checked           []byte    // checked, but not yet read by the library
+
+	mu      sync.Mutex
+	pending map[int32]int32 // kinds of unanswered requests, by xid
+
+	lastRead atomic.Int64 // time of the last read, as an offset from opened
+	opened   time.Time
+}
+
+// dial connects to a server for the library. It waits until a call needs a connection,
+// because connecting also keeps the session alive.
+func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	for {
+		s.mu.Lock()
+		idle, changed := s.waiting == 0 && time.Since(s.lastUsed) > s.requestedLength/3, s.changed
+		s.mu.Unlock()
+		if !idle {
+			break
+		}
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+			return nil, s.ctx.Err()
+		}
+	}
+	c, err := s.dialServer(network, address, timeout)
+	if err != nil {
+		s.change(func() { s.lastErr = err })
+		// The library tries the next server at once.
+		return nil, err
+	}
+	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: time.Now(), handshakeDeadline: time.Now().Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
+	s.mu.Lock()
+	mute, old := s.muted, s.connection
+	s.connection = conn
+	s.mu.Unlock()
+	if old != nil {
+		old.Conn.Close() // after a session has expired the library leaves its connection open
+	}
+	if mute || s.ctx.Err() != nil {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (s *session) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
+	s.mu.Lock()
+	mute := s.muted
+	s.mu.Unlock()
+	if mute {
+		return nil, net.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+	defer cancel()
+	d := net.Dialer{KeepAlive: 15 * time.Second}
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil || s.b.options.TLS == nil {
+		return c, err
+	}
+	config := s.b.options.TLS
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	// A TLS handshake takes several round trips and some computing.
+	ctx, cancel = context.WithTimeout(s.ctx, max(timeout, handshakeTimeout))
+	defer cancel()
+	t := tls.Client(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return t, nil
+}
+
+func (conn *connection) Read(p []byte) (int, error) {
+	if len(conn.checked) == 0 {
+		if err := conn.readMessage(); err != nil {
+			conn.Conn.Close()
+			return 0, fmt.Errorf("message of the server: %w", err)
+		}
+	}
+	n := copy(p, conn.checked)
+	conn.checked = conn.checked[n:]
+	return n, nil
+}
+
+func (conn *connection) Write(p []byte) (int, error) {
+	if conn.connectSent.IsZero() {
+		conn.connectSent = time.Now()
+		// This request asks for a new session. The library would ask for the length that it
+		// was granted last, even if the servers now allow longer sessions.
+		if len(p) >= 28 && binary.BigEndian.Uint64(p[20:]) == 0 {
+			p = bytes.Clone(p)
+			binary.BigEndian.PutUint32(p[16:], uint32(conn.s.requestedLength.Milliseconds()))
+		}
+	}
+	xid, kind := int32(0), int32(0)
+	if conn.handshakeDone && len(p) >= 12 {
+		xid, kind = int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
+	}
+	conn.s.mu.Lock()
+	mute := conn.s.muted
+	conn.s.mu.Unlock()
+	if xid == xidPing {
+		// The library's pings would keep the session alive whatever the state of the
+		// manager. Only our own calls may keep it.
+		return len(p), nil
+	}
+	if conn.handshakeDone {
+		p = conn.s.withWatchFlag(p)
+		if kind == opSync { // later requests are answered after it
+			conn.s.change(func() { conn.s.syncsSent++ })
+		}
+		conn.mu.Lock()
+		conn.pending[xid] = kind
+		conn.mu.Unlock()
+	}
+	if mute { // not even a closing request
+		conn.Conn.Close()
+		return len(p), nil
+	}
+	n, err := conn.Conn.Write(p)
+	if err != nil && kind == opSetAuth {
+		// If this fails after a reconnect, the library waits for itself forever. Closing
+		// lets it notice by reading.
+		conn.Conn.Close()
+		return len(p), nil
+	}
+	return n, err
+}
+
+// setWatched makes reads of a path leave a watch (1), or ends that (-1).
+func (s *session) setWatched(path string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchedPaths[path] += n; s.watchedPaths[path] <= 0 {
+		delete(s.watchedPaths, path)
+	}
+}
+
+// withWatchFlag returns a request as it is to be sent. A read consists of length, xid,
+// kind, path, and a byte that says whether to leave a watch.
+func (s *session) withWatchFlag(p []byte) []byte {
+	if len(p) < 18 {
+		return p
+	}
+	switch binary.BigEndian.Uint32(p[8:]) {
+	case opExists, opGetData, opGetChildren:
+	default:
+		return p
+	}
+	path := p[16 : len(p)-1]
+	if int(binary.BigEndian.Uint32(p[12:])) != len(path) {
+		return p
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchedPaths[string(path)] == 0 {
+		return p
+	}
+	p = bytes.Clone(p)
+	p[len(p)-1] = 1
+	return p
+}
+
+// The library clears its deadlines while it waits for the rest of a connect response.
+
+func (conn *connection) SetReadDeadline(t time.Time) error {
+	return conn.Conn.SetReadDeadline(conn.boundDeadline(t))
+}
+
+func (conn *connection) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		return conn.Conn.SetWriteDeadline(t)
+	}
+	return conn.Conn.SetWriteDeadline(conn.boundDeadline(t))
+}
+
+func (conn *connection) boundDeadline(t time.Time) time.Time {
+	if !conn.handshakeDone && (t.IsZero() || t.After(conn.handshakeDeadline)) {
+		return conn.handshakeDeadline
+	}
+	return t
+}
+
+// silentSince reports whether nothing has been read since t.
+func (conn *connection) silentSince(t time.Time) bool {
+	return conn.opened.Add(time.Duration(conn.lastRead.Load())).Before(t)
+}
