@@ -1,0 +1,284 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A driver is access to the nodes below one root. It implements [lease.Driver] and [lease.Listener].
+// An item is a node whose data is JSON. Its Order is the zxid of its last write.
+type driver struct {
+	options Options
+	servers []string // with ports
+	root    root
+	acl     []zk.ACL
+	session *session
+	present atomic.Bool // the node of this process may be there
+
+	entering chan struct{} // held while the origin is being found out
+
+	mu     sync.Mutex
+	origin origin
+	newest int64 // the greatest zxid that was seen
+}
+
+var _ lease.Listener = (*driver)(nil)
+
+// An origin is what is known of the store that answers in a session.
+type origin struct {
+	session  int64  // 0: unknown
+	epoch    string // the data of the root: random text that was written when it was made
+	version  int32  // of the root
+	seen     int64  // the greatest zxid that was seen before this session; 0: none of this epoch
+	proved   bool   // a write of this session has shown whether the store went back
+	wentBack int
+	backTo   int64 // the zxid to which the store went back; 0: it did not
+}
+
+// Limits implements [lease.Driver].
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, MaxValue: 1 << 19}
+}
+
+// Now implements [lease.Driver].
+func (d *driver) Now() time.Time { return time.Now() }
+
+// Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
+// servers end the session.
+func (d *driver) Close() error {
+	d.session.close(!d.present.Load())
+	return nil
+}
+
+// enter returns the origin, and whether it was just found out. Before a write it proves that the store
+// did not go back.
+func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, err error) {
+	_, id, err := d.session.ready(ctx)
+	if err != nil {
+		return o, false, err
+	}
+	known := func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		o = d.origin
+		return o.session == id && (o.proved || !write)
+	}
+	if known() {
+		return o, false, nil
+	}
+	select {
+	case d.entering <- struct{}{}:
+		defer func() { <-d.entering }()
+	case <-ctx.Done():
+		return o, false, ctx.Err()
+	}
+	if known() {
+		return o, false, nil
+	}
+	if o.session != id {
+		before := o.epoch
+		o.session, o.proved, o.seen, fresh = id, false, d.noteZxid(0), true
+		if err := d.identify(ctx, &o); err != nil {
+			return o, fresh, err
+		}
+		if o.epoch != before {
+			o.seen, o.backTo = 0, 0
+		}
+	}
+	if write {
+		zxid, err := d.prove(ctx)
+		if err != nil {
+			return o, fresh, err
+		}
+		if o.proved = true; zxid < o.seen {
+			o.wentBack, o.backTo = o.wentBack+1, zxid
+			d.mu.Lock()
+			d.newest = zxid
+			d.mu.Unlock()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.origin = o
+	return o, fresh, nil
+}
+
+// identify reads the root, which it makes if there is none.
+func (d *driver) identify(ctx context.Context, o *origin) error {
+	for range 5 {
+		if err := d.session.sync(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		n, err := read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
+		switch {
+		case err != nil:
+			return err
+		case n.stat == nil:
+			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
+		case len(n.data) == 0: // an administrator has made it
+			_, err = call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) {
+				return c.Set(string(d.root), []byte(backend.NewNonce()), n.stat.Version)
+			})
+		default:
+			o.epoch, o.version = clean.Text(string(n.data), 64, false), n.stat.Version
+			return nil
+		}
+		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// prove returns the zxid of a write.
+func (d *driver) prove(ctx context.Context) (int64, error) {
+	path := d.root.directory(lease.Sessions)
+	for try := 0; ; try++ {
+		stat, err := call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
+		switch {
+		case err == nil:
+			return stat.Mzxid, nil
+		case !errors.Is(err, zk.ErrNoNode) || try > 0:
+			return 0, err
+		}
+		if err := d.makeDirectories(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// forgetOrigin notes that the root is not as it was read.
+func (d *driver) forgetOrigin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.origin.session = 0
+}
+
+// Read implements [lease.Driver]. Servers answer with what they have, which may be old. What is newer
+// than all that this process has seen need only be newer; if nothing is, the server is brought up to
+// date, and all is read again. docs/design/zookeeper.md, "Readings", says why that is safe.
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	o, fresh, err := d.enter(ctx, false)
+	if err != nil {
+		return lease.View{}, d.fail(err)
+	}
+	before := d.noteZxid(0)
+	v, newest, err := d.readAll(ctx, keys, o)
+	if err == nil && newest <= before && !fresh {
+		if err = d.session.sync(ctx); err == nil || errors.Is(err, zk.ErrNoNode) {
+			v, newest, err = d.readAll(ctx, keys, o)
+		}
+	}
+	d.noteZxid(newest)
+	return v, d.fail(err)
+}
+
+// noteZxid notes a zxid, and returns the greatest.
+func (d *driver) noteZxid(zxid int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.newest = max(d.newest, zxid)
+	return d.newest
+}
+
+// readAll reads items one after the other, the meta item after all records, and returns the newest zxid.
+func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lease.View, newest int64, err error) {
+	d.session.mu.Lock()
+	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.session.fired + 1, Items: make([]lease.Item, len(keys))}
+	d.session.mu.Unlock()
+	meta := slices.IndexFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas })
+	err = inParallel(len(keys), func(i int) (err error) {
+		switch {
+		case i == meta:
+		case keys[i].Kind == lease.Records:
+			v.Items[i], err = d.record(ctx, keys[i], o)
+		default:
+			v.Items[i], _, err = d.readItem(ctx, keys[i], o)
+		}
+		return err
+	})
+	if err == nil && meta >= 0 {
+		v.Items[meta], v.Records, err = d.readItem(ctx, keys[meta], o)
+	}
+	for i := range v.Items {
+		newest = max(newest, int64(v.Items[i].Order))
+	}
+	return v, newest, err
+}
+
+// readItem reads an item from the server, and how many children its node has.
+func (d *driver) readItem(ctx context.Context, k lease.Key, o origin) (it lease.Item, children int64, err error) {
+	n, err := read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
+	if n.stat != nil {
+		children = int64(n.stat.NumChildren)
+	}
+	return o.item(k, n), children, err
+}
+
+// item returns a node as an item.
+func (o *origin) item(k lease.Key, n node) lease.Item {
+	it := lease.Item{Key: k, Age: -1}
+	if n.stat == nil || k.Kind == lease.Metas && len(n.data) == 0 {
+		return it
+	}
+	it.Version, it.Created, it.Order = versionOf(n.stat).String(), strconv.FormatInt(n.stat.Czxid, 16), uint64(n.stat.Mzxid)
+	it.Value, it.Old = lease.Decode(k.Kind, n.data), n.stat.Mzxid <= o.backTo
+	it.Edited = n.stat.Version == 0 || lease.Edited(it.Value, int64(n.stat.Version)) // this package writes each node that it makes
+	return it
+}
+
+// List implements [lease.Driver].
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+	o, fresh, err := d.enter(ctx, false)
+	if err == nil && !fresh {
+		if err = d.session.sync(ctx); errors.Is(err, zk.ErrNoNode) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return v, d.fail(err)
+	}
+	children, err := read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
+		list, _, err := c.Children(d.root.directory(kind))
+		return list, err
+	})
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return v, d.fail(err)
+	}
+	var names []string
+	for _, part := range children {
+		if name, ok := unescape(part); ok && name >= from {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack}
+	for len(names) > 0 && len(v.Items) < limit { // some may be deleted meanwhile
+		part := names[:min(len(names), limit-len(v.Items))]
+		names = names[len(part):]
+		items := make([]lease.Item, len(part))
+		if err := inParallel(len(part), func(i int) (err error) {
+			items[i], _, err = d.readItem(ctx, lease.Key{Kind: kind, Name: part[i]}, o)
+			return err
+		}); err != nil {
+			return v, d.fail(err)
+		}
+		for _, it := range items {
+			if it.Version != "" {
+				v.Items = append(v.Items, it)
+			}
+		}
+	}
+	return v, nil
+}
