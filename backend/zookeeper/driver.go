@@ -192,29 +192,36 @@ func (d *driver) noteZxid(zxid int64) int64 {
 	return d.newest
 }
 
-// readAll reads items one after the other, the meta item after all records, and returns the newest zxid.
+// readAll reads items and returns the newest zxid: sessions first, because what a watch says of records
+// is as new as the last answer, and the meta item last, so that it is not older than any record.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lease.View, newest int64, err error) {
 	d.session.mu.Lock()
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.session.fired + 1, Items: make([]lease.Item, len(keys))}
 	d.session.mu.Unlock()
-	meta := slices.IndexFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas })
-	err = inParallel(len(keys), func(i int) (err error) {
-		switch {
-		case i == meta:
-		case keys[i].Kind == lease.Records:
-			v.Items[i], err = d.record(ctx, keys[i], o)
-		default:
-			v.Items[i], _, err = d.readItem(ctx, keys[i], o)
+	of := map[lease.Kind][]int{}
+	for i, k := range keys {
+		of[k.Kind] = append(of[k.Kind], i)
+	}
+	for _, kind := range []lease.Kind{lease.Sessions, lease.Records, lease.Metas} {
+		if err := inParallel(len(of[kind]), func(n int) (err error) {
+			it, k := &v.Items[of[kind][n]], keys[of[kind][n]]
+			switch kind {
+			case lease.Records:
+				*it, err = d.record(ctx, k, o)
+			case lease.Metas:
+				*it, v.Records, err = d.readItem(ctx, k, o)
+			default:
+				*it, _, err = d.readItem(ctx, k, o)
+			}
+			return err
+		}); err != nil {
+			return v, 0, err
 		}
-		return err
-	})
-	if err == nil && meta >= 0 {
-		v.Items[meta], v.Records, err = d.readItem(ctx, keys[meta], o)
 	}
 	for i := range v.Items {
 		newest = max(newest, int64(v.Items[i].Order))
 	}
-	return v, newest, err
+	return v, newest, nil
 }
 
 // readItem reads an item from the server, and how many children its node has.
