@@ -18,11 +18,11 @@ import (
 	"github.com/go-election/go-election/backend"
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/firefly"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
-	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
@@ -291,8 +291,8 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	}
 }
 
-// The nodes that docs/zookeeper.md creates are enough for a user without other rights.
-func TestTheZooKeeperPageIsTrue(t *testing.T) {
+// The nodes that docs/curator.md creates are enough for a user without other rights.
+func TestTheCuratorPageIsTrue(t *testing.T) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}})
 	admin, _, err := zk.Connect([]string{server.Addr()}, 40*time.Second, zk.WithLogInfo(false))
 	if err != nil {
@@ -300,7 +300,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 	}
 	defer admin.Close()
 	created := 0
-	for line := range strings.Lines(block(t, "zookeeper.md", "rights")) {
+	for line := range strings.Lines(block(t, "curator.md", "rights")) {
 		var path, rights, password string
 		_, err := fmt.Sscanf(line, "addauth digest app:%s", &password)
 		if err == nil {
@@ -323,7 +323,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := zookeeper.Open(zookeeper.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
+		b, err := curator.Open(curator.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
-	"github.com/go-election/go-election/backend/curator"
 )
 
 const canary = "canary7f3a"

@@ -2,7 +2,6 @@ package curator
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -22,13 +21,14 @@ const handshakeTimeout = 5 * time.Second
 // library that would crash it.
 type connection struct {
 	net.Conn
-	s      *session
-	reader *bufio.Reader
+	s        *session
+	reader   *bufio.Reader // of the server's messages
+	requests frameWriter   // the library's
 
 	handshakeDeadline time.Time // for the connect response
 	connectSent       time.Time // when the connect request was sent
-	handshakeDone     bool      // only from then on the library reads and writes at the same time
-	checked           []byte    // checked, but not yet read by the library
+	handshakeDone     bool
+	checked           []byte // checked, but not yet read by the library
 
 	mu      sync.Mutex
 	pending map[int32]int32 // kinds of unanswered requests, by xid
@@ -59,7 +59,7 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 		// The library tries the next server at once.
 		return nil, err
 	}
-	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: time.Now(), handshakeDeadline: time.Now().Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
+	conn := newConnection(s, c)
 	s.mu.Lock()
 	mute, old := s.muted, s.connection
 	s.connection = conn
@@ -72,6 +72,13 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 		return nil, net.ErrClosed
 	}
 	return conn, nil
+}
+
+func newConnection(s *session, c net.Conn) *connection {
+	now := time.Now()
+	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: now, handshakeDeadline: now.Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
+	conn.requests = frameWriter{most: maxRequest, send: conn.send}
+	return conn
 }
 
 func (s *session) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -117,29 +124,32 @@ func (conn *connection) Read(p []byte) (int, error) {
 }
 
 func (conn *connection) Write(p []byte) (int, error) {
+	n, err := conn.requests.Write(p)
+	if err != nil {
+		conn.Conn.Close()
+	}
+	return n, err
+}
+
+// send sends a request of the library, or drops it.
+func (conn *connection) send(frame []byte) error {
+	kind := int32(0)
 	if conn.connectSent.IsZero() {
 		conn.connectSent = time.Now()
 		// This request asks for a new session. The library would ask for the length that it
 		// was granted last, even if the servers now allow longer sessions.
-		if len(p) >= 28 && binary.BigEndian.Uint64(p[20:]) == 0 {
-			p = bytes.Clone(p)
-			binary.BigEndian.PutUint32(p[16:], uint32(conn.s.requestedLength.Milliseconds()))
+		if len(frame) >= 28 && binary.BigEndian.Uint64(frame[20:]) == 0 {
+			binary.BigEndian.PutUint32(frame[16:], uint32(conn.s.requestedLength.Milliseconds()))
 		}
-	}
-	xid, kind := int32(0), int32(0)
-	if conn.handshakeDone && len(p) >= 12 {
-		xid, kind = int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
-	}
-	conn.s.mu.Lock()
-	mute := conn.s.muted
-	conn.s.mu.Unlock()
-	if xid == xidPing {
-		// The library's pings would keep the session alive whatever the state of the
-		// manager. Only our own calls may keep it.
-		return len(p), nil
-	}
-	if conn.handshakeDone {
-		p = conn.s.withWatchFlag(p)
+	} else if len(frame) >= 12 {
+		xid := int32(binary.BigEndian.Uint32(frame[4:]))
+		if xid == xidPing {
+			// The library's pings would keep the session alive whatever the state of the
+			// manager. Only our own calls may keep it.
+			return nil
+		}
+		kind = int32(binary.BigEndian.Uint32(frame[8:]))
+		conn.s.setWatchFlag(frame)
 		if kind == opSync { // later requests are answered after it
 			conn.s.change(func() { conn.s.syncsSent++ })
 		}
@@ -147,18 +157,21 @@ func (conn *connection) Write(p []byte) (int, error) {
 		conn.pending[xid] = kind
 		conn.mu.Unlock()
 	}
+	conn.s.mu.Lock()
+	mute := conn.s.muted
+	conn.s.mu.Unlock()
 	if mute { // not even a closing request
 		conn.Conn.Close()
-		return len(p), nil
+		return nil
 	}
-	n, err := conn.Conn.Write(p)
+	_, err := conn.Conn.Write(frame)
 	if err != nil && kind == opSetAuth {
 		// If this fails after a reconnect, the library waits for itself forever. Closing
 		// lets it notice by reading.
 		conn.Conn.Close()
-		return len(p), nil
+		return nil
 	}
-	return n, err
+	return err
 }
 
 // setWatched makes reads of a path leave a watch (1), or ends that (-1).
@@ -170,29 +183,26 @@ func (s *session) setWatched(path string, n int) {
 	}
 }
 
-// withWatchFlag returns a request as it is to be sent. A read consists of length, xid,
-// kind, path, and a byte that says whether to leave a watch.
-func (s *session) withWatchFlag(p []byte) []byte {
-	if len(p) < 18 {
-		return p
+// setWatchFlag makes a read leave a watch if its path is watched. A read consists of length,
+// xid, kind, path, and a byte that says whether to leave a watch.
+func (s *session) setWatchFlag(frame []byte) {
+	if len(frame) < 18 {
+		return
 	}
-	switch binary.BigEndian.Uint32(p[8:]) {
+	switch binary.BigEndian.Uint32(frame[8:]) {
 	case opExists, opGetData, opGetChildren:
 	default:
-		return p
+		return
 	}
-	path := p[16 : len(p)-1]
-	if int(binary.BigEndian.Uint32(p[12:])) != len(path) {
-		return p
+	path := frame[16 : len(frame)-1]
+	if int(binary.BigEndian.Uint32(frame[12:])) != len(path) {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watchedPaths[string(path)] == 0 {
-		return p
+	if s.watchedPaths[string(path)] > 0 {
+		frame[len(frame)-1] = 1
 	}
-	p = bytes.Clone(p)
-	p[len(p)-1] = 1
-	return p
 }
 
 // The library clears its deadlines while it waits for the rest of a connect response.

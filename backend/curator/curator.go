@@ -36,7 +36,7 @@ type Options struct {
 	Servers []string
 
 	// Root is an absolute path under which this module keeps its records, session records
-	// and members. It is created if necessary. Default: /election. All members of an
+	// and members. It is created if necessary. Default: /election-curator. All members of an
 	// election must have the same Root. In place of a chroot, set Root and a prefix of
 	// Path.
 	Root string
@@ -139,7 +139,7 @@ func init() {
 func Open(o Options) (*Backend, error) {
 	o.Tick = cmp.Or(o.Tick, 2*time.Second)
 	o.MaxSession = cmp.Or(o.MaxSession, 20*o.Tick)
-	o.Root = cmp.Or(o.Root, "/election")
+	o.Root = cmp.Or(o.Root, "/election-curator")
 	o.Data = cmp.Or(o.Data, "id")
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)

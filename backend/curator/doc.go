@@ -1,12 +1,11 @@
-// Package zookeeper keeps leases in Apache ZooKeeper, 3.5 or later, with the
-// client github.com/go-zookeeper/zk.
+// Package curator joins the elections that other programs hold in Apache ZooKeeper, 3.5
+// or later. The client is github.com/go-zookeeper/zk.
 //
-// A lease is an ephemeral node of one session, which all elections of a Backend
-// share, and a persistent record that names the node. In the default layout, [Latch],
-// the node stands in the queue of Apache Curator's LeaderLatch, so the module can join
-// an existing Java fleet. [Selector] is the queue of LeaderSelector and
-// InterProcessMutex, and [Node] is a single ephemeral node at a path of the user's
-// choice.
+// [Latch], the default layout, is the queue of Apache Curator's LeaderLatch. [Selector] is
+// that of its LeaderSelector and InterProcessMutex. [Node] is a single ephemeral node at a
+// path of the user's choice. In all of them the lock is an ephemeral node of one session,
+// which all elections of a Backend share. Beside it a persistent record names the node for
+// members of this module.
 //
 //	store, err := curator.Open(curator.Options{
 //		Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"},
@@ -16,10 +15,10 @@
 //
 // # In the store
 //
-//	/election/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: the candidate's id
-//	/election/record/<election>                           PERSISTENT, JSON: term, holder, request, history
-//	/election/session/<session id>                        EPHEMERAL, JSON: what the session has renewed
-//	/election/member/<nonce>                              EPHEMERAL, JSON: the member
+//	/election-curator/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: the candidate's id
+//	/election-curator/record/<election>                           PERSISTENT, JSON: term, holder, request, history
+//	/election-curator/session/<session id>                        EPHEMERAL, JSON: what the session has renewed
+//	/election-curator/member/<nonce>                              EPHEMERAL, JSON: the member
 //
 // Read them with zkCli.sh, and write nothing: a set on a lock node uses up the watches
 // of Curator's members. Whoever may write these nodes can depose any leader.

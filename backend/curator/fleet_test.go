@@ -20,8 +20,8 @@ import (
 
 // The test binary is also the program of the members that it starts.
 const (
-	memberArg = "GO_ELECTION_TEST_ZOOKEEPER_MEMBER"
-	replayArg = "GO_ELECTION_TEST_ZOOKEEPER_REPLAY"
+	memberArg = "GO_ELECTION_TEST_CURATOR_MEMBER"
+	replayArg = "GO_ELECTION_TEST_CURATOR_REPLAY"
 )
 
 // memberMain runs that program if this process was started as a member.

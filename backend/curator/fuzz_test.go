@@ -68,7 +68,7 @@ func FuzzRecordAndHeartbeats(f *testing.F) {
 
 func newFuzzLayout(t *testing.T) layout {
 	t.Helper()
-	l, err := newLayout(Options{Root: "/election"})
+	l, err := newLayout(Options{Root: "/election-curator"})
 	if err != nil {
 		t.Fatal(err)
 	}

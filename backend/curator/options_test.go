@@ -18,7 +18,7 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"same for all":       {Servers: []string{"a"}, Path: "/app/latch"},
 		"absolute":           {Servers: []string{"a"}, Root: "x"},
 		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election/record"}},
+		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election-curator/record"}},
 		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
 		"within \"/p\" of":   {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p/q/r"}},
 		"or within it":       {Servers: []string{"a"}, Path: "/app/{election}", Paths: map[string]string{"x": "/app/y/z"}},

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 )
 
@@ -37,31 +36,19 @@ const maxHandshake = 256
 
 // readMessage reads one whole message, checks it and makes it available to Read.
 func (conn *connection) readMessage() error {
-	var head [4]byte
-	if _, err := io.ReadFull(conn.reader, head[:]); err != nil {
-		return err
-	}
-	n, most := binary.BigEndian.Uint32(head[:]), uint32(maxReply)
+	most, check := uint32(maxReply), conn.checkReply
 	if !conn.handshakeDone {
-		most = maxHandshake
+		most, check = maxHandshake, conn.checkHandshake
 	}
-	if n > most {
-		return fmt.Errorf("it has %d bytes, or is not a ZooKeeper message", n)
-	}
-	message := make([]byte, 4+n)
-	copy(message, head[:])
-	if _, err := io.ReadFull(conn.reader, message[4:]); err != nil {
+	frame, err := readFrame(conn.reader, most)
+	if err != nil {
 		return err
 	}
 	conn.lastRead.Store(int64(time.Since(conn.opened)))
-	check := conn.checkReply
-	if !conn.handshakeDone {
-		check = conn.checkHandshake
-	}
-	if err := check(parser{message[4:]}); err != nil {
+	if err := check(parser{frame[4:]}); err != nil {
 		return err
 	}
-	conn.checked = message
+	conn.checked = frame
 	return nil
 }
 

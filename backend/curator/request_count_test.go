@@ -61,12 +61,8 @@ func (m *requestMeter) pass(client net.Conn, server string) {
 		client.Close()
 	}()
 	for in, first := bufio.NewReader(client), true; ; first = false {
-		head, err := in.Peek(4)
+		frame, err := readFrame(in, maxRequest)
 		if err != nil {
-			return
-		}
-		frame := make([]byte, 4+binary.BigEndian.Uint32(head))
-		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
 		if !first && len(frame) >= 12 { // after the connect request: xid and kind

@@ -15,9 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"

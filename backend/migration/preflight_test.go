@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )

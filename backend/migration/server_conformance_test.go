@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestConformanceFromZooKeeperToMySQL runs the suite on real servers, in real time.
-func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
+// TestConformanceFromCuratorToMySQL runs the suite on real servers, in real time.
+func TestConformanceFromCuratorToMySQL(t *testing.T) {
 	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
 	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {

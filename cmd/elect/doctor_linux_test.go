@@ -84,7 +84,7 @@ func TestDoctorChecksBothStoresOfAMigration(t *testing.T) {
 	doctorSays(t, moving, "elected in term", "durability     mysqltable: ", "durability     mysql: ", "greatest TTL   mysqltable: ", "greatest TTL   mysql: ")
 }
 
-func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
+func TestDoctorChecksEtcdConsulAndCurator(t *testing.T) {
 	t.Parallel()
 	for store, x := range map[string]struct {
 		env   func(t *testing.T, own string) []string
@@ -96,8 +96,8 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 		"consul": {func(t *testing.T, own string) []string {
 			return []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own}
 		}, []string{"servers", "Consul 1."}},
-		"zookeeper": {func(t *testing.T, own string) []string {
-			return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+		"curator": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
 		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},
 	} {
 		t.Run(store, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 		says []string
 	}{
 		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
-		"zookeeper": {func(t *testing.T) []string {
-			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + string(backend.NewNonce()[:8])}
+		"curator": {func(t *testing.T) []string {
+			return []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/long-" + string(backend.NewNonce()[:8])}
 		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
 	} {
 		t.Run(store, func(t *testing.T) {

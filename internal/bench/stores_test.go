@@ -309,7 +309,7 @@ func stores(t *testing.T) (all []store) {
 					return err
 				}
 			},
-			name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
+			name: "ZooKeeper", version: server.Version(), backend: "curator", server: server.Addr(), peers: []string{zkLock, curatorLatch},
 			section: func(name string) any {
 				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
 			},

@@ -96,7 +96,7 @@ func etcdAdmin(base, prefix string) map[string]fault {
 	}
 }
 
-func zookeeperAdmin(addr, root string) map[string]fault {
+func curatorAdmin(addr, root string) map[string]fault {
 	return map[string]fault{
 		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
 			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))

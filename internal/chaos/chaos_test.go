@@ -205,7 +205,7 @@ var short = map[string][]string{
 	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
-	"zookeeper":           {longPause, "held back"},
+	"curator":             {longPause, "held back"},
 }
 
 // TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that
