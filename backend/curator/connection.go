@@ -2,19 +2,15 @@ package curator
 
 import (
 	"bufio"
-	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// handshakeTimeout limits how long a server may take for the handshake. The library would
-// wait ten times the session's length.
-const handshakeTimeout = 5 * time.Second
+	"github.com/go-election/go-election/internal/ensemble"
+)
 
 // A connection is one network connection to a server. It inspects the traffic to learn the
 // session's id and length, which the library does not expose, and to keep messages from the
@@ -53,7 +49,7 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 			return nil, s.ctx.Err()
 		}
 	}
-	c, err := s.dialServer(network, address, timeout)
+	c, err := s.dialServer(address, timeout)
 	if err != nil {
 		s.change(func() { s.lastErr = err })
 		// The library tries the next server at once.
@@ -76,39 +72,19 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 
 func newConnection(s *session, c net.Conn) *connection {
 	now := time.Now()
-	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: now, handshakeDeadline: now.Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
+	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: now, handshakeDeadline: now.Add(min(ensemble.HandshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
 	conn.requests = frameWriter{most: maxRequest, send: conn.send}
 	return conn
 }
 
-func (s *session) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
+func (s *session) dialServer(address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	mute := s.muted
 	s.mu.Unlock()
 	if mute {
 		return nil, net.ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
-	defer cancel()
-	d := net.Dialer{KeepAlive: 15 * time.Second}
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil || s.b.options.TLS == nil {
-		return c, err
-	}
-	config := s.b.options.TLS
-	if config.ServerName == "" && !config.InsecureSkipVerify {
-		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	// A TLS handshake takes several round trips and some computing.
-	ctx, cancel = context.WithTimeout(s.ctx, max(timeout, handshakeTimeout))
-	defer cancel()
-	t := tls.Client(c, config)
-	if err := t.HandshakeContext(ctx); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	return t, nil
+	return s.b.access.Dial(s.ctx, address, timeout)
 }
 
 func (conn *connection) Read(p []byte) (int, error) {

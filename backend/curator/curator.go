@@ -3,11 +3,7 @@ package curator
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Name is the name under which this backend is registered.
@@ -92,7 +89,7 @@ type Options struct {
 type Backend struct {
 	options Options
 	layout  layout
-	acl     []zk.ACL
+	access  ensemble.Access
 	owner   backend.SingleOwner
 
 	opening chan struct{} // held while a session is being opened
@@ -148,39 +145,16 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
-	servers := make([]string, len(o.Servers))
-	for i, s := range o.Servers {
-		servers[i], _ = hostPort(s)
-	}
-	o.Servers = servers
-	if o.TLS != nil {
-		o.TLS = o.TLS.Clone()
-	}
-	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), locks: map[string]*ownLock{}}
-	if b.acl == nil {
-		b.acl = zk.WorldACL(zk.PermAll)
-		if o.User != "" {
-			b.acl = zk.AuthACL(zk.PermAll)
-		}
+	b := &Backend{options: o, layout: l, opening: make(chan struct{}, 1), locks: map[string]*ownLock{}}
+	b.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
+	if err := b.access.Check(); err != nil {
+		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
 	return b, nil
 }
 
 // check reports what is wrong with options that have their defaults.
 func (o *Options) check() error {
-	if len(o.Servers) == 0 {
-		return fmt.Errorf("no servers: name at least one, such as zk1:2181")
-	}
-	loopback := true
-	for _, s := range o.Servers {
-		hp, err := hostPort(s)
-		if err != nil {
-			return err
-		}
-		host, _, _ := net.SplitHostPort(hp)
-		ip := net.ParseIP(host)
-		loopback = loopback && (host == "localhost" || ip != nil && ip.IsLoopback())
-	}
 	switch {
 	case o.Tick < time.Millisecond || o.Tick > time.Minute:
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
@@ -190,36 +164,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, maxSessionLength)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
-	case o.User == "" && o.Password != "":
-		return fmt.Errorf("there is a password, but no user")
-	case strings.Contains(o.User, ":"):
-		return fmt.Errorf("the user contains a colon")
-	case o.User != "" && o.TLS == nil && !loopback && !o.InsecureAuth:
-		return fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
 	}
 	return nil
 }
 
-// hostPort adds the default port.
-func hostPort(s string) (string, error) {
-	if _, _, err := net.SplitHostPort(s); err != nil {
-		s = net.JoinHostPort(strings.Trim(s, "[]"), "2181")
-	}
-	host, port, err := net.SplitHostPort(s)
-	if strings.Contains(s, "@") {
-		return "", errors.New("a server is host:port, without a user: set user and password")
-	}
-	if err != nil || host == "" || port == "" || strings.ContainsAny(s, "/ ,") {
-		return "", fmt.Errorf("server %.80q is not of the form host:port", s)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("server %.80q: the port must be a number from 1 to 65535", s)
-	}
-	return s, nil
-}
-
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return clean.Location(b.options.Root, b.options.Servers...) }
+func (b *Backend) Location() string { return clean.Location(b.options.Root, b.access.Servers...) }
 
 // Guarantees says what ZooKeeper can promise. For the figures see docs/design/curator.md,
 // "Times".

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // newFrame returns a frame with these numbers and this text.
@@ -61,7 +63,7 @@ func (c *pieceConn) Close() error { c.closed = true; return nil }
 
 func newPieces(seed uint64) (*connection, *pieceConn) {
 	network := &pieceConn{random: rand.New(rand.NewPCG(seed, 0))}
-	s := &session{b: &Backend{}, servers: &serverList{}, requestedLength: 9 * time.Second, changed: make(chan struct{}), watchedPaths: map[string]int{"/watched": 1}}
+	s := &session{b: &Backend{}, servers: &ensemble.ServerList{}, requestedLength: 9 * time.Second, changed: make(chan struct{}), watchedPaths: map[string]int{"/watched": 1}}
 	return newConnection(s, network), network
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // FuzzRecordAndHeartbeats parses the data of records and session records.
@@ -82,19 +83,19 @@ func FuzzNodes(f *testing.F) {
 		f.Add(name, name+"1", name)
 	}
 	f.Fuzz(func(t *testing.T, a, b, c string) {
-		part := escape(a)
+		part := ensemble.Escape(a)
 		if a != "" && !plainNode(part) && len(part) <= 255 || strings.Contains(part, "/") {
 			t.Errorf("%q becomes the node %q", a, part)
 		}
-		if back, ok := unescape(part); !ok || back != a {
+		if back, ok := ensemble.Unescape(part); !ok || back != a {
 			t.Errorf("%q becomes %q and comes back as %q", a, part, back)
 		}
-		if name, ok := unescape(b); ok && escape(name) != b {
-			t.Errorf("the node %q is read as %q, whose node is %q", b, name, escape(name))
+		if name, ok := ensemble.Unescape(b); ok && ensemble.Escape(name) != b {
+			t.Errorf("the node %q is read as %q, whose node is %q", b, name, ensemble.Escape(name))
 		}
 		l := newFuzzLayout(t)
-		if a != "" && len(part) < 500 && checkPath(l.lockPath(a)) != nil {
-			t.Errorf("the path of %q is %q: %v", a, l.lockPath(a), checkPath(l.lockPath(a)))
+		if a != "" && len(part) < 500 && ensemble.CheckPath(l.lockPath(a)) != nil {
+			t.Errorf("the path of %q is %q: %v", a, l.lockPath(a), ensemble.CheckPath(l.lockPath(a)))
 		}
 		if l.before(a, b) && l.before(b, a) || a != b && !l.before(a, b) && !l.before(b, a) || l.before(a, b) && l.before(b, c) && !l.before(a, c) {
 			t.Errorf("%q, %q and %q have no order", a, b, c)
@@ -102,7 +103,7 @@ func FuzzNodes(f *testing.F) {
 		if h := (&holder{Node: a}); a != "" && !strings.HasPrefix(a, l.namePrefix) && l.isHoldersNode(h, b) {
 			t.Errorf("%q is taken for a node that was granted with %q", b, a)
 		}
-		if path := "/" + a; checkPath(path) == nil && (strings.Contains(path, "//") || strings.Contains(path+"/", "/../")) {
+		if path := "/" + a; ensemble.CheckPath(path) == nil && (strings.Contains(path, "//") || strings.Contains(path+"/", "/../")) {
 			t.Errorf("the path %q was accepted", path)
 		}
 	})
@@ -140,25 +141,6 @@ func FuzzAnswer(f *testing.F) {
 			if (&parser{used[:cut]}).skipReply(op) {
 				t.Errorf("kind %d: %x is accepted, and so is its beginning of %d bytes", op, used, cut)
 			}
-		}
-	})
-}
-
-// FuzzACL parses an ACL entry of a configuration.
-func FuzzACL(f *testing.F) {
-	for _, text := range []string{"", ":", "::", "world:anyone:r", "digest:app:open-sesame:cdrwa", "digest:app:open-sesame", "ip:::1:rw", "world:anyone:", "x:open-sesame:rx", "\x00:a:r"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		a, err := parseACL(text)
-		if err != nil {
-			if scheme, _, _ := strings.Cut(text, ":"); strings.Contains(err.Error(), "open-sesame") && !strings.Contains(scheme, "open-sesame") {
-				t.Errorf("%v shows a secret", err)
-			}
-			return
-		}
-		if a.Scheme == "" || a.Perms == 0 || a.Perms&^31 != 0 || !strings.HasPrefix(text, a.Scheme+":"+a.ID+":") {
-			t.Errorf("%q is read as %+v", text, a)
 		}
 	})
 }

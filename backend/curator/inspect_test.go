@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
 // inspectUntil waits until Inspect reports all of these texts, because on a busy machine a
-// server may not answer within inspectLimit. It returns the report.
+// server may not answer in time. It returns the report.
 func inspectUntil(t *testing.T, o Options, ttl time.Duration, wants ...string) (text string) {
 	t.Helper()
 	testbed.Eventually(t, patience, "a complete report of Inspect", func() error {
@@ -112,50 +111,27 @@ func TestInspectFindsAServerThatIsCutOff(t *testing.T) {
 
 func TestServerProblemsAreWarnings(t *testing.T) {
 	o := Options{Tick: 2 * time.Second, MaxSession: 40 * time.Second}
-	well := serverStatus{server: "a:1", version: "3.8.0", mode: "follower", shortest: 4 * time.Second, longest: 40 * time.Second}
-	but := func(change func(s *serverStatus)) serverStatus {
+	well := ensemble.Status{Server: "a:1", Version: "3.8.0", Mode: "follower", Shortest: 4 * time.Second, Longest: 40 * time.Second}
+	but := func(change func(s *ensemble.Status)) ensemble.Status {
 		s := well
 		change(&s)
 		return s
 	}
 	for _, x := range []struct {
 		what string
-		said []serverStatus
+		said []ensemble.Status
 		want string // of a warning; "": none
 	}{
-		{"all is well", []serverStatus{well, well, well}, ""},
-		{"only one is named", []serverStatus{well}, "servers: only one is configured"},
-		{"read-only", []serverStatus{well, but(func(s *serverStatus) { s.readOnly = true })}, "server: a:1 is in read-only mode"},
-		{"an escape", []serverStatus{well, but(func(s *serverStatus) { s.err = errors.New("\x1b[2J") })}, "server: a:1 does not serve: \ufffd[2J"},
-		{"other sessions", []serverStatus{well, but(func(s *serverStatus) { s.server, s.longest = "b:1", 20*time.Second })}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
-		{"other ticks", []serverStatus{well, but(func(s *serverStatus) { s.server, s.shortest = "b:1", 6*time.Second })}, "tick: b:1 grants no session of less than 6s"},
+		{"all is well", []ensemble.Status{well, well, well}, ""},
+		{"only one is named", []ensemble.Status{well}, "servers: only one is configured"},
+		{"read-only", []ensemble.Status{well, but(func(s *ensemble.Status) { s.ReadOnly = true })}, "server: a:1 is in read-only mode"},
+		{"an escape", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Err = errors.New("\x1b[2J") })}, "server: a:1 does not serve: \ufffd[2J"},
+		{"other sessions", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Server, s.Longest = "b:1", 20*time.Second })}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
+		{"other ticks", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Server, s.Shortest = "b:1", 6*time.Second })}, "tick: b:1 grants no session of less than 6s"},
 	} {
 		text := diagnosticText(diagnostics(o, x.said, 10*time.Second, 3*time.Second))
 		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
 			t.Errorf("%s: expected the warning %q:\n%s", x.what, x.want, text)
-		}
-	}
-}
-
-func TestRightsAreExplained(t *testing.T) {
-	user := Options{Root: "/r", User: "app", Password: "secret"}
-	for _, x := range []struct {
-		what    string
-		o       Options
-		acl     []zk.ACL
-		want    string
-		warning bool
-	}{
-		{"open, as by default", Options{Root: "/r"}, zk.WorldACL(zk.PermAll), "world:anyone:cdrwa; anyone who reaches the servers can depose any leader", false},
-		{"open, and there is a user", user, zk.WorldACL(zk.PermAll), "the node was created without one", true},
-		{"its own", user, zk.DigestACL(zk.PermAll, "app", "secret"), "at /r: digest:app:cdrwa", false},
-		{"another password", user, zk.DigestACL(zk.PermAll, "app", "other"), "gives this process nothing, and a member needs cdrw", true},
-		{"read alone", Options{Root: "/r"}, zk.WorldACL(zk.PermRead), "gives this process r, and a member needs cdrw", true},
-		{"of which only the servers know", user, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=app"}}, "at /r: x509:CN=app:cdrwa", false},
-	} {
-		text, warning := explainACL(x.acl, x.o)
-		if warning != x.warning || !strings.Contains(text, x.want) {
-			t.Errorf("%s: %v %q, want %v and %q", x.what, warning, text, x.warning, x.want)
 		}
 	}
 }

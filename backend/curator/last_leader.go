@@ -22,7 +22,7 @@ func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.B
 		_, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
 			_, err := c.Set(path, content, -1)
 			if errors.Is(err, zk.ErrNoNode) {
-				_, err = c.Create(path, content, zk.FlagPersistent, b.acl)
+				_, err = c.Create(path, content, zk.FlagPersistent, b.access.ACL)
 			}
 			return struct{}{}, err
 		})

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A layout computes the paths.
@@ -46,7 +47,7 @@ func newLayout(o Options) (layout, error) {
 		if path == "" && what == "last" {
 			continue
 		}
-		if err := checkPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
+		if err := ensemble.CheckPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
 			return l, fmt.Errorf("%s: %w", what, err)
 		}
 		if what != "root" && !strings.Contains(path, placeholder) {
@@ -55,7 +56,7 @@ func newLayout(o Options) (layout, error) {
 	}
 	taken := map[string]string{}
 	for name, path := range o.Paths {
-		if err := checkPath(path); err != nil {
+		if err := ensemble.CheckPath(path); err != nil {
 			return l, fmt.Errorf("paths: %w", err)
 		}
 		if other, ok := taken[path]; ok {
@@ -116,41 +117,23 @@ func values(m map[string]string) func(func(string) bool) {
 	}
 }
 
-func checkPath(path string) error {
-	switch {
-	case !strings.HasPrefix(path, "/") || len(path) < 2 || len(path) > 1024 || !utf8.ValidString(path):
-		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes", path)
-	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
-		return fmt.Errorf("%.80q belongs to ZooKeeper itself", path)
-	}
-	for _, part := range strings.Split(path[1:], "/") {
-		if part == "" || part == "." || part == ".." {
-			return fmt.Errorf("%.80q has a part that is empty or made of dots", path)
-		}
-		for _, r := range part {
-			if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
-				return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", path)
-			}
-		}
-	}
-	return nil
-}
-
 // lockPath returns the path of an election's lock: the parent of the queue, or the node.
 func (l *layout) lockPath(election string) string {
 	if path, ok := l.paths[election]; ok {
 		return path
 	}
-	return strings.ReplaceAll(l.pathTemplate, placeholder, escape(election))
+	return strings.ReplaceAll(l.pathTemplate, placeholder, ensemble.Escape(election))
 }
 
 // lastPath returns the path of the node that holds the last leader, or "".
 func (l *layout) lastPath(election string) string {
-	return strings.ReplaceAll(l.lastTemplate, placeholder, escape(election))
+	return strings.ReplaceAll(l.lastTemplate, placeholder, ensemble.Escape(election))
 }
 
-func (l *layout) recordPath(election string) string { return l.recordParent + "/" + escape(election) }
-func (l *layout) sessionPath(id string) string      { return l.sessionParent + "/" + id }
+func (l *layout) recordPath(election string) string {
+	return l.recordParent + "/" + ensemble.Escape(election)
+}
+func (l *layout) sessionPath(id string) string { return l.sessionParent + "/" + id }
 
 // nodePath returns the path of a lock node with this name.
 func (l *layout) nodePath(election, name string) string {
@@ -158,44 +141,6 @@ func (l *layout) nodePath(election, name string) string {
 		return l.lockPath(election)
 	}
 	return l.lockPath(election) + "/" + name
-}
-
-// escape turns any election name into one part of a path, and different names into
-// different parts.
-func escape(name string) string {
-	var b strings.Builder
-	for i := range len(name) {
-		c := name[i]
-		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_:@,=+~", c) >= 0 ||
-			c == '.' && name != "." && name != ".."
-		if plain {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
-
-// unescape undoes escape; ok is false for what escape cannot have returned.
-func unescape(part string) (name string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(part); i++ {
-		if part[i] != '%' {
-			b.WriteByte(part[i])
-			continue
-		}
-		if i+2 >= len(part) {
-			return "", false
-		}
-		var c byte
-		if _, err := fmt.Sscanf(part[i+1:i+3], "%02X", &c); err != nil {
-			return "", false
-		}
-		b.WriteByte(c)
-		i += 2
-	}
-	return b.String(), escape(b.String()) == part
 }
 
 // curatorPrefix starts the names of nodes that Curator's members can find again after a

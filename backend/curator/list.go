@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // List reads the existing records.
@@ -29,7 +30,7 @@ func (b *Backend) readRecords(ctx context.Context, s *session, from string, limi
 	}
 	var names []string
 	for _, part := range r.children {
-		if name, ok := unescape(part); ok && backend.CheckName(name) == nil {
+		if name, ok := ensemble.Unescape(part); ok && backend.CheckName(name) == nil {
 			names = append(names, name)
 		}
 	}

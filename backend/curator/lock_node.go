@@ -126,7 +126,7 @@ func (b *Backend) deleteOps(election, node, session string, version int32) []any
 
 // newLockNode returns a request for a lock node of ours, and the prefix of the node's name.
 func (b *Backend) newLockNode(bid backend.Bid) (request *zk.CreateRequest, name string) {
-	request = &zk.CreateRequest{Path: b.layout.lockPath(bid.Election), Data: []byte(bid.Candidate.ID), Acl: b.acl, Flags: zk.FlagEphemeral}
+	request = &zk.CreateRequest{Path: b.layout.lockPath(bid.Election), Data: []byte(bid.Candidate.ID), Acl: b.access.ACL, Flags: zk.FlagEphemeral}
 	if b.options.Data == "address" {
 		request.Data = []byte(bid.Candidate.Address)
 	}
@@ -206,12 +206,12 @@ func (b *Backend) createParents(ctx context.Context, s *session, path string, co
 		at += "/" + part
 		_, err := call(ctx, s, func(c *zk.Conn) (string, error) {
 			if container && i == len(parts)-2 {
-				path, err := c.CreateContainer(at, nil, zk.FlagContainer, b.acl)
+				path, err := c.CreateContainer(at, nil, zk.FlagContainer, b.access.ACL)
 				if err == nil || errors.Is(err, zk.ErrNodeExists) || isOpError(err) || errors.Is(err, zk.ErrConnectionClosed) {
 					return path, err
 				}
 			}
-			return c.Create(at, nil, zk.FlagPersistent, b.acl)
+			return c.Create(at, nil, zk.FlagPersistent, b.access.ACL)
 		})
 		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to it
 			if r, err2 := s.cache.readPlain(ctx, uniqueData, at); err2 == nil && !r.missing {

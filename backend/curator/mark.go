@@ -150,14 +150,14 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 	case next.MovedTo != "" && sealed:
 		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, own.node, false, nil
 	case next.MovedTo != "" && b.layout.kind == Node: // in place of our node
-		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.acl})
+		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.access.ACL})
 		if r.missing || nodeName(r) != own.node {
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
 			return nil, "", true, nil
 		}
 		return ops, sealedNode, false, nil
 	case next.MovedTo != "":
-		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.acl}}, own.node, false, nil
+		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.access.ACL}}, own.node, false, nil
 	case b.layout.kind == Node:
 		// The record names our node by its czxid, which is known only when the node exists.
 		// So this takes two steps. Between them the record says that the election has

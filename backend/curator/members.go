@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -57,7 +58,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 		return err
 	}
 	id, _ := s.idAndEpoch()
-	path := b.layout.memberParent + "/" + escape(string(m.Nonce))
+	path := b.layout.memberParent + "/" + ensemble.Escape(string(m.Nonce))
 	if s.answeredSince(time.Now().Add(-m.TTL / 2)) {
 		r, err := s.cache.get(ctx, uniqueData, path, true)
 		if err != nil || bytes.Equal(r.data, text) && r.stat.EphemeralOwner == id {
@@ -81,7 +82,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 		return err
 	}
 	for try := 0; ; try++ {
-		_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.acl) })
+		_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.access.ACL) })
 		switch {
 		case errors.Is(err, zk.ErrNodeExists): // the answer to an earlier create was lost
 			return nil
@@ -118,7 +119,7 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 	}
 	var nonces []backend.Nonce
 	for _, part := range r.children {
-		if nonce, ok := unescape(part); ok && nonce >= from && len(nonce) <= 64 {
+		if nonce, ok := ensemble.Unescape(part); ok && nonce >= from && len(nonce) <= 64 {
 			nonces = append(nonces, backend.Nonce(nonce))
 		}
 	}
@@ -144,7 +145,7 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 // belongs to no session. The age is zero: the session exists, so the ensemble has heard of
 // it within the session's length.
 func (b *Backend) readMember(ctx context.Context, s *session, nonce backend.Nonce) (*backend.Member, error) {
-	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+escape(string(nonce)))
+	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+ensemble.Escape(string(nonce)))
 	var m member
 	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 func TestInvalidOptionsAreNamed(t *testing.T) {
@@ -51,11 +52,11 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a", "A", "a/b", "..", ".", "...", "%", "%61", "é", "AccountService:1.0.0", " ", "a\\b"} {
-		part := escape(name)
-		if err := checkPath("/x/" + part); err != nil {
+		part := ensemble.Escape(name)
+		if err := ensemble.CheckPath("/x/" + part); err != nil {
 			t.Errorf("%q becomes %q: %v", name, part, err)
 		}
-		if back, ok := unescape(part); !ok || back != name {
+		if back, ok := ensemble.Unescape(part); !ok || back != name {
 			t.Errorf("%q becomes %q and then %q", name, part, back)
 		}
 	}

@@ -58,7 +58,7 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 			return err
 		}
 		// The transaction would write what is there, or almost nothing.
-		var record any = &zk.CreateRequest{Path: path, Data: (&record{Election: bid.Election}).encode(), Acl: b.acl}
+		var record any = &zk.CreateRequest{Path: path, Data: (&record{Election: bid.Election}).encode(), Acl: b.access.ACL}
 		if !now.missing {
 			record = &zk.SetDataRequest{Path: path, Data: now.data, Version: now.stat.Version}
 		}

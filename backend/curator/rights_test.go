@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -191,7 +192,7 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 		}
 		return nil
 	})
-	c := config{Servers: o.Servers, Root: "/tls", CAFile: server.CAFile(), Tick: tick, User: "app", Password: canary}
+	c := config{Config: ensemble.Config{Servers: o.Servers, CAFile: server.CAFile(), User: "app", Password: canary}, Root: "/tls", Tick: tick}
 	p, err := c.options()
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -46,7 +47,7 @@ type session struct {
 	renewing     chan struct{}  // held while renewing
 
 	authenticated chan struct{} // closed when the server knows the user
-	servers       *serverList
+	servers       *ensemble.ServerList
 	cache         cache
 }
 
@@ -125,10 +126,10 @@ func (b *Backend) withSession(ctx context.Context, f func(*session) error) error
 
 // openSession starts a session. The library connects on its own goroutine.
 func (b *Backend) openSession(length time.Duration) (*session, error) {
-	s := &session{b: b, requestedLength: length, lastUsed: time.Now(), changed: make(chan struct{}), authenticated: make(chan struct{}), watchedPaths: map[string]int{}, renewing: make(chan struct{}, 1), servers: &serverList{}}
+	s := &session{b: b, requestedLength: length, lastUsed: time.Now(), changed: make(chan struct{}), authenticated: make(chan struct{}), watchedPaths: map[string]int{}, renewing: make(chan struct{}, 1), servers: &ensemble.ServerList{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cache.init(s)
-	conn, _, err := zk.Connect(b.options.Servers, length,
+	conn, _, err := zk.Connect(b.access.Servers, length,
 		zk.WithDialer(s.dial), zk.WithHostProvider(s.servers), zk.WithEventCallback(s.event),
 		zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
@@ -279,7 +280,7 @@ func (s *session) explain(err error) error {
 	if s.lastErr == nil {
 		return fmt.Errorf("no answer from the servers: %w", err)
 	}
-	if isTLS(s.lastErr) || errors.Is(s.lastErr, zk.ErrAuthFailed) {
+	if ensemble.Class(s.lastErr) == backend.ErrDenied {
 		return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, s.lastErr)
 	}
 	return fmt.Errorf("not connected: %w (%w)", err, s.lastErr)

@@ -151,7 +151,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	path := b.layout.sessionPath(sessionName(id))
 	for try := 0; ; try++ {
 		_, err = call(ctx, s, func(c *zk.Conn) (string, error) {
-			return c.Create(path, first.encode(), zk.FlagEphemeral, b.acl)
+			return c.Create(path, first.encode(), zk.FlagEphemeral, b.access.ACL)
 		})
 		if !errors.Is(err, zk.ErrNoNode) || try > 0 {
 			break

@@ -30,7 +30,7 @@ func (b *Backend) addRecordWrite(ctx context.Context, p *transaction, s *session
 	path := b.layout.recordPath(r.Election)
 	again := func() error { s.cache.forget(nodeData, path); return nil }
 	if snap.record == nil {
-		p.add(&zk.CreateRequest{Path: path, Data: r.encode(), Acl: b.acl}, func() error {
+		p.add(&zk.CreateRequest{Path: path, Data: r.encode(), Acl: b.access.ACL}, func() error {
 			again()
 			return b.createParents(ctx, s, path, false) // an operator may have deleted all records
 		})

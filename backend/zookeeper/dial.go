@@ -3,17 +3,12 @@ package zookeeper
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// handshakeTimeout limits how long a server may take to accept a session. The library would wait ten
-// times the session's length for a server that hangs.
-const handshakeTimeout = 5 * time.Second
+	"github.com/go-election/go-election/internal/ensemble"
+)
 
 // A conn is one network connection to a server.
 type conn struct {
@@ -34,13 +29,13 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 	if closed {
 		return nil, net.ErrClosed
 	}
-	raw, err := dialServer(context.Background(), s.d.options.TLS, address, timeout)
+	raw, err := s.d.Dial(context.Background(), address, timeout)
 	if err != nil {
 		s.change(func() { s.why = err })
 		return nil, err // the library tries the next server at once
 	}
 	c := &conn{Conn: raw, opened: time.Now()}
-	c.handshake = time.AfterFunc(handshakeTimeout, func() { raw.Close() })
+	c.handshake = time.AfterFunc(ensemble.HandshakeTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
 	s.conn, closed = c, s.closed
@@ -53,28 +48,6 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 		return nil, net.ErrClosed
 	}
 	return c, nil
-}
-
-// dialServer connects to one server, with TLS unless config is nil.
-func dialServer(ctx context.Context, config *tls.Config, address string, timeout time.Duration) (net.Conn, error) {
-	d := net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err != nil || config == nil {
-		return c, err
-	}
-	if config.ServerName == "" && !config.InsecureSkipVerify {
-		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	// A TLS handshake takes several round trips and some computing.
-	ctx, cancel := context.WithTimeout(ctx, max(timeout, handshakeTimeout))
-	defer cancel()
-	t := tls.Client(c, config)
-	if err := t.HandshakeContext(ctx); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	return t, nil
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -118,46 +91,4 @@ func (s *session) dropIfSilent(began time.Time) {
 	if c != nil && c.opened.Add(time.Duration(c.lastRead.Load())).Before(began) {
 		c.Close()
 	}
-}
-
-// A serverList hands out the servers in turn, by name: dial resolves them. The library's own list
-// resolves them once, and waits a second before it connects to a single server again.
-type serverList struct {
-	mu      sync.Mutex
-	servers []string
-	next    int
-	failed  int
-}
-
-func (l *serverList) Init(servers []string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.servers = servers
-	return nil
-}
-
-func (l *serverList) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.servers)
-}
-
-// Next returns the next server. After a round of failures the library waits a second, and fails the
-// waiting requests.
-func (l *serverList) Next() (server string, wait bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	server = l.servers[l.next%len(l.servers)]
-	l.next++
-	if l.failed >= len(l.servers) {
-		l.failed, wait = 0, true
-	}
-	l.failed++
-	return server, wait
-}
-
-func (l *serverList) Connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failed = 0
 }

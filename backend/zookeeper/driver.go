@@ -14,15 +14,14 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A driver is access to the nodes below one root. It implements [lease.Driver] and [lease.Listener].
 // An item is a node whose data is JSON. Its Order is the zxid of its last write.
 type driver struct {
-	options Options
-	servers []string // with ports
+	ensemble.Access
 	root    root
-	acl     []zk.ACL
 	session *session
 	present atomic.Bool // the node of this process may be there
 
@@ -265,7 +264,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	}
 	var names []string
 	for _, part := range children {
-		if name, ok := unescape(part); ok && name >= from {
+		if name, ok := ensemble.Unescape(part); ok && name >= from {
 			names = append(names, name)
 		}
 	}

@@ -3,15 +3,13 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A root is the path of all nodes: ROOT/record/NAME, ROOT/session/NONCE. The meta item is the data
@@ -23,47 +21,16 @@ func (r root) path(k lease.Key) string {
 	if k.Kind == lease.Metas {
 		return r.directory(lease.Records)
 	}
-	return r.directory(k.Kind) + "/" + escape(k.Name)
+	return r.directory(k.Kind) + "/" + ensemble.Escape(k.Name)
 }
 
 // directory is the parent of all records or sessions.
 func (r root) directory(kind lease.Kind) string { return string(r) + "/" + string(kind) }
 
-// check reports a path that ZooKeeper would refuse.
-func (r root) check() error {
-	if err := backend.CheckText("root", string(r), backend.MaxName, false); err != nil {
-		return err
-	}
-	parts := strings.Split(string(r), "/")
-	if parts[0] != "" || len(parts) < 2 {
-		return fmt.Errorf("root %q is not an absolute path", string(r))
-	}
-	for _, p := range parts[1:] {
-		if p == "" || p == "." || p == ".." || parts[1] == "zookeeper" {
-			return fmt.Errorf("root %q has a part that is empty or made of dots, or belongs to ZooKeeper itself", string(r))
-		}
-	}
-	return nil
-}
-
-// escape makes any name one part of a path, which people can read.
-func escape(name string) string {
-	if name == "." || name == ".." { // ZooKeeper refuses them
-		return strings.ReplaceAll(name, ".", "%2E")
-	}
-	return url.PathEscape(name)
-}
-
-// unescape undoes escape. ok is false for what escape does not return.
-func unescape(part string) (name string, ok bool) {
-	name, err := url.PathUnescape(part)
-	return name, err == nil && escape(name) == part
-}
-
 // makeNode makes a lasting node unless it exists, with its parents.
 func (d *driver) makeNode(ctx context.Context, path string, data []byte) error {
 	create := func() error {
-		_, err := call(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Create(path, data, zk.FlagPersistent, d.acl) })
+		_, err := call(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Create(path, data, zk.FlagPersistent, d.ACL) })
 		return err
 	}
 	err := create()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A session is the connection with the ensemble. The client library connects again by itself, and
@@ -98,8 +99,8 @@ func (s *session) connect() error {
 		go s.client.Close()
 	}
 	var client *zk.Conn
-	client, _, err := zk.Connect(s.d.servers, sessionLength,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&serverList{}), zk.WithEventCallback(func(e zk.Event) {
+	client, _, err := zk.Connect(s.d.Servers, sessionLength,
+		zk.WithDialer(s.dial), zk.WithHostProvider(&ensemble.ServerList{}), zk.WithEventCallback(func(e zk.Event) {
 			s.mu.Lock()
 			from := client
 			s.mu.Unlock()
@@ -112,7 +113,7 @@ func (s *session) connect() error {
 	}
 	s.client, s.lost, s.authorized = client, time.Now(), make(chan struct{})
 	clear(s.watches)
-	if s.d.options.User == "" {
+	if s.d.User == "" {
 		close(s.authorized)
 		return nil
 	}
@@ -123,7 +124,7 @@ func (s *session) connect() error {
 // authorize makes the first request, which the library repeats at each connection.
 func (s *session) authorize(client *zk.Conn, done chan struct{}) {
 	for {
-		err := client.AddAuth("digest", []byte(s.d.options.User+":"+s.d.options.Password))
+		err := client.AddAuth("digest", []byte(s.d.User+":"+s.d.Password))
 		s.mu.Lock()
 		current := s.client == client && !s.closed
 		s.mu.Unlock()

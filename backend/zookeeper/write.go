@@ -12,8 +12,6 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", backend.ErrUnavailable)
-
 // maxChecks is how many bytes the checks of one request may have.
 const maxChecks = maxRequest * 9 / 10
 
@@ -178,7 +176,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 		}
 		if it.Version == "" { // there is no check that a node does not exist
 			path := d.root.path(it.Key)
-			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.acl}, &zk.DeleteRequest{Path: path, Version: 0})
+			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL}, &zk.DeleteRequest{Path: path, Version: 0})
 			continue
 		}
 		t.ops = append(t.ops, d.check(it))
@@ -208,7 +206,7 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 		case len(n.data) > 0:
 			return true, nil
 		case n.stat == nil:
-			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.acl})
+			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL})
 		default:
 			number = n.stat.Version
 		}
@@ -218,7 +216,7 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 			flags = zk.FlagEphemeral
 			d.present.Store(true)
 		}
-		t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.acl, Flags: flags})
+		t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL, Flags: flags})
 	case p.Value == nil && !meta:
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
 		return false, nil

@@ -1,4 +1,4 @@
-package curator
+package ensemble
 
 import (
 	"context"
@@ -25,8 +25,8 @@ var errUnknownSession = errors.New("the session is not known there")
 
 // openRawSession opens a session of about this length at one server, or lets that server
 // take over the known session of another server.
-func (b *Backend) openRawSession(ctx context.Context, server string, length time.Duration, known *rawSession) (g *rawSession, err error) {
-	c, err := b.dialRaw(ctx, server)
+func (a *Access) openRawSession(ctx context.Context, server string, length time.Duration, known *rawSession) (g *rawSession, err error) {
+	c, err := a.dialRaw(ctx, server)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (b *Backend) openRawSession(ctx context.Context, server string, length time
 // end closes the session.
 func (g *rawSession) end() {
 	defer g.Close()
-	g.SetDeadline(time.Now().Add(inspectLimit))
+	g.SetDeadline(time.Now().Add(askLimit))
 	const closeSession = -11
 	request := binary.BigEndian.AppendUint32(nil, 8)
 	request = binary.BigEndian.AppendUint32(request, 1)
@@ -93,8 +93,8 @@ func (g *rawSession) end() {
 }
 
 // fourLetterWord sends a server one of its four-letter commands.
-func (b *Backend) fourLetterWord(ctx context.Context, server, word string) (string, error) {
-	c, err := b.dialRaw(ctx, server)
+func (a *Access) fourLetterWord(ctx context.Context, server, word string) (string, error) {
+	c, err := a.dialRaw(ctx, server)
 	if err != nil {
 		return "", err
 	}
@@ -107,8 +107,8 @@ func (b *Backend) fourLetterWord(ctx context.Context, server, word string) (stri
 }
 
 // dialRaw connects to one server, until ctx ends.
-func (b *Backend) dialRaw(ctx context.Context, server string) (net.Conn, error) {
-	c, err := (&session{b: b, ctx: ctx}).dialServer("tcp", server, inspectLimit)
+func (a *Access) dialRaw(ctx context.Context, server string) (net.Conn, error) {
+	c, err := a.Dial(ctx, server, askLimit)
 	if err != nil {
 		return nil, err
 	}
