@@ -16,8 +16,12 @@ var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", bac
 // fail adds to err its class and what an operator must do.
 func (d *driver) fail(err error) error {
 	if errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, context.DeadlineExceeded) {
-		if why := d.session.lastError(); why != nil {
-			return fmt.Errorf("%w: not connected: %w (%w)", ensemble.Class(why), err, why)
+		switch why := d.session.lastError(); {
+		case why == nil:
+		case ensemble.Class(why) == backend.ErrDenied:
+			return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, why)
+		default:
+			return fmt.Errorf("%w: not connected: %w (%w)", backend.ErrUnavailable, err, why)
 		}
 	}
 	return d.Fail(err, fmt.Sprintf("read, write, create and delete at %s and below (zkCli.sh: getAcl -R %s)", d.root, d.root))

@@ -16,9 +16,11 @@ import (
 // A session is the connection with the ensemble. The client library connects again by itself, and
 // begins the next session when one has ended; the ephemeral node of this process is then gone.
 type session struct {
-	d *driver
+	d      *driver
+	length time.Duration // as requested; not connected for so long, a session has ended
 
 	mu         sync.Mutex
+	list       ensemble.ServerList
 	client     *zk.Conn // nil: there was no call yet
 	conn       *conn    // the present network connection, or the last one
 	connected  bool
@@ -35,9 +37,7 @@ type session struct {
 	fired   uint64            // how many watches that a listener waits for have fired
 }
 
-// sessionLength is what this package asks for; servers grant no more than their maxSessionTimeout. When
-// a session is not connected for so long, it has ended. A new client is made then: the servers of a
-// restored ensemble refuse one that has seen later writes.
+// sessionLength is what this package asks for; servers grant no more than their maxSessionTimeout.
 const sessionLength = time.Minute
 
 // maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
@@ -47,7 +47,7 @@ const (
 )
 
 func newSession(d *driver) *session {
-	return &session{d: d, changed: make(chan struct{}), watches: make(map[string]*watch)}
+	return &session{d: d, length: sessionLength, changed: make(chan struct{}), watches: make(map[string]*watch)}
 }
 
 // change changes fields of s and wakes all waiters.
@@ -69,7 +69,9 @@ func (s *session) ready(ctx context.Context) (*zk.Conn, int64, error) {
 			s.mu.Unlock()
 			return nil, 0, errClosed
 		}
-		if s.client == nil || !s.connected && time.Since(s.lost) > sessionLength {
+		// A new client is made when the session has ended: the servers of a restored ensemble refuse one
+		// that has seen later writes.
+		if s.client == nil || !s.connected && time.Since(s.lost) > s.length {
 			if err := s.connect(); err != nil {
 				s.mu.Unlock()
 				return nil, 0, err
@@ -99,8 +101,8 @@ func (s *session) connect() error {
 		go s.client.Close()
 	}
 	var client *zk.Conn
-	client, _, err := zk.Connect(s.d.Servers, sessionLength,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&ensemble.ServerList{}), zk.WithEventCallback(func(e zk.Event) {
+	client, _, err := zk.Connect(s.d.Servers, s.length,
+		zk.WithDialer(s.dial), zk.WithHostProvider(&s.list), zk.WithEventCallback(func(e zk.Event) {
 			s.mu.Lock()
 			from := client
 			s.mu.Unlock()

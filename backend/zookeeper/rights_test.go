@@ -1,0 +1,139 @@
+package zookeeper
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// With a user, every node belongs to that user alone, and others are denied without a secret being
+// shown. The user is known again after a reconnect.
+func TestNodesBelongToTheUserAlone(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	proxy := testbed.NewProxy(t, servers[0])
+	o := Options{Servers: []string{proxy.Addr()}, Root: newRoot(t, servers) + "/deep", User: "app", Password: canary}
+	a := start(t, "a", o)
+	held := a.lead("jobs")
+	admin := dial(t, servers)
+	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+		t.Fatal(err)
+	}
+	r := a.driver.root
+	for _, path := range []string{parent(string(r)), string(r), string(r) + "/record", string(r) + "/session", string(r) + "/record/jobs", a.session()} {
+		acl, _, err := admin.GetACL(path)
+		if err != nil || len(acl) != 1 || acl[0].Scheme != "digest" || !strings.HasPrefix(acl[0].ID, "app:") || acl[0].Perms != zk.PermAll {
+			t.Errorf("%s: %v, %v; want all rights for the user alone", path, acl, err)
+		}
+	}
+	for _, other := range []Options{{Servers: servers, Root: o.Root}, {Servers: servers, Root: o.Root, User: "app", Password: "guessed"}} {
+		_, err := start(t, "b", other).try("jobs")
+		if backend.Class(err) != backend.ErrDenied || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "guessed") || !strings.Contains(err.Error(), "getAcl") {
+			t.Errorf("another user reads: %v; want ErrDenied, what to do, and no secret", err)
+		}
+	}
+	for range 3 {
+		proxy.Cut(true)
+		proxy.Cut(false)
+		if got := a.renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("after a reconnect: %v", got.Outcome)
+		}
+	}
+	if text := fmt.Sprintf("%v %+v %s", o, a.Backend, a.Location()); strings.Contains(text, canary) {
+		t.Errorf("a secret is shown: %s", text)
+	}
+}
+
+// A process without a right to make or write records learns that before it matters.
+func TestPreflightFindsMissingRights(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	o := Options{Servers: servers, Root: newRoot(t, servers)}
+	a := start(t, "a", o)
+	bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl}, {Election: "new", Candidate: a.me, TTL: ttl}}
+	check := func(what string, denied ...bool) {
+		t.Helper()
+		testbed.Eventually(t, patience, what, func() error {
+			ctx, cancel := a.call()
+			defer cancel()
+			for i, err := range a.Preflight(ctx, bids) {
+				if (backend.Class(err) == backend.ErrDenied) != denied[i] || !denied[i] && err != nil {
+					return fmt.Errorf("%s: %v", bids[i].Election, err)
+				}
+			}
+			return nil
+		})
+	}
+	check("nothing is there yet", false, false)
+	a.lead("jobs")
+	check("one election is led", false, false)
+	admin := dial(t, servers)
+	if _, err := admin.SetACL(o.Root+"/record/jobs", zk.WorldACL(zk.PermRead), -1); err != nil {
+		t.Fatal(err)
+	}
+	check("the record may only be read", true, false)
+	if _, err := admin.SetACL(o.Root+"/record", zk.WorldACL(zk.PermRead), -1); err != nil {
+		t.Fatal(err)
+	}
+	check("no record may be made", true, true)
+}
+
+func TestInspectDescribesServers(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	a := start(t, "a", Options{Servers: append([]string{"127.0.0.1:1"}, servers...), Root: newRoot(t, servers)})
+	testbed.Eventually(t, patience, "a complete report", func() error {
+		list, err := a.Inspect(t.Context(), time.Hour, time.Minute)
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprint(list)
+		for _, want := range []string{"only 1 of 2 configured servers serve", "127.0.0.1:1 does not serve", ": ZooKeeper 3.", "a crash may cost as much in addition", "does not exist yet"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("%q is missing in %s", want, text)
+			}
+		}
+		return nil
+	})
+}
+
+// A server whose certificate an unknown authority has signed is told nothing.
+func TestTLSRefusesUnknownAuthorities(t *testing.T) {
+	t.Parallel()
+	server, other := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
+	o := Options{Servers: []string{server.Secure()}, User: "app", Password: canary, TLS: server.TLSConfig()}
+	start(t, "a", o).lead("jobs")
+	o.TLS = other.TLSConfig()
+	b := start(t, "b", o)
+	testbed.Eventually(t, patience, "the certificate is refused", func() error {
+		if _, err := b.try("jobs"); backend.Class(err) != backend.ErrDenied || strings.Contains(err.Error(), canary) {
+			return fmt.Errorf("%w; want ErrDenied", err)
+		}
+		return nil
+	})
+}
+
+func TestInvalidOptionsAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]Options{
+		"no servers":       {},
+		"host:port":        {Servers: []string{"a b"}},
+		"absolute":         {Servers: []string{"a"}, Root: "x"},
+		"ZooKeeper itself": {Servers: []string{"a"}, Root: "/zookeeper/x"},
+		"made of dots":     {Servers: []string{"a"}, Root: "/a/../b"},
+		"to 65535":         {Servers: []string{"zk1:99999"}},
+		"in the clear":     {Servers: []string{"zk.example"}, User: "u", Password: canary},
+		"no user":          {Servers: []string{"a"}, Password: canary},
+	} {
+		_, err := Open(o)
+		if backend.Class(err) != backend.ErrInvalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
+			t.Errorf("want ErrInvalid about %q, got %v", want, err)
+		}
+	}
+}
