@@ -23,14 +23,14 @@ var (
 // transaction that ends with a condition that is never met. ZooKeeper checks the rights to each write
 // before that, and makes all or none.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs, d := make([]error, len(bids)), b.driver
+	errs, d, o := make([]error, len(bids)), b.driver, origin{}
 	err := b.Enter(bids[0].Candidate.Nonce)
 	if err == nil {
-		_, _, err = d.enter(ctx, true)
+		o, _, err = d.enter(ctx, true)
 	}
 	inParallel(len(bids), func(i int) error {
 		if errs[i] = d.fail(err); err == nil {
-			errs[i] = d.fail(d.preflight(ctx, bids[i].Election))
+			errs[i] = d.fail(d.preflight(ctx, o, bids[i].Election))
 		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("zookeeper: preflight %q: %w", bids[i].Election, errs[i])
@@ -40,10 +40,10 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return errs
 }
 
-func (d *driver) preflight(ctx context.Context, election string) error {
+func (d *driver) preflight(ctx context.Context, o origin, election string) error {
 	record, session := lease.Key{Kind: lease.Records, Name: election}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
 	for range 5 {
-		now, _, err := d.readItem(ctx, record, origin{})
+		now, _, err := d.readItem(ctx, record, o)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (d *driver) preflight(ctx context.Context, election string) error {
 			ops = append(ops, &zk.CreateRequest{Path: d.root.path(record), Acl: d.ACL})
 		}
 		ops = append(ops, &zk.SetDataRequest{Path: d.root.path(record), Version: -1}, &zk.CheckVersionRequest{Path: string(d.root), Version: impossible})
-		_, failed, err := d.multi(ctx, ops)
+		_, failed, err := d.multi(ctx, o, ops)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)

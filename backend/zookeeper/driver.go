@@ -239,10 +239,13 @@ func (o *origin) item(k lease.Key, n node) lease.Item {
 		return it
 	}
 	it.Version, it.Created, it.Order = versionOf(n.stat).String(), strconv.FormatInt(n.stat.Czxid, 16), uint64(n.stat.Mzxid)
-	it.Value, it.Old = lease.Decode(k.Kind, n.data), n.stat.Mzxid <= o.backTo
+	it.Value, it.Old = lease.Decode(k.Kind, n.data), o.old(&it)
 	it.Edited = n.stat.Version == 0 || lease.Edited(it.Value, int64(n.stat.Version)) // this package writes each node that it makes
 	return it
 }
+
+// old reports whether an item was written before the store went back.
+func (o *origin) old(it *lease.Item) bool { return it.Version != "" && int64(it.Order) <= o.backTo }
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {

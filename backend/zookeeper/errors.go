@@ -11,6 +11,8 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
+var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
+
 var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", backend.ErrUnavailable)
 
 // fail adds to err its class and what an operator must do.

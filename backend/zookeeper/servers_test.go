@@ -181,6 +181,7 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 		t.Fatalf("b renews a lease whose grant is lost: %v", got.Outcome)
 	}
 	for _, p := range []*process{a, b} {
+		p.read("jobs") // and remembers it before it knows more
 		testbed.Eventually(t, patience, p.me.ID+" writes", func() error {
 			if _, err := p.bid(backend.Lease{Election: "any"}); err != nil { // a write shows it
 				return err

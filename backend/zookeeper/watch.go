@@ -53,6 +53,7 @@ func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item,
 	if w.own = false; w.valid && w.epoch == s.epoch {
 		it := w.item
 		s.mu.Unlock()
+		it.Old = o.old(&it) // that the store went back may have been found out since
 		return it, nil
 	}
 	w.readers++

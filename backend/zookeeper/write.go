@@ -101,7 +101,7 @@ func (t *transaction) run(ctx context.Context) error {
 			t.result = lease.Result{Outcome: backend.Refused}
 			return err
 		}
-		results, failed, err := t.d.multi(ctx, t.ops)
+		results, failed, err := t.d.multi(ctx, t.o, t.ops)
 		if done, err := t.finish(ctx, results, failed, err); done || err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (t *transaction) withChecks(ctx context.Context, verify []lease.Item) (done
 		}
 		t.ops = append(t.ops, check)
 	}
-	results, failed, err := t.d.multi(ctx, t.ops)
+	results, failed, err := t.d.multi(ctx, t.o, t.ops)
 	if err != nil && (failed >= own || failed >= 0 && isNo(err)) {
 		return false, nil // run finds out more
 	}
@@ -288,7 +288,7 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 			}
 			ops = append(ops, check)
 		}
-		_, failed, err := d.multi(ctx, ops)
+		_, failed, err := d.multi(ctx, o, ops)
 		switch {
 		case err == nil:
 			from = to
@@ -309,14 +309,17 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 	return stale, nil
 }
 
-// multi makes all operations or none. failed is the first that could not be made, or -1 if the outcome
-// is unknown.
-func (d *driver) multi(ctx context.Context, ops []any) (results []zk.MultiResponse, failed int, err error) {
+// multi makes all operations or none, in the session of o. failed is the first that could not be made,
+// or -1 if the outcome is unknown.
+func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.MultiResponse, failed int, err error) {
 	type outcome struct {
 		results []zk.MultiResponse
 		err     error
 	}
 	got, err := call(ctx, d.session, func(c *zk.Conn) (outcome, error) {
+		if c.SessionID() != o.session { // it may be another ensemble
+			return outcome{}, errSessionEnded
+		}
 		r, err := c.Multi(ops...)
 		return outcome{r, err}, nil
 	})
