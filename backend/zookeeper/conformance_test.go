@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"errors"
 	"flag"
+	"io"
+	"log"
 	"maps"
 	"os"
 	"testing"
@@ -121,7 +123,7 @@ func plant(admin *zk.Conn, path string) error {
 // dial returns a plain client, such as an operator uses.
 func dial(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
+	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}

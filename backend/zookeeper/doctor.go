@@ -94,7 +94,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = append(list, f)
 	}
 	f, err := d.Rights(string(d.root), func() ([]zk.ACL, error) {
-		return read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
+		return ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(string(d.root))
 			return acl, err
 		})

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -22,7 +23,8 @@ import (
 type driver struct {
 	ensemble.Access
 	root    root
-	session *session
+	session *ensemble.Session
+	watches watches
 	present atomic.Bool // the node of this process may be there
 
 	entering chan struct{} // held while the origin is being found out
@@ -56,17 +58,18 @@ func (d *driver) Now() time.Time { return time.Now() }
 // Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
 // servers end the session.
 func (d *driver) Close() error {
-	d.session.close(!d.present.Load())
+	d.session.Close(!d.present.Load())
 	return nil
 }
 
 // enter returns the origin, and whether it was just found out. Before a write it proves that the store
 // did not go back.
 func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, err error) {
-	_, id, err := d.session.ready(ctx)
+	client, err := d.session.Ready(ctx)
 	if err != nil {
 		return o, false, err
 	}
+	id := client.SessionID()
 	known := func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -116,17 +119,17 @@ func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, e
 // identify reads the root, which it makes if there is none.
 func (d *driver) identify(ctx context.Context, o *origin) error {
 	for range 5 {
-		if err := d.session.sync(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if err := d.sync(ctx); err != nil {
 			return err
 		}
-		n, err := read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
+		n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
 		switch {
 		case err != nil:
 			return err
 		case n.stat == nil:
 			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.data) == 0: // an administrator has made it
-			_, err = call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) {
+			_, err = ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) {
 				return c.Set(string(d.root), []byte(backend.NewNonce()), n.stat.Version)
 			})
 		default:
@@ -140,11 +143,20 @@ func (d *driver) identify(ctx context.Context, o *origin) error {
 	return errBusy
 }
 
+// sync brings the server that answers up to date with the ensemble's leader.
+func (d *driver) sync(ctx context.Context) error {
+	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 // prove returns the zxid of a write.
 func (d *driver) prove(ctx context.Context) (int64, error) {
 	path := d.root.directory(lease.Sessions)
 	for try := 0; ; try++ {
-		stat, err := call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
+		stat, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
 		switch {
 		case err == nil:
 			return stat.Mzxid, nil
@@ -175,7 +187,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 	before := d.noteZxid(0)
 	v, newest, err := d.readAll(ctx, keys, o)
 	if err == nil && newest <= before && !fresh {
-		if err = d.session.sync(ctx); err == nil || errors.Is(err, zk.ErrNoNode) {
+		if err = d.sync(ctx); err == nil {
 			v, newest, err = d.readAll(ctx, keys, o)
 		}
 	}
@@ -194,9 +206,9 @@ func (d *driver) noteZxid(zxid int64) int64 {
 // readAll reads items and returns the newest zxid: sessions first, because what a watch says of records
 // is as new as the last answer, and the meta item last, so that it is not older than any record.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lease.View, newest int64, err error) {
-	d.session.mu.Lock()
-	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.session.fired + 1, Items: make([]lease.Item, len(keys))}
-	d.session.mu.Unlock()
+	d.watches.mu.Lock()
+	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.watches.fired + 1, Items: make([]lease.Item, len(keys))}
+	d.watches.mu.Unlock()
 	of := map[lease.Kind][]int{}
 	for i, k := range keys {
 		of[k.Kind] = append(of[k.Kind], i)
@@ -225,7 +237,7 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 
 // readItem reads an item from the server, and how many children its node has.
 func (d *driver) readItem(ctx context.Context, k lease.Key, o origin) (it lease.Item, children int64, err error) {
-	n, err := read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
+	n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
 	if n.stat != nil {
 		children = int64(n.stat.NumChildren)
 	}
@@ -251,14 +263,12 @@ func (o *origin) old(it *lease.Item) bool { return it.Version != "" && int64(it.
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	o, fresh, err := d.enter(ctx, false)
 	if err == nil && !fresh {
-		if err = d.session.sync(ctx); errors.Is(err, zk.ErrNoNode) {
-			err = nil
-		}
+		err = d.sync(ctx)
 	}
 	if err != nil {
 		return v, d.fail(err)
 	}
-	children, err := read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
+	children, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
 		list, _, err := c.Children(d.root.directory(kind))
 		return list, err
 	})
@@ -290,4 +300,24 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		}
 	}
 	return v, nil
+}
+
+// inParallel calls f for 0 to n−1, on up to 32 goroutines, and returns the first error in that order.
+func inParallel(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(n, 32) {
+		all.Go(func() {
+			for i := range next {
+				errs[i] = f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return cmp.Or(errs...)
 }

@@ -18,7 +18,7 @@ var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", bac
 // fail adds to err its class and what an operator must do.
 func (d *driver) fail(err error) error {
 	if errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, context.DeadlineExceeded) {
-		switch why := d.session.lastError(); {
+		switch why := d.session.Why(); {
 		case why == nil:
 		case ensemble.Class(why) == backend.ErrDenied:
 			return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, why)

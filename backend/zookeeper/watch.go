@@ -3,100 +3,111 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A watch is what the library and the server keep for the node of a record. Until it fires, the node is
-// as it was read last, so it is not read again.
+// watches are those of records. What a watch is for is remembered, and not read again, until it fires.
+type watches struct {
+	mu      sync.Mutex
+	byPath  map[string]*watch
+	fired   uint64        // how many have fired that a listener waits for
+	changed chan struct{} // closed, and replaced, when that changes
+}
+
+// A watch is what the library and the server keep for the node of a record.
 type watch struct {
 	item    lease.Item
-	valid   bool   // item is what the server has, as of its last answer
-	epoch   uint64 // of the connection by which it was read
-	set     bool   // it has not fired; the library sets it again after a reconnect
+	valid   bool     // item is what the server has, as of its last answer in this epoch
+	epoch   uint64   // of the session
+	by      *zk.Conn // has it, and sets it again after a reconnect; nil: it has fired
 	fired   int
 	readers int
 	own     bool // the next change is this process's
 }
 
-// fire notes that a watch has fired. The library calls it before any later answer is delivered.
-func (s *session) fire(path string) {
-	s.mu.Lock()
-	w := s.watches[path]
+// fire notes that a watch has fired. It is called before any later answer is delivered.
+func (ws *watches) fire(path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.byPath[path]
 	if w == nil {
-		s.mu.Unlock()
 		return
 	}
 	w.fired++
-	w.valid, w.set = false, false
-	if w.readers == 0 {
-		delete(s.watches, path)
+	if w.valid, w.by = false, nil; w.readers == 0 {
+		delete(ws.byPath, path)
 	}
-	own := w.own
-	s.mu.Unlock()
-	if !own {
-		s.change(func() { s.fired++ })
+	if !w.own {
+		ws.fired++
+		close(ws.changed)
+		ws.changed = make(chan struct{})
 	}
-}
-
-// record returns the record at a path, from memory if a watch says that it has not changed.
-func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item, error) {
-	s, path := d.session, d.root.path(k)
-	s.mu.Lock()
-	w := s.watches[path]
-	if w == nil {
-		w = &watch{}
-		s.watches[path] = w
-	}
-	if w.own = false; w.valid && w.epoch == s.epoch {
-		it := w.item
-		s.mu.Unlock()
-		it.Old = o.old(&it) // that the store went back may have been found out since
-		return it, nil
-	}
-	w.readers++
-	epoch, fired, set := s.epoch, w.fired, w.set
-	s.mu.Unlock()
-
-	n, err := read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, path, !set) })
-	it := o.item(k, n)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w.readers--; err == nil && w.fired == fired && s.epoch == epoch {
-		w.item, w.valid, w.epoch, w.set = it, true, epoch, true
-	} else if w.valid = false; w.readers == 0 && !w.set && s.watches[path] == w {
-		delete(s.watches, path)
-	}
-	return it, err
 }
 
 // changing says that this process is about to change a record: a listener need not be told.
-func (s *session) changing(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.watches[path]; w != nil {
+func (ws *watches) changing(path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.byPath[path]; w != nil {
 		w.own, w.valid = true, false
 	}
 }
 
-// unchanged returns the record at a path if a watch says that it is as it was read.
-func (s *session) unchanged(path string) (lease.Item, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.watches[path]
-	if w == nil || !w.valid || w.epoch != s.epoch {
-		return lease.Item{}, false
+// item returns the record at a path if a watch says that it is as it was read.
+func (ws *watches) item(path string, epoch uint64) (lease.Item, bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.byPath[path]; w != nil && w.valid && w.epoch == epoch {
+		return w.item, true
 	}
-	return w.item, true
+	return lease.Item{}, false
+}
+
+// record returns the record at a path, from memory if a watch says that it has not changed.
+func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item, error) {
+	ws, path, epoch := &d.watches, d.root.path(k), d.session.Epoch()
+	if it, ok := ws.item(path, epoch); ok {
+		it.Old = o.old(&it) // that the store went back may have been found out since
+		return it, nil
+	}
+	ws.mu.Lock()
+	w := ws.byPath[path]
+	if w == nil {
+		w = &watch{}
+		ws.byPath[path] = w
+	}
+	w.readers++
+	w.own = false
+	fired, by := w.fired, w.by
+	ws.mu.Unlock()
+
+	n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) {
+		n, err := readNode(c, path, c != by)
+		n.by = c
+		return n, err
+	})
+	it := o.item(k, n)
+
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w.readers--; err == nil && w.fired == fired && d.session.Epoch() == epoch {
+		w.item, w.valid, w.epoch, w.by = it, true, epoch, n.by
+	} else if w.readers == 0 && w.by == nil && ws.byPath[path] == w {
+		delete(ws.byPath, path)
+	}
+	return it, err
 }
 
 // A node is a node as it was read; stat nil: it is not there.
 type node struct {
 	data []byte
 	stat *zk.Stat
+	by   *zk.Conn
 }
 
 // readNode reads a node and may leave a watch.
@@ -126,9 +137,9 @@ func readNode(c *zk.Conn, path string, watch bool) (n node, err error) {
 // something has changed. Positions count the watches that have fired.
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		d.session.mu.Lock()
-		now, changed := d.session.fired+1, d.session.changed
-		d.session.mu.Unlock()
+		d.watches.mu.Lock()
+		now, changed := d.watches.fired+1, d.watches.changed
+		d.watches.mu.Unlock()
 		switch {
 		case position == 0 || position > now:
 			return nil

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,11 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // maxChecks is how many bytes the checks of one request may have.
-const maxChecks = maxRequest * 9 / 10
+const maxChecks = 900 << 10
 
 // Write implements [lease.Driver]. A change is one transaction, which also checks the root. If there is
 // one change, verify is checked in its transaction, and after it only if that fails.
@@ -33,54 +35,47 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return w, d.fail(err)
 		}
 	}
-	for rest := indices(len(changes)); len(rest) > 0; {
-		var part []int
-		part, rest = independent(changes, rest)
-		if err := inParallel(len(part), func(n int) error {
-			t := transaction{d: d, o: o, c: &changes[part[n]]}
-			err := t.run(ctx)
-			w.Results[part[n]] = t.result
-			return err
-		}); err != nil {
-			return w, d.fail(err)
+	apply := func(i int) error {
+		t := transaction{d: d, o: o, c: &changes[i]}
+		err := t.run(ctx)
+		w.Results[i] = t.result
+		return err
+	}
+	if independent(changes) {
+		err = inParallel(len(changes), apply)
+	} else {
+		for i := range changes {
+			err = cmp.Or(err, apply(i))
 		}
+	}
+	if err != nil {
+		return w, d.fail(err)
 	}
 	w.Stale, err = d.stale(ctx, o, verify)
 	return w, d.fail(err)
 }
 
-func indices(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// independent takes the changes of which none writes an item that an earlier one writes or checks, or
-// checks one that an earlier one writes. They may be made at the same time.
-func independent(changes []lease.Change, todo []int) (part, rest []int) {
-	used := make(map[lease.Key]bool) // true: written
-	for _, i := range todo {
-		c, free := &changes[i], true
-		for _, it := range c.Check {
-			free = free && !used[it.Key]
-		}
-		for _, p := range c.Put {
-			_, is := used[p.Over.Key]
-			free = free && !is
-		}
-		if part = append(part, i); !free {
-			part, rest = part[:len(part)-1], append(rest, i)
-		}
-		for _, it := range c.Check {
-			used[it.Key] = used[it.Key]
-		}
-		for _, p := range c.Put {
-			used[p.Over.Key] = true
+// independent reports whether no change writes an item that another one writes or checks.
+func independent(changes []lease.Change) bool {
+	used := make(map[lease.Key]int)
+	for i := range changes {
+		for _, p := range changes[i].Put {
+			used[p.Over.Key]++
 		}
 	}
-	return part, rest
+	for i := range changes {
+		for _, it := range changes[i].Check {
+			if used[it.Key] > 0 {
+				return false
+			}
+		}
+	}
+	for _, n := range used {
+		if n > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // A transaction makes one change.
@@ -195,11 +190,11 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 	if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
 		return true, err
 	}
-	d.session.changing(path)
+	d.watches.changing(path)
 	number := parseVersion(p.Over.Version).number
 	switch meta := p.Over.Kind == lease.Metas; {
 	case p.Over.Version == "" && meta: // the node is there, without data
-		n, err := read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
+		n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
 		switch {
 		case err != nil:
 			return false, err
@@ -267,7 +262,7 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	if !it.Remembered || it.Value == nil {
 		return true, nil
 	}
-	now, known := d.session.unchanged(d.root.path(it.Key))
+	now, known := d.watches.item(d.root.path(it.Key), d.session.Epoch())
 	if !known {
 		var err error
 		if now, _, err = d.readItem(ctx, it.Key, o); err != nil {
@@ -316,7 +311,7 @@ func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.M
 		results []zk.MultiResponse
 		err     error
 	}
-	got, err := call(ctx, d.session, func(c *zk.Conn) (outcome, error) {
+	got, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (outcome, error) {
 		if c.SessionID() != o.session { // it may be another ensemble
 			return outcome{}, errSessionEnded
 		}

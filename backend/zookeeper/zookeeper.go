@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -90,11 +91,15 @@ func (b *Backend) Location() string {
 	return clean.Location(string(b.driver.root), b.driver.Servers...)
 }
 
+// sessionLength is for how long the node of a process may stay after a crash, if the servers grant it.
+const sessionLength = time.Minute
+
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{root: root(cmp.Or(o.Root, DefaultRoot)), entering: make(chan struct{}, 1)}
 	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
-	d.session = newSession(d)
+	d.watches = watches{byPath: make(map[string]*watch), changed: make(chan struct{})}
+	d.session = ensemble.NewSession(&d.Access, sessionLength, d.watches.fire)
 	err := d.Access.Check()
 	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {
 		err = fmt.Errorf("root: %w", bad)

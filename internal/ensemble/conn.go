@@ -1,13 +1,12 @@
-package zookeeper
+package ensemble
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
-
-	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A conn is one network connection to a server.
@@ -22,20 +21,20 @@ type conn struct {
 }
 
 // dial connects to a server for the library.
-func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+func (s *Session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
 		return nil, net.ErrClosed
 	}
-	raw, err := s.d.Dial(context.Background(), address, timeout)
+	raw, err := s.access.Dial(context.Background(), address, timeout)
 	if err != nil {
 		s.change(func() { s.why = err })
 		return nil, err // the library tries the next server at once
 	}
 	c := &conn{Conn: raw, opened: time.Now()}
-	c.handshake = time.AfterFunc(ensemble.HandshakeTimeout, func() { raw.Close() })
+	c.handshake = time.AfterFunc(HandshakeTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
 	s.conn, closed = c, s.closed
@@ -83,12 +82,12 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// dropIfSilent closes the connection if nothing was received on it since began.
-func (s *session) dropIfSilent(began time.Time) {
+// dropIfSilent closes the connection if ctx was exceeded and nothing was received on it since began.
+func (s *Session) dropIfSilent(ctx context.Context, began time.Time) {
 	s.mu.Lock()
 	c := s.conn
 	s.mu.Unlock()
-	if c != nil && c.opened.Add(time.Duration(c.lastRead.Load())).Before(began) {
+	if c != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.opened.Add(time.Duration(c.lastRead.Load())).Before(began) {
 		c.Close()
 	}
 }
