@@ -70,6 +70,9 @@ func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, e
 		return o, false, err
 	}
 	id := client.SessionID()
+	if id == 0 { // it has just ended
+		return o, false, errSessionEnded
+	}
 	known := func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -98,21 +101,18 @@ func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, e
 			o.seen, o.backTo = 0, 0
 		}
 	}
+	newest := o.seen
 	if write {
-		zxid, err := d.prove(ctx)
-		if err != nil {
+		if newest, err = d.prove(ctx); err != nil {
 			return o, fresh, err
 		}
-		if o.proved = true; zxid < o.seen {
-			o.wentBack, o.backTo = o.wentBack+1, zxid
-			d.mu.Lock()
-			d.newest = zxid
-			d.mu.Unlock()
+		if o.proved = true; newest < o.seen {
+			o.wentBack, o.backTo = o.wentBack+1, newest
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.origin = o
+	d.origin, d.newest = o, newest
 	return o, fresh, nil
 }
 
