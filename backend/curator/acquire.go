@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Acquire grants each lease that is free or was observed for its TTL. A grant is one
@@ -37,7 +38,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		return answers, b.wrap("acquire", err)
 	}
 	mode := watchedRead()
-	inParallel(len(bids), func(i int) {
+	ensemble.InParallel(len(bids), func(i int) {
 		if answers[i].Err != nil {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -147,31 +146,4 @@ func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any)
 		s.noteAnswer(id, sent, byMajority)
 	}
 	return results, failed, err
-}
-
-// inParallel calls f for 0 to n−1 on up to 32 goroutines.
-func inParallel(n int, f func(i int)) {
-	const workers = 32
-	if n == 1 {
-		f(0)
-		return
-	}
-	var wg sync.WaitGroup
-	var next sync.Mutex
-	at := 0
-	for range min(n, workers) {
-		wg.Go(func() {
-			for {
-				next.Lock()
-				i := at
-				at++
-				next.Unlock()
-				if i >= n {
-					return
-				}
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -1,8 +1,11 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // deletionCounts tell which records were ever deleted. An operator may have deleted the
@@ -25,7 +28,7 @@ func (b *Backend) readDeletions(ctx context.Context, s *session) (counts deletio
 	of := [...]string{b.layout.recordParent, b.layout.root}
 	var found [len(of)]reading
 	var errs [len(of)]error
-	inParallel(len(of), func(i int) { found[i], errs[i] = s.cache.readPlain(ctx, nodeData, of[i]) })
+	ensemble.InParallel(len(of), func(i int) { found[i], errs[i] = s.cache.readPlain(ctx, nodeData, of[i]) })
 	lost := func(r reading) int { return int(r.stat.Cversion-r.stat.NumChildren) / 2 }
-	return deletionCounts{found[0].stat.Czxid, lost(found[0]), lost(found[1])}, firstError(errs[:])
+	return deletionCounts{found[0].stat.Czxid, lost(found[0]), lost(found[1])}, cmp.Or(errs[:]...)
 }

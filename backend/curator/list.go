@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/go-election/go-election/backend"
@@ -37,8 +38,8 @@ func (b *Backend) readRecords(ctx context.Context, s *session, from string, limi
 	names = backend.Page(names, from, limit, func(name string) string { return name })
 	snaps, errs := make([]snapshot, len(names)), make([]error, len(names))
 	mode := readMode{sessions: &sessionReads{}}
-	inParallel(len(names), func(i int) { snaps[i], errs[i] = b.takeSnapshot(ctx, s, names[i], mode) })
-	if err := firstError(errs); err != nil {
+	ensemble.InParallel(len(names), func(i int) { snaps[i], errs[i] = b.takeSnapshot(ctx, s, names[i], mode) })
+	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
 	for _, snap := range snaps {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -31,7 +32,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		if err != nil {
 			return err
 		}
-		inParallel(len(held), func(i int) {
+		ensemble.InParallel(len(held), func(i int) {
 			answers[i], errs[i] = b.markLease(ctx, s, id, held[i])
 			if errs[i] != nil {
 				answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("mark %.80q", held[i].Election), errs[i])}

@@ -2,6 +2,7 @@ package curator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,8 +128,8 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 	for len(nonces) > 0 && len(list) < limit {
 		n := min(len(nonces), limit-len(list))
 		found, errs := make([]*backend.Member, n), make([]error, n)
-		inParallel(n, func(i int) { found[i], errs[i] = b.readMember(ctx, s, nonces[i]) })
-		if err := firstError(errs); err != nil {
+		ensemble.InParallel(n, func(i int) { found[i], errs[i] = b.readMember(ctx, s, nonces[i]) })
+		if err := cmp.Or(errs...); err != nil {
 			return nil, err
 		}
 		for _, m := range found {

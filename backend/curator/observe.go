@@ -1,12 +1,14 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Observe reads what watches have reported as changed, and the session records of the
@@ -72,10 +74,10 @@ func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, se
 		}
 	}
 	mode, errs := watchedRead(), make([]error, len(known))
-	inParallel(len(known), func(k int) {
+	ensemble.InParallel(len(known), func(k int) {
 		snaps[known[k]], errs[k] = b.takeSnapshotIfAllowed(ctx, s, seen[known[k]].Election, mode)
 	})
-	if err := firstError(errs); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
 	_, now := s.idAndEpoch()
@@ -126,8 +128,8 @@ func (b *Backend) observeSynced(ctx context.Context, s *session, seen []backend.
 func (b *Backend) takeSnapshots(ctx context.Context, s *session, seen []backend.Lease, mode readMode) ([]snapshot, error) {
 	s.cache.dropStale()
 	snaps, errs := make([]snapshot, len(seen)), make([]error, len(seen))
-	inParallel(len(seen), func(i int) { snaps[i], errs[i] = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode) })
-	return snaps, firstError(errs)
+	ensemble.InParallel(len(seen), func(i int) { snaps[i], errs[i] = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode) })
+	return snaps, cmp.Or(errs...)
 }
 
 // takeSnapshotIfAllowed is takeSnapshot for one of several elections. If we have lost the
@@ -149,13 +151,4 @@ func allDenied(snaps []snapshot) (err error) {
 		}
 	}
 	return err
-}
-
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

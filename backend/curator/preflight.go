@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -32,7 +33,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	if err == nil && need > 0 {
 		_, err = b.prepareSession(ctx, s, bids[0].Candidate)
 	}
-	inParallel(len(bids), func(i int) {
+	ensemble.InParallel(len(bids), func(i int) {
 		if errs[i] == nil {
 			errs[i] = err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -39,7 +40,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return b.wrap("release", err)
 	}
 	errs := make([]error, len(ours))
-	inParallel(len(ours), func(i int) {
+	ensemble.InParallel(len(ours), func(i int) {
 		if err := b.release(ctx, s, ours[i]); err != nil {
 			errs[i] = b.wrap(fmt.Sprintf("release %.80q", ours[i].Election), err)
 		}

@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -110,7 +112,7 @@ func (b *Backend) readRefused(ctx context.Context, s *session, held []backend.He
 		}
 	}
 	mode, errs := watchedRead(), make([]error, len(refused))
-	inParallel(len(refused), func(k int) {
+	ensemble.InParallel(len(refused), func(k int) {
 		i := refused[k]
 		var snap snapshot
 		if snap, errs[k] = b.takeSnapshot(ctx, s, held[i].Election, mode); errs[k] == nil {
@@ -119,7 +121,7 @@ func (b *Backend) readRefused(ctx context.Context, s *session, held []backend.He
 		}
 		answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])}
 	})
-	return firstError(errs)
+	return cmp.Or(errs...)
 }
 
 // renewBatch renews the items of one transaction, in the order of their grants.
@@ -249,7 +251,7 @@ func renewedAnswer(own ownLock, renewed *sessionRecord) backend.Answer {
 func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) ([]int, error) {
 	errs := make([]error, len(batch))
 	keep := make([]bool, len(batch))
-	inParallel(len(batch), func(k int) {
+	ensemble.InParallel(len(batch), func(k int) {
 		l := held[batch[k]]
 		own := b.lockOf(l.Election)
 		r, err := s.cache.readPlain(ctx, nodeData, b.layout.recordPath(l.Election))
@@ -306,7 +308,7 @@ func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held [
 // path cannot tell, and handles nodes that an operator has edited.
 func (b *Backend) checkFixedNodes(ctx context.Context, s *session, held []backend.Held, batch []int, own []ownLock, answers []backend.Answer) error {
 	errs := make([]error, len(batch))
-	inParallel(len(batch), func(k int) {
+	ensemble.InParallel(len(batch), func(k int) {
 		a, election := &answers[batch[k]], held[batch[k]].Election
 		r, ok, err := b.checkFixedNode(ctx, s, election, own[k].node)
 		if err == nil && ok && own[k].nodeEdited(r.data) {

@@ -1,11 +1,13 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -20,14 +22,14 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		if err := s.sync(ctx); err != nil {
 			return err
 		}
-		inParallel(len(requests), func(i int) { errs[i] = b.writeRequest(ctx, s, requests[i]) })
+		ensemble.InParallel(len(requests), func(i int) { errs[i] = b.writeRequest(ctx, s, requests[i]) })
 		for _, err := range errs {
 			if err != nil && !errors.Is(err, backend.ErrStale) {
 				return err
 			}
 		}
 		return nil
-	}); err != nil && firstError(errs) == nil {
+	}); err != nil && cmp.Or(errs...) == nil {
 		return b.wrap("request", err)
 	}
 	// Report errors that can be retried before those that cannot.

@@ -28,14 +28,13 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	if err == nil {
 		o, _, err = d.enter(ctx, true)
 	}
-	inParallel(len(bids), func(i int) error {
+	ensemble.InParallel(len(bids), func(i int) {
 		if errs[i] = d.fail(err); err == nil {
 			errs[i] = d.fail(d.preflight(ctx, o, bids[i].Election))
 		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("zookeeper: preflight %q: %w", bids[i].Election, errs[i])
 		}
-		return nil
 	})
 	return errs
 }

@@ -209,30 +209,27 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 	d.watches.mu.Lock()
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.watches.fired + 1, Items: make([]lease.Item, len(keys))}
 	d.watches.mu.Unlock()
-	of := map[lease.Kind][]int{}
+	of, errs := map[lease.Kind][]int{}, make([]error, len(keys))
 	for i, k := range keys {
 		of[k.Kind] = append(of[k.Kind], i)
 	}
 	for _, kind := range []lease.Kind{lease.Sessions, lease.Records, lease.Metas} {
-		if err := inParallel(len(of[kind]), func(n int) (err error) {
-			it, k := &v.Items[of[kind][n]], keys[of[kind][n]]
+		ensemble.InParallel(len(of[kind]), func(n int) {
+			i := of[kind][n]
 			switch kind {
 			case lease.Records:
-				*it, err = d.record(ctx, k, o)
+				v.Items[i], errs[i] = d.record(ctx, keys[i], o)
 			case lease.Metas:
-				*it, v.Records, err = d.readItem(ctx, k, o)
+				v.Items[i], v.Records, errs[i] = d.readItem(ctx, keys[i], o)
 			default:
-				*it, _, err = d.readItem(ctx, k, o)
+				v.Items[i], _, errs[i] = d.readItem(ctx, keys[i], o)
 			}
-			return err
-		}); err != nil {
-			return v, 0, err
-		}
+		})
 	}
 	for i := range v.Items {
 		newest = max(newest, int64(v.Items[i].Order))
 	}
-	return v, newest, nil
+	return v, newest, cmp.Or(errs...)
 }
 
 // readItem reads an item from the server, and how many children its node has.
@@ -286,11 +283,11 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	for len(names) > 0 && len(v.Items) < limit { // some may be deleted meanwhile
 		part := names[:min(len(names), limit-len(v.Items))]
 		names = names[len(part):]
-		items := make([]lease.Item, len(part))
-		if err := inParallel(len(part), func(i int) (err error) {
-			items[i], _, err = d.readItem(ctx, lease.Key{Kind: kind, Name: part[i]}, o)
-			return err
-		}); err != nil {
+		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
+		ensemble.InParallel(len(part), func(i int) {
+			items[i], _, errs[i] = d.readItem(ctx, lease.Key{Kind: kind, Name: part[i]}, o)
+		})
+		if err := cmp.Or(errs...); err != nil {
 			return v, d.fail(err)
 		}
 		for _, it := range items {
@@ -300,24 +297,4 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		}
 	}
 	return v, nil
-}
-
-// inParallel calls f for 0 to n−1, on up to 32 goroutines, and returns the first error in that order.
-func inParallel(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(n, 32) {
-		all.Go(func() {
-			for i := range next {
-				errs[i] = f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	return cmp.Or(errs...)
 }

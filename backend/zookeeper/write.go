@@ -35,20 +35,20 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return w, d.fail(err)
 		}
 	}
-	apply := func(i int) error {
+	errs := make([]error, len(changes))
+	apply := func(i int) {
 		t := transaction{d: d, o: o, c: &changes[i]}
-		err := t.run(ctx)
+		errs[i] = t.run(ctx)
 		w.Results[i] = t.result
-		return err
 	}
 	if independent(changes) {
-		err = inParallel(len(changes), apply)
+		ensemble.InParallel(len(changes), apply)
 	} else {
 		for i := range changes {
-			err = cmp.Or(err, apply(i))
+			apply(i)
 		}
 	}
-	if err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return w, d.fail(err)
 	}
 	w.Stale, err = d.stale(ctx, o, verify)

@@ -218,6 +218,28 @@ func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
+// InParallel calls f for 0 to n−1, on up to 32 goroutines.
+func InParallel(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(n, 32) {
+		all.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+}
+
 // Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
