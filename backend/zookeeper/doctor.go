@@ -26,7 +26,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs, d, o := make([]error, len(bids)), b.driver, origin{}
 	err := b.Enter(bids[0].Candidate.Nonce)
 	if err == nil {
-		o, _, err = d.enter(ctx, true)
+		o, _, err = d.enter(ctx, d.writer)
 	}
 	ensemble.InParallel(len(bids), func(i int) {
 		if errs[i] = d.fail(err); err == nil {
@@ -42,7 +42,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 func (d *driver) preflight(ctx context.Context, o origin, election string) error {
 	record, session := lease.Key{Kind: lease.Records, Name: election}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
 	for range 5 {
-		now, _, err := d.readItem(ctx, record, o)
+		now, _, err := d.readItem(ctx, d.writer, record, o)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = append(list, f)
 	}
 	f, err := d.Rights(string(d.root), func() ([]zk.ACL, error) {
-		return ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
+		return ensemble.Read(ctx, d.writer, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(string(d.root))
 			return acl, err
 		})

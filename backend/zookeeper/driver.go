@@ -23,26 +23,26 @@ import (
 type driver struct {
 	ensemble.Access
 	root    root
-	session *ensemble.Session
-	watches watches
+	writer  *ensemble.Session // has the ephemeral node, and makes all changes
+	reader  *ensemble.Session // makes readings, and has their watches
+	watches *watches
 	present atomic.Bool // the node of this process may be there
 
 	entering chan struct{} // held while the origin is being found out
 
 	mu     sync.Mutex
 	origin origin
+	reads  int64 // the reader's session in which the root was read
 	newest int64 // the greatest zxid that was seen
 }
 
 var _ lease.Listener = (*driver)(nil)
 
-// An origin is what is known of the store that answers in a session.
+// An origin is what is known of the store.
 type origin struct {
-	session  int64  // 0: unknown
 	epoch    string // the data of the root: random text that was written when it was made
 	version  int32  // of the root
-	seen     int64  // the greatest zxid that was seen before this session; 0: none of this epoch
-	proved   bool   // a write of this session has shown whether the store went back
+	writes   int64  // the writer's session in which a write has shown whether the store went back; 0: none
 	wentBack int
 	backTo   int64 // the zxid to which the store went back; 0: it did not
 }
@@ -58,14 +58,15 @@ func (d *driver) Now() time.Time { return time.Now() }
 // Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
 // servers end the session.
 func (d *driver) Close() error {
-	d.session.Close(!d.present.Load())
+	d.reader.Close(true)
+	d.writer.Close(!d.present.Load())
 	return nil
 }
 
-// enter returns the origin, and whether it was just found out. Before a write it proves that the store
-// did not go back.
-func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, err error) {
-	client, err := d.session.Ready(ctx)
+// enter returns the origin as it is known in the session of a reading or a write, and whether it was
+// just found out.
+func (d *driver) enter(ctx context.Context, s *ensemble.Session) (o origin, fresh bool, err error) {
+	client, err := s.Ready(ctx)
 	if err != nil {
 		return o, false, err
 	}
@@ -77,7 +78,7 @@ func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, e
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		o = d.origin
-		return o.session == id && (o.proved || !write)
+		return s == d.reader && d.reads == id || s == d.writer && o.writes == id
 	}
 	if known() {
 		return o, false, nil
@@ -91,45 +92,44 @@ func (d *driver) enter(ctx context.Context, write bool) (o origin, fresh bool, e
 	if known() {
 		return o, false, nil
 	}
-	if o.session != id {
-		before := o.epoch
-		o.session, o.proved, o.seen, fresh = id, false, d.noteZxid(0), true
-		if err := d.identify(ctx, &o); err != nil {
-			return o, fresh, err
-		}
-		if o.epoch != before {
-			o.seen, o.backTo = 0, 0
-		}
+	before, seen := o.epoch, d.noteZxid(0)
+	if err := d.identify(ctx, s, &o); err != nil {
+		return o, true, err
 	}
-	newest := o.seen
-	if write {
+	if o.epoch != before {
+		seen, o.backTo, o.writes = 0, 0, 0
+	}
+	newest := seen
+	if s == d.writer {
 		if newest, err = d.prove(ctx); err != nil {
-			return o, fresh, err
+			return o, true, err
 		}
-		if o.proved = true; newest < o.seen {
+		if o.writes = id; newest < seen {
 			o.wentBack, o.backTo = o.wentBack+1, newest
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.origin, d.newest = o, newest
-	return o, fresh, nil
+	if d.origin, d.newest = o, newest; s == d.reader {
+		d.reads = id
+	}
+	return o, true, nil
 }
 
 // identify reads the root, which it makes if there is none.
-func (d *driver) identify(ctx context.Context, o *origin) error {
+func (d *driver) identify(ctx context.Context, s *ensemble.Session, o *origin) error {
 	for range 5 {
-		if err := d.sync(ctx); err != nil {
+		if err := d.sync(ctx, s); err != nil {
 			return err
 		}
-		n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
+		n, err := ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
 		switch {
 		case err != nil:
 			return err
 		case n.stat == nil:
 			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.data) == 0: // an administrator has made it
-			_, err = ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) {
+			_, err = ensemble.Call(ctx, d.writer, func(c *zk.Conn) (*zk.Stat, error) {
 				return c.Set(string(d.root), []byte(backend.NewNonce()), n.stat.Version)
 			})
 		default:
@@ -144,8 +144,8 @@ func (d *driver) identify(ctx context.Context, o *origin) error {
 }
 
 // sync brings the server that answers up to date with the ensemble's leader.
-func (d *driver) sync(ctx context.Context) error {
-	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
+func (d *driver) sync(ctx context.Context, s *ensemble.Session) error {
+	_, err := ensemble.Read(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (d *driver) sync(ctx context.Context) error {
 func (d *driver) prove(ctx context.Context) (int64, error) {
 	path := d.root.directory(lease.Sessions)
 	for try := 0; ; try++ {
-		stat, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
+		stat, err := ensemble.Call(ctx, d.writer, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
 		switch {
 		case err == nil:
 			return stat.Mzxid, nil
@@ -173,21 +173,21 @@ func (d *driver) prove(ctx context.Context) (int64, error) {
 func (d *driver) forgetOrigin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.origin.session = 0
+	d.origin.writes, d.reads = 0, 0
 }
 
 // Read implements [lease.Driver]. Servers answer with what they have, which may be old. What is newer
 // than all that this process has seen need only be newer; if nothing is, the server is brought up to
 // date, and all is read again. docs/design/zookeeper.md, "Readings", says why that is safe.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	o, fresh, err := d.enter(ctx, false)
+	o, fresh, err := d.enter(ctx, d.reader)
 	if err != nil {
 		return lease.View{}, d.fail(err)
 	}
 	before := d.noteZxid(0)
 	v, newest, err := d.readAll(ctx, keys, o)
 	if err == nil && newest <= before && !fresh {
-		if err = d.sync(ctx); err == nil {
+		if err = d.sync(ctx, d.reader); err == nil {
 			v, newest, err = d.readAll(ctx, keys, o)
 		}
 	}
@@ -220,9 +220,9 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 			case lease.Records:
 				v.Items[i], errs[i] = d.record(ctx, keys[i], o)
 			case lease.Metas:
-				v.Items[i], v.Records, errs[i] = d.readItem(ctx, keys[i], o)
+				v.Items[i], v.Records, errs[i] = d.readItem(ctx, d.reader, keys[i], o)
 			default:
-				v.Items[i], _, errs[i] = d.readItem(ctx, keys[i], o)
+				v.Items[i], _, errs[i] = d.readItem(ctx, d.reader, keys[i], o)
 			}
 		})
 	}
@@ -233,8 +233,8 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 }
 
 // readItem reads an item from the server, and how many children its node has.
-func (d *driver) readItem(ctx context.Context, k lease.Key, o origin) (it lease.Item, children int64, err error) {
-	n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
+func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (it lease.Item, children int64, err error) {
+	n, err := ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
 	if n.stat != nil {
 		children = int64(n.stat.NumChildren)
 	}
@@ -258,14 +258,14 @@ func (o *origin) old(it *lease.Item) bool { return it.Version != "" && int64(it.
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	o, fresh, err := d.enter(ctx, false)
+	o, fresh, err := d.enter(ctx, d.reader)
 	if err == nil && !fresh {
-		err = d.sync(ctx)
+		err = d.sync(ctx, d.reader)
 	}
 	if err != nil {
 		return v, d.fail(err)
 	}
-	children, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
+	children, err := ensemble.Read(ctx, d.reader, func(c *zk.Conn) ([]string, error) {
 		list, _, err := c.Children(d.root.directory(kind))
 		return list, err
 	})
@@ -285,7 +285,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		names = names[len(part):]
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
-			items[i], _, errs[i] = d.readItem(ctx, lease.Key{Kind: kind, Name: part[i]}, o)
+			items[i], _, errs[i] = d.readItem(ctx, d.reader, lease.Key{Kind: kind, Name: part[i]}, o)
 		})
 		if err := cmp.Or(errs...); err != nil {
 			return v, d.fail(err)

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", bac
 // fail adds to err its class and what an operator must do.
 func (d *driver) fail(err error) error {
 	if errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, context.DeadlineExceeded) {
-		switch why := d.session.Why(); {
+		switch why := cmp.Or(d.writer.Why(), d.reader.Why()); {
 		case why == nil:
 		case ensemble.Class(why) == backend.ErrDenied:
 			return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, why)

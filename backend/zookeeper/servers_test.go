@@ -82,7 +82,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	held := a.lead("jobs")
 	b := start(t, "b", Options{Servers: []string{servers[victim].Addr()}})
 	seen := b.read("jobs")
-	b.driver.session.Servers.Init(addresses(servers)) // b was with the victim so far
+	b.driver.Servers = addresses(servers) // b was with the victim so far
 
 	network.Host(victim).Cut(t, true)
 	news := 0
@@ -150,7 +150,7 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 	o := Options{Servers: []string{server.Addr()}}
 	a, b := start(t, "a", o), start(t, "b", o)
-	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
+	a.driver.writer.Length, b.driver.writer.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")
 	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
 	server.Kill(t)

@@ -14,20 +14,29 @@ import (
 // watches are those of records. What a watch is for is remembered, and not read again, until it fires.
 type watches struct {
 	mu      sync.Mutex
-	byPath  map[string]*watch
-	fired   uint64        // how many have fired that a listener waits for
-	changed chan struct{} // closed, and replaced, when that changes
+	byPath  map[string]*watch // of the present connection
+	fired   uint64            // how many have fired or were lost that a listener waits for
+	changed chan struct{}     // closed, and replaced, when that changes
 }
 
-// A watch is what the library and the server keep for the node of a record.
+// A watch is what the server keeps for the node of a record.
 type watch struct {
 	item    lease.Item
-	valid   bool     // item is what the server has, as of its last answer in this epoch
-	epoch   uint64   // of the session
-	by      *zk.Conn // has it, and sets it again after a reconnect; nil: it has fired
+	valid   bool // item is what the server has, as of its last answer
 	fired   int
 	readers int
 	own     bool // the next change is this process's
+}
+
+func newWatches() *watches {
+	return &watches{byPath: make(map[string]*watch), changed: make(chan struct{})}
+}
+
+// tell wakes listeners. The caller holds ws.mu.
+func (ws *watches) tell() {
+	ws.fired++
+	close(ws.changed)
+	ws.changed = make(chan struct{})
 }
 
 // fire notes that a watch has fired. It is called before any later answer is delivered.
@@ -39,14 +48,27 @@ func (ws *watches) fire(path string) {
 		return
 	}
 	w.fired++
-	if w.valid, w.by = false, nil; w.readers == 0 {
+	if w.valid = false; w.readers == 0 {
 		delete(ws.byPath, path)
 	}
 	if !w.own {
-		ws.fired++
-		close(ws.changed)
-		ws.changed = make(chan struct{})
+		ws.tell()
 	}
+}
+
+// lost notes that the connection is over, and all watches with it.
+func (ws *watches) lost() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	clear(ws.byPath)
+	ws.tell()
+}
+
+// any reports whether there are watches.
+func (ws *watches) any() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.byPath) > 0
 }
 
 // changing says that this process is about to change a record: a listener need not be told.
@@ -59,10 +81,10 @@ func (ws *watches) changing(path string) {
 }
 
 // item returns the record at a path if a watch says that it is as it was read.
-func (ws *watches) item(path string, epoch uint64) (lease.Item, bool) {
+func (ws *watches) item(path string) (lease.Item, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if w := ws.byPath[path]; w != nil && w.valid && w.epoch == epoch {
+	if w := ws.byPath[path]; w != nil && w.valid {
 		return w.item, true
 	}
 	return lease.Item{}, false
@@ -70,8 +92,8 @@ func (ws *watches) item(path string, epoch uint64) (lease.Item, bool) {
 
 // record returns the record at a path, from memory if a watch says that it has not changed.
 func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item, error) {
-	ws, path, epoch := &d.watches, d.root.path(k), d.session.Epoch()
-	if it, ok := ws.item(path, epoch); ok {
+	ws, path := d.watches, d.root.path(k)
+	if it, ok := ws.item(path); ok {
 		it.Old = o.old(&it) // that the store went back may have been found out since
 		return it, nil
 	}
@@ -81,23 +103,22 @@ func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item,
 		w = &watch{}
 		ws.byPath[path] = w
 	}
-	w.readers++
 	w.own = false
-	fired, by := w.fired, w.by
+	w.readers++
+	fired := w.fired
 	ws.mu.Unlock()
 
-	n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) {
-		n, err := readNode(c, path, c != by)
-		n.by = c
-		return n, err
-	})
+	n, err := ensemble.Call(ctx, d.reader, func(c *zk.Conn) (node, error) { return readNode(c, path, true) })
 	it := o.item(k, n)
 
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if w.readers--; err == nil && w.fired == fired && d.session.Epoch() == epoch {
-		w.item, w.valid, w.epoch, w.by = it, true, epoch, n.by
-	} else if w.readers == 0 && w.by == nil && ws.byPath[path] == w {
+	if w.readers--; ws.byPath[path] != w { // the connection is over, and so is the watch
+		return it, err
+	}
+	if err == nil && w.fired == fired {
+		w.item, w.valid = it, true
+	} else if w.readers == 0 && !w.valid {
 		delete(ws.byPath, path)
 	}
 	return it, err
@@ -107,7 +128,6 @@ func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item,
 type node struct {
 	data []byte
 	stat *zk.Stat
-	by   *zk.Conn
 }
 
 // readNode reads a node and may leave a watch.

@@ -20,7 +20,7 @@ const maxChecks = 900 << 10
 // Write implements [lease.Driver]. A change is one transaction, which also checks the root. If there is
 // one change, verify is checked in its transaction, and after it only if that fails.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
-	o, _, err := d.enter(ctx, true)
+	o, _, err := d.enter(ctx, d.writer)
 	if err != nil {
 		return w, d.fail(err)
 	}
@@ -194,7 +194,7 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 	number := parseVersion(p.Over.Version).number
 	switch meta := p.Over.Kind == lease.Metas; {
 	case p.Over.Version == "" && meta: // the node is there, without data
-		n, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
+		n, err := ensemble.Read(ctx, d.writer, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
 		switch {
 		case err != nil:
 			return false, err
@@ -262,10 +262,10 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	if !it.Remembered || it.Value == nil {
 		return true, nil
 	}
-	now, known := d.watches.item(d.root.path(it.Key), d.session.Epoch())
+	now, known := d.watches.item(d.root.path(it.Key))
 	if !known {
 		var err error
-		if now, _, err = d.readItem(ctx, it.Key, o); err != nil {
+		if now, _, err = d.readItem(ctx, d.writer, it.Key, o); err != nil {
 			return false, err
 		}
 	}
@@ -293,7 +293,7 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 			at := from + failed
 			if verify[at].Version != "" {
 				stale = append(stale, at)
-			} else if now, _, err := d.readItem(ctx, verify[at].Key, o); err != nil {
+			} else if now, _, err := d.readItem(ctx, d.writer, verify[at].Key, o); err != nil {
 				return nil, err
 			} else if now.Version != "" {
 				stale = append(stale, at)
@@ -311,8 +311,8 @@ func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.M
 		results []zk.MultiResponse
 		err     error
 	}
-	got, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (outcome, error) {
-		if c.SessionID() != o.session { // it may be another ensemble
+	got, err := ensemble.Call(ctx, d.writer, func(c *zk.Conn) (outcome, error) {
+		if c.SessionID() != o.writes { // it may be another ensemble
 			return outcome{}, errSessionEnded
 		}
 		r, err := c.Multi(ops...)

@@ -16,28 +16,24 @@ type conn struct {
 	received  atomic.Int64 // bytes
 	lastRead  atomic.Int64 // as an offset from opened
 	opened    time.Time
+	watching  *Watching
 
 	lastWrite, lastPing time.Time // used by the library's one goroutine that sends
 }
 
 // dial connects to a server for the library.
-func (s *Session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return nil, net.ErrClosed
-	}
+func (s *Session) dial(address string, timeout time.Duration) (net.Conn, error) {
 	raw, err := s.access.Dial(context.Background(), address, timeout)
 	if err != nil {
 		s.change(func() { s.why = err })
 		return nil, err // the library tries the next server at once
 	}
-	c := &conn{Conn: raw, opened: time.Now()}
+	c := &conn{Conn: raw, opened: time.Now(), watching: s.Watching}
 	c.handshake = time.AfterFunc(HandshakeTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
-	s.conn, closed = c, s.closed
+	s.conn = c
+	closed := s.closed
 	s.mu.Unlock()
 	if old != nil {
 		old.Close() // after a session has expired the library leaves its connection open
@@ -64,12 +60,12 @@ func (c *conn) Read(p []byte) (int, error) {
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
 // Write leaves out a ping if there was another request in the second half of the time since the last
-// one: every request keeps the session alive.
+// one: every request keeps the session alive. It leaves out all if nobody would miss the session.
 func (c *conn) Write(p []byte) (int, error) {
 	now := time.Now()
 	if bytes.Equal(p, ping) {
 		needless := now.Sub(c.lastWrite) < now.Sub(c.lastPing)/2
-		if c.lastPing = now; needless {
+		if c.lastPing = now; needless || c.watching != nil && !c.watching.Any() {
 			return len(p), nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Session is the connection with the ensemble. The client library connects again by itself, and
+// A Session is a connection with the ensemble. The client library connects again by itself, and
 // begins the next session when one has ended.
 type Session struct {
 	// Length is what is asked for; servers grant no more than their maxSessionTimeout. When a session is not
@@ -20,22 +21,30 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Fired is called with the path of each watch that fires, before any later answer is delivered.
-	Fired func(path string)
+	// Watching, if set, makes a session for readings that leave watches. It is over when its connection is
+	// lost: the library would set the watches again, but by a zxid that it reads while answers change it
+	// (go-zookeeper/zk#35), so that changes could be missed.
+	Watching *Watching
 
 	Servers ServerList
 	access  *Access
 
 	mu         sync.Mutex
-	client     *zk.Conn // nil: there was no call yet
+	client     *zk.Conn // nil: there was no call yet, or the connection is over
 	conn       *conn    // the present network connection, or the last one
 	connected  bool
 	lost       time.Time     // when the connection was lost
-	epoch      uint64        // grows when a connection begins or is lost
 	authorized chan struct{} // closed when the servers know the user
 	why        error         // why the last attempt to connect has failed
 	changed    chan struct{} // closed, and replaced, when one of the above changes
 	closed     bool
+}
+
+// Watching says what to do about watches.
+type Watching struct {
+	Fired func(path string) // is called for each, before any later answer is delivered
+	Lost  func()            // is called when all watches are gone
+	Any   func() bool       // reports whether there are watches; without any, nothing keeps the session alive
 }
 
 // maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
@@ -45,8 +54,8 @@ const (
 )
 
 // NewSession returns a session that connects when it is first used.
-func NewSession(a *Access, length time.Duration, fired func(path string)) *Session {
-	return &Session{access: a, Length: length, Fired: fired, changed: make(chan struct{})}
+func NewSession(a *Access, length time.Duration, w *Watching) *Session {
+	return &Session{access: a, Length: length, Watching: w, changed: make(chan struct{})}
 }
 
 // change changes fields of s and wakes all waiters.
@@ -103,14 +112,24 @@ func (s *Session) connect() error {
 		go s.client.Close()
 	}
 	var client *zk.Conn
+	current := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.client == client && !s.closed
+	}
 	client, _, err := zk.Connect(s.access.Servers, s.Length,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&s.Servers), zk.WithEventCallback(func(e zk.Event) {
-			s.mu.Lock()
-			from := client
-			s.mu.Unlock()
-			s.event(from, e)
+		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
+			if !current() {
+				return nil, net.ErrClosed
+			}
+			return s.dial(address, timeout)
 		}),
-		zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithEventCallback(func(e zk.Event) {
+			if current() {
+				s.event(client, e)
+			}
+		}),
+		zk.WithHostProvider(&s.Servers), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
@@ -145,30 +164,27 @@ func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
 
 // event is called by the library with each event, before any later answer is delivered.
 func (s *Session) event(client *zk.Conn, e zk.Event) {
-	s.mu.Lock()
-	current := s.client == client
-	s.mu.Unlock()
 	switch {
-	case !current:
-	case e.Type != zk.EventSession:
-		s.Fired(e.Path)
+	case e.Type != zk.EventSession && s.Watching != nil:
+		s.Watching.Fired(e.Path)
 	case e.State == zk.StateHasSession:
-		s.change(func() { s.connected, s.why = true, nil; s.epoch++ })
+		s.change(func() { s.connected, s.why = true, nil })
 	case e.State == zk.StateDisconnected:
+		over := false
 		s.change(func() {
+			over = s.connected && s.Watching != nil
 			if s.connected {
 				s.connected, s.lost = false, time.Now()
-				s.epoch++
+			}
+			if over {
+				s.client = nil
 			}
 		})
+		if over {
+			go client.Close()
+			s.Watching.Lost()
+		}
 	}
-}
-
-// Epoch grows when a connection begins or is lost.
-func (s *Session) Epoch() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch
 }
 
 // Why returns why the last attempt to connect has failed; nil: there is a connection, or none was tried.
