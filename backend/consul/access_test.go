@@ -104,8 +104,8 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
-	err := canary.driver.fail(errors.New("the server says " + canary.driver.secret.get()))
-	if strings.Contains(err.Error(), canary.driver.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+	err := canary.driver.fail(errors.New("the server says " + canary.driver.token.Get()))
+	if strings.Contains(err.Error(), canary.driver.token.Get()) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
 	if text := fmt.Sprintf("%+v %#v", canary.driver.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {

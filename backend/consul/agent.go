@@ -21,10 +21,10 @@ type Agent struct {
 
 	Partition string // of Consul Enterprise
 
-	name   string  // of the backend, for errors
-	secret *secret // nil with Options.Client
-	idle   func()  // closes idle connections
-	host   string  // or the path of a unix socket; empty with Options.Client
+	name  string   // of the backend, for errors
+	token aclToken // none with Options.Client
+	idle  func()   // closes idle connections
+	host  string   // or the path of a unix socket; empty with Options.Client
 
 	checks, serviceChecks []string
 	namespace             string

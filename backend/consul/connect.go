@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -44,18 +43,18 @@ func (a *Agent) connect(o *Options) error {
 	case o.HTTPClient != nil && o.HTTPClient.Timeout != 0:
 		return fmt.Errorf("HTTPClient has a Timeout of %v, which would end blocking queries; it must be 0", o.HTTPClient.Timeout)
 	}
-	a.secret = &secret{token: o.Token, file: o.TokenFile}
 	switch {
 	case o.Token != "" && o.TokenFile != "":
 		return errors.New("both Token and TokenFile are set")
 	case o.Token != "" && !isToken(o.Token):
 		return errors.New("the token has a character that no header may have, such as a line break")
-	case o.TokenFile != "":
-		if _, err := a.secret.reload(); err != nil {
-			return fmt.Errorf("token_file: %w", clean.FileError(err))
-		}
 	}
-	via := &tokenTransport{secret: a.secret, namespace: o.Namespace, partition: o.Partition}
+	a.token.file = o.TokenFile
+	a.token.Set(o.Token)
+	if err := a.token.reload(); err != nil {
+		return fmt.Errorf("token_file: %w", err)
+	}
+	via := &tokenTransport{token: &a.token, namespace: o.Namespace, partition: o.Partition}
 	if o.HTTPClient != nil {
 		if via.next = o.HTTPClient.Transport; via.next == nil {
 			via.next = http.DefaultTransport
@@ -132,29 +131,10 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	return config, err
 }
 
-// A secret is the ACL token, which may change in its file.
-type secret struct {
-	file string
-
-	mu    sync.Mutex
-	token string
-	old   []string // former tokens, newest first
-}
-
-// maxOld is how many former tokens are remembered.
-const maxOld = 8
-
-// all returns the present and the former tokens: an answer may contain any of them.
-func (s *secret) all() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string{s.token}, s.old...)
-}
-
-func (s *secret) get() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.token
+// An aclToken is the ACL token, which may change in its file.
+type aclToken struct {
+	client.Secret
+	file string // "": none
 }
 
 // isToken reports whether the text can be sent in a header.
@@ -162,44 +142,37 @@ func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// reload reads the file again and reports whether its token has changed. If the file contains
-// no token, for example while it is being written, the last one stays.
-func (s *secret) reload() (changed bool, err error) {
-	f, err := os.Open(s.file)
+// reload reads the file, if there is one, for the next request. If it contains no token, for example
+// while it is being written, the last one stays.
+func (t *aclToken) reload() error {
+	if t.file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(t.file)
 	if err != nil {
-		return false, err
+		return clean.FileError(err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 4096))
-	if err != nil {
-		return false, err
+	now := strings.TrimSpace(string(text))
+	if !isToken(now) {
+		return errors.New("it is empty, or has more than one line")
 	}
-	token := strings.TrimSpace(string(text))
-	if !isToken(token) {
-		return false, errors.New("it is empty, or has more than one line")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if changed = token != s.token; changed {
-		s.old = append([]string{s.token}, s.old[:min(len(s.old), maxOld-1)]...)
-		s.token = token
-	}
-	return changed, nil
+	t.Set(now)
+	return nil
 }
 
 // A tokenTransport adds the token to every request, so that the library and its errors never
 // contain it. It removes what the library took from the environment, and bounds answers.
 type tokenTransport struct {
 	next                 http.RoundTripper
-	secret               *secret
+	token                *aclToken
 	namespace, partition string
 }
 
 func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("X-Consul-Token")
-	if token := v.secret.get(); token != "" {
-		r.Header.Set("X-Consul-Token", token)
+	if now := v.token.Get(); now != "" {
+		r.Header.Set("X-Consul-Token", now)
 	}
 	q := r.URL.Query()
 	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
@@ -212,8 +185,8 @@ func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode == http.StatusForbidden && v.secret.file != "" {
-		v.secret.reload() // for the next request
+	if answer.StatusCode == http.StatusForbidden {
+		v.token.reload()
 	}
 	answer.Body = struct {
 		io.Reader

@@ -77,7 +77,7 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 		return it
 	}
 	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
-	over := replaces(it.Value)
+	over := uint64(lease.WriteOf(it.Value)) // the index of the version that it was written over
 	it.Edited = p.Flags != checksum(p.Key, p.Value) || over == 0 && p.CreateIndex != p.ModifyIndex || d.replacesOlder(k, p.ModifyIndex, over)
 	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
 		it.Edited = it.Edited || p.CreateIndex != p.ModifyIndex
@@ -85,19 +85,6 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 		it.Created = strconv.FormatUint(p.CreateIndex, 10)
 	}
 	return it
-}
-
-// replaces returns the index of the version that a value was written over; 0: none.
-func replaces(v lease.Value) uint64 {
-	switch v := v.(type) {
-	case *lease.Record:
-		return uint64(v.Write)
-	case *lease.Session:
-		return uint64(v.Write)
-	case *lease.Meta:
-		return uint64(v.Write)
-	}
-	return 0
 }
 
 func checksum(key string, value []byte) uint64 {

@@ -39,8 +39,8 @@ func (a *Agent) fail(err error) error {
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		if backend.Class(err) == backend.ErrDenied {
-			a.reloadToken()
+		if backend.Class(err) == backend.ErrDenied { // not only status 403 says so: lists lack keys, too
+			a.token.reload()
 		}
 		return a.redact(err)
 	}
@@ -80,25 +80,17 @@ func (a *Agent) fail(err error) error {
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		a.reloadToken()
+		a.token.reload()
 	}
 	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
 }
 
-// reloadToken reads the token's file again for the next request. Not only status 403 shows
-// that a right is missing: answers to transactions say it, and lists lack keys.
-func (a *Agent) reloadToken() {
-	if a.secret != nil && a.secret.file != "" {
-		a.secret.reload()
-	}
-}
-
 // redact removes the token and its predecessors from the text.
 func (a *Agent) redact(err error) error {
-	if err == nil || a.secret == nil {
-		return err
+	if err == nil {
+		return nil
 	}
-	return clean.Secrets(err, a.secret.all()...)
+	return clean.Secrets(err, a.token.All()...)
 }
 
 // Refusal returns why a transaction was not applied.

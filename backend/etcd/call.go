@@ -18,11 +18,11 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 	const suspectAfter = 100 * time.Millisecond // without an answer
 	began := time.Now()
 	err = d.withToken(ctx, func() (err error) {
-		r, err = client.Hedged(ctx, worthRetrying, f)
+		r, err = firstAnswer(ctx, worthRetrying, f)
 		return err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
-		d.connections.Drop()
+		d.connections.drop()
 	}
 	return r, err
 }
@@ -91,7 +91,7 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) err
 		return nil
 	}
 	l.token.Set("")
-	resp, err := client.Hedged(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+	resp, err := firstAnswer(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
 		return c.Authenticate(ctx, l.username, l.password)
 	})
 	if err == nil {

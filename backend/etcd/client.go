@@ -52,7 +52,7 @@ func (d *driver) connect(o Options, files bool) error {
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(d.connections.Dial),
+			grpc.WithContextDialer(d.connections.dial),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
 			// The default reconnects up to two minutes after an outage has ended.
@@ -73,7 +73,7 @@ func (d *driver) connect(o Options, files bool) error {
 		}
 	}
 	for _, e := range o.Endpoints {
-		address, err := client.Endpoint(e, config.TLS != nil)
+		address, err := endpointURL(e, config.TLS != nil)
 		if err != nil {
 			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}

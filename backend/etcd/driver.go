@@ -13,7 +13,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/client"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
@@ -22,7 +21,7 @@ import (
 type driver struct {
 	client      *clientv3.Client
 	ownClient   bool // Close closes the client
-	connections client.Connections
+	connections connections
 	login       *login
 	keys        keyPrefix
 	origins     origins

@@ -15,7 +15,7 @@ const listedTTLs = 4
 // Announce implements [backend.Backend]. The session is the member's record: so a renewal that
 // was written not long ago has announced it, too.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(m.Nonce); err != nil {
+	if err := b.Enter(m.Nonce); err != nil {
 		return err
 	}
 	unlock, err := b.lockSession(ctx)
@@ -59,7 +59,7 @@ func (s *Session) sameMember(o *Session) bool {
 
 // Members implements [backend.Backend].
 func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	for len(list) < limit {

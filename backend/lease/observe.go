@@ -10,7 +10,7 @@ import (
 // Observe implements [backend.Backend] with a reading, unless Listen has just been told that all
 // leases have changed.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	if changed, ok := b.changedByCache(seen); ok {
@@ -40,7 +40,7 @@ func namesOf(leases []backend.Lease) []string {
 // a renewal, of an election in seen or of another one that this process has read and does not hold.
 // What it is told of renewals only fills the cache.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	err := b.listen(ctx, seen)
@@ -133,7 +133,7 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	for len(list) < limit {

@@ -10,7 +10,7 @@ import (
 // Release implements [backend.Backend]. It writes vacant records over those that were granted, or
 // that it reads first. The session continues.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	if b.owner.Nonce() == "" {

@@ -1,4 +1,4 @@
-package client
+package etcd
 
 import (
 	"errors"
@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Endpoint checks the address of a server and returns it as a URL: http, or https if secure or if
+// endpointURL checks the address of a server and returns it as a URL: http, or https if secure or if
 // the address says so. Its errors show no part of an address that was not understood, because it
 // may contain a password.
-func Endpoint(e string, secure bool) (string, error) {
+func endpointURL(e string, secure bool) (string, error) {
 	if !strings.Contains(e, "://") {
 		if e = "http://" + e; secure {
 			e = "https" + strings.TrimPrefix(e, "http")
