@@ -137,6 +137,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		return nil, err
 	}
 	for len(list) < limit {
+		_, asked, number := b.keysFor(nil)
 		page, err := b.driver.List(ctx, Records, from, limit-len(list))
 		if err != nil {
 			return nil, b.fail("list", err)
@@ -149,7 +150,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		}
 		more := len(page.Items) == limit-len(list)
 		if names != nil {
-			v, states, items, err := b.readItems(ctx, names)
+			v, states, items, err := b.complete(ctx, &page, names, asked, number)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
@@ -159,7 +160,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			for i := range states {
 				s := &states[i]
 				if s.record == nil {
-					continue // deleted meanwhile, or invalid
+					continue // invalid
 				}
 				r := backend.Record{Lease: s.Lease, History: clean.History(s.record.History)}
 				if !s.Vacant() {
