@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -53,9 +52,6 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	stale, err := d.verify(ctx, verify)
 	if err != nil {
 		return lease.Written{Results: w.results}, d.fail(err)
-	}
-	if w.made {
-		d.cleanUp(ctx)
 	}
 	return lease.Written{Results: w.results, Stale: stale}, nil
 }
@@ -127,7 +123,6 @@ type writing struct {
 	call    uint64
 	plans   []plan
 	results []lease.Result
-	made    bool // a session
 }
 
 // fit returns how many of the changes fit into one transaction, at least one.
@@ -214,7 +209,6 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 			}
 			it.Age = 0
 			r.Items = append(r.Items, it)
-			w.made = w.made || it.Kind == lease.Sessions && put.Over.Version == "" && put.Value != nil
 		}
 		items = append(items, r.Items...)
 		w.results[i] = r
@@ -234,25 +228,4 @@ func (d *driver) verify(ctx context.Context, items []lease.Item) (stale []int, e
 		}
 	}
 	return stale, err
-}
-
-// staleAfter is how old a session is, by its holder's clock, that is deleted.
-const staleAfter = 24 * time.Hour
-
-// cleanUp deletes sessions of processes that have been gone for a day. A process calls it when it
-// makes a session of its own. One that was only cut off makes its session again.
-func (d *driver) cleanUp(ctx context.Context) {
-	sessions, _, err := d.list(ctx, lease.Sessions)
-	if err != nil {
-		return // the next process does it
-	}
-	var ops api.KVTxnOps
-	for _, it := range sessions {
-		if s, ok := it.Value.(*lease.Session); ok && !s.At.IsZero() && time.Since(s.At) > staleAfter && len(ops) < MaxOps {
-			ops = append(ops, d.pin(&it), &api.KVTxnOp{Verb: api.KVDelete, Key: d.key(it.Key)})
-		}
-	}
-	if ops != nil {
-		d.Txn(ctx, ops)
-	}
 }

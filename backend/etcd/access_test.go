@@ -355,7 +355,7 @@ func TestOpenByName(t *testing.T) {
 	}
 }
 
-// After Close there is no goroutine, no connection, and no etcd lease if nothing is held. A
+// After Close there is no goroutine, no connection, and no session if nothing is held. A
 // client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
@@ -382,9 +382,9 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		if err := errors.Join(a.Close(), a.Close()); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		leases, err := l.admin.Leases(t.Context())
-		if err != nil || len(leases.Leases) != 0 {
-			t.Errorf("%d: etcd leases after Close: %v, %v", i, leases, err)
+		sessions, err := l.admin.Get(t.Context(), l.prefix+"session/", clientv3.WithPrefix())
+		if err != nil || len(sessions.Kvs) != 0 {
+			t.Errorf("%d: sessions after Close: %v, %v", i, sessions, err)
 		}
 		testbed.Eventually(t, patience, "the goroutines have ended", func() error {
 			if now := runtime.NumGoroutine(); now > before+2 {

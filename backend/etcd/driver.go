@@ -25,7 +25,6 @@ type driver struct {
 	login       *login
 	keys        keyPrefix
 	origins     origins
-	lease       sessionLease
 }
 
 var _ lease.Listener = (*driver)(nil)

@@ -78,9 +78,6 @@ func (w *writing) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.
 // tries each half.
 func (w *writing) send(ctx context.Context, part []int) error {
 	err := w.try(ctx, part)
-	if is(err, rpctypes.ErrLeaseNotFound) {
-		err = w.try(ctx, part) // with another one
-	}
 	switch denied := is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrRequestTooLarge); {
 	case denied && len(part) > 1:
 		if err := w.send(ctx, part[:len(part)/2]); err != nil {
@@ -101,7 +98,6 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		w.Results[i].Outcome = backend.Refused
 		if succeeded {
 			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], w.resp.Header.GetRevision())}
-			w.revokeAfter(ctx, &w.changes[i])
 		}
 	}
 	return nil
@@ -109,29 +105,21 @@ func (w *writing) send(ctx context.Context, part []int) error {
 
 // try sends some of the changes in one request.
 func (w *writing) try(ctx context.Context, part []int) error {
-	id, err := w.leaseFor(ctx, w.changes)
-	if err != nil {
-		return err
-	}
 	var when []clientv3.Cmp
 	var then []clientv3.Op
 	for _, i := range part {
-		conditions, puts := w.ops(&w.changes[i], id)
+		conditions, puts := w.ops(&w.changes[i])
 		if len(part) == 1 {
 			when, then = conditions, append(puts, w.beside...)
 		} else {
 			then = append(then, clientv3.OpTxn(conditions, puts, nil))
 		}
 	}
-	if err = w.txn(ctx, when, then); is(err, rpctypes.ErrLeaseNotFound) {
-		w.lease.forget(id)
-	}
-	return err
+	return w.txn(ctx, when, then)
 }
 
-// ops returns the conditions and the operations of a change. Sessions are attached to the etcd
-// lease id.
-func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp, then []clientv3.Op) {
+// ops returns the conditions and the operations of a change.
+func (d *driver) ops(c *lease.Change) (when []clientv3.Cmp, then []clientv3.Op) {
 	for i := range c.Check {
 		when = append(when, d.unchanged(&c.Check[i])...)
 	}
@@ -142,12 +130,8 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 			then = append(then, clientv3.OpDelete(key))
 			continue
 		}
-		var opts []clientv3.OpOption
-		if p.Over.Kind == lease.Sessions {
-			opts = append(opts, clientv3.WithLease(id))
-		}
 		lease.SetWrite(p.Value, parseVersion(p.Over.Version).writes+1)
-		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value), opts...))
+		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value)))
 	}
 	return when, then
 }
