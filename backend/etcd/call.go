@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,17 +12,12 @@ import (
 )
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
-// if the first does not answer. If no member answers in time, all connections are closed.
+// if the first does not answer.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
-	const suspectAfter = 100 * time.Millisecond // without an answer
-	began := time.Now()
 	err = d.withToken(ctx, func() (err error) {
 		r, err = firstAnswer(ctx, worthRetrying, f)
 		return err
 	})
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
-		d.connections.drop()
-	}
 	return r, err
 }
 

@@ -50,9 +50,8 @@ func (d *driver) connect(o Options, files bool) error {
 		Logger:               zap.NewNop(), // it would print to stderr
 		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
 		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 3 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second, // on Linux also for what TCP has sent: a connection that a firewall has forgotten ends
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(d.connections.dial),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
 			// The default reconnects up to two minutes after an outage has ended.

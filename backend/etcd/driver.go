@@ -19,12 +19,11 @@ import (
 // [lease.Listener]. An item is a key whose value is JSON. Positions are revisions, and the epoch
 // is the id of the cluster.
 type driver struct {
-	client      *clientv3.Client
-	ownClient   bool // Close closes the client
-	connections connections
-	login       *login
-	keys        keyPrefix
-	origins     origins
+	client    *clientv3.Client
+	ownClient bool // Close closes the client
+	login     *login
+	keys      keyPrefix
+	origins   origins
 }
 
 var _ lease.Listener = (*driver)(nil)
