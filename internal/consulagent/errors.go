@@ -1,4 +1,4 @@
-package consul
+package consulagent
 
 import (
 	"context"
@@ -20,27 +20,27 @@ var (
 	// ErrDelayed says that a key cannot be locked yet.
 	ErrDelayed = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
 
-	errFiltered = errors.New("permission denied: keys are missing in the answer") // see Wrap
+	// ErrFiltered says that the servers have left out keys.
+	ErrFiltered = errors.New("permission denied: keys are missing in the answer")
 )
 
-// Wrap is for backends besides this package: it adds the backend's name and the operation to err,
-// and what an operator can do.
+// Wrap adds to err the name of the backend and the operation, and what Fail adds.
 func (a *Agent) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", a.name, what, a.fail(err))
+	return fmt.Errorf("%s: %s: %w", a.name, what, a.Fail(err))
 }
 
-// fail adds to err its class and what an operator can do.
-func (a *Agent) fail(err error) error {
+// Fail adds to err its class and what an operator can do.
+func (a *Agent) Fail(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		if backend.Class(err) == backend.ErrDenied {
-			a.reloadToken()
+		if backend.Class(err) == backend.ErrDenied { // not only status 403 says so: lists lack keys, too
+			a.token.reload()
 		}
 		return a.redact(err)
 	}
@@ -80,25 +80,17 @@ func (a *Agent) fail(err error) error {
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		a.reloadToken()
+		a.token.reload()
 	}
 	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
 }
 
-// reloadToken reads the token's file again for the next request. Not only status 403 shows
-// that a right is missing: answers to transactions say it, and lists lack keys.
-func (a *Agent) reloadToken() {
-	if a.secret != nil && a.secret.file != "" {
-		a.secret.reload()
-	}
-}
-
 // redact removes the token and its predecessors from the text.
 func (a *Agent) redact(err error) error {
-	if err == nil || a.secret == nil {
-		return err
+	if err == nil {
+		return nil
 	}
-	return clean.Secrets(err, a.secret.all()...)
+	return clean.Secrets(err, a.token.All()...)
 }
 
 // Refusal returns why a transaction was not applied.
@@ -114,17 +106,6 @@ func Refusal(answer *api.KVTxnResponse) error {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))
-}
-
-// changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
-// the beginning of the text is Consul's; the rest contains the name of the key.
-func changedMeanwhile(text string) bool {
-	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
-		if strings.HasPrefix(text, begin) {
-			return true
-		}
-	}
-	return false
 }
 
 func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

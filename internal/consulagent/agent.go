@@ -1,7 +1,10 @@
-package consul
+// Package consulagent is access to a Consul agent: what packages consul and firefly both need, and
+// nothing about leases.
+package consulagent
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"time"
@@ -12,19 +15,30 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// An Agent is access to a Consul agent: what this package and package firefly both need, and
-// nothing about leases. Its errors have a class, say what an operator can do, and show no token.
+// Options are those of package consul, which explains them.
+type Options struct {
+	Address, Token, TokenFile             string
+	CAFile, CertFile, KeyFile, ServerName string
+	TLS                                   *tls.Config
+	Datacenter, Namespace, Partition      string
+	Prefix                                string
+	Checks, ServiceChecks                 []string
+	Client                                *api.Client
+}
+
+// An Agent is access to a Consul agent. Its errors have a class, say what an operator can do, and
+// show no token.
 type Agent struct {
-	Client *api.Client
-	Prefix string
-	Policy string // the rights that the token needs, for errors
+	Client    *api.Client
+	Transport *Transport // of Client; nil with Options.Client
+	Prefix    string
+	Policy    string // the rights that the token needs, for errors
 
 	Partition string // of Consul Enterprise
 
-	name   string  // of the backend, for errors
-	secret *secret // nil with Options.Client
-	idle   func()  // closes idle connections
-	host   string  // or the path of a unix socket; empty with Options.Client
+	name  string   // of the backend, for errors
+	token aclToken // none with Options.Client
+	host  string   // or the path of a unix socket; empty with Options.Client
 
 	checks, serviceChecks []string
 	namespace             string
@@ -69,11 +83,15 @@ func (a *Agent) Location(prefix string) string {
 }
 
 // Close closes idle connections.
-func (a *Agent) Close() { a.idle() }
+func (a *Agent) Close() {
+	if a.Transport != nil {
+		a.Transport.idle()
+	}
+}
 
-// consistent returns the options of a consistent read: the servers' leader answers it after it has
+// Consistent returns the options of a consistent read: the servers' leader answers it after it has
 // made sure that it is still the leader.
-func consistent(ctx context.Context) *api.QueryOptions {
+func Consistent(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 }
 
@@ -89,11 +107,11 @@ func (a *Agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api
 	for _, op := range ops { // the client does not apply its own settings to them
 		op.Namespace, op.Partition = a.namespace, a.Partition
 	}
-	ok, answer, _, err = a.Client.KV().Txn(ops, consistent(ctx))
+	ok, answer, _, err = a.Client.KV().Txn(ops, Consistent(ctx))
 	if err != nil && strings.Contains(err.Error(), "connection reset") { // some are wrapped, others only printed
 		// An agent that expects TLS says so and closes the connection. If it has not read
 		// the whole request, only the reset arrives. A short request gets the answer.
-		if _, why := a.Client.Status().LeaderWithQueryOptions(consistent(ctx)); why != nil {
+		if _, why := a.Client.Status().LeaderWithQueryOptions(Consistent(ctx)); why != nil {
 			err = why
 		}
 	}
@@ -121,7 +139,7 @@ func (a *Agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair
 	}
 	for _, key := range keys {
 		if _, ok := pairs[key]; !ok { // the servers leave out keys that the token may not read
-			return nil, errFiltered
+			return nil, ErrFiltered
 		}
 	}
 	return pairs, nil
@@ -129,12 +147,12 @@ func (a *Agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair
 
 // List reads all keys with a prefix consistently.
 func (a *Agent) List(ctx context.Context, prefix string) (api.KVPairs, uint64, error) {
-	found, meta, err := a.Client.KV().List(prefix, consistent(ctx))
+	found, meta, err := a.Client.KV().List(prefix, Consistent(ctx))
 	if err != nil {
 		return nil, 0, err
 	}
 	if meta.ResultsFilteredByACLs {
-		return nil, 0, errFiltered
+		return nil, 0, ErrFiltered
 	}
 	if len(found) == 0 { // without a token, the servers do not say that they left out keys
 		if _, err := a.Get(ctx, prefix); err != nil {
@@ -144,30 +162,33 @@ func (a *Agent) List(ctx context.Context, prefix string) (api.KVPairs, uint64, e
 	return found, meta.LastIndex, nil
 }
 
-// listenWait is the longest that one blocking query waits.
-const listenWait = 5 * time.Minute
+// ListenWait is the longest that one blocking query waits.
+const ListenWait = 5 * time.Minute
 
 // Index reads the index of the keys with a prefix, which moves with every write and deletion of
 // one. With after, it waits until the index differs from that, or for a while; then the answer is
 // only a hint.
 func (a *Agent) Index(ctx context.Context, prefix string, after uint64) (uint64, error) {
-	q := consistent(ctx)
+	q := Consistent(ctx)
 	if after > 0 {
-		q.RequireConsistent, q.WaitIndex, q.WaitTime = false, after, listenWait
+		q.RequireConsistent, q.WaitIndex, q.WaitTime = false, after, ListenWait
 	}
 	_, meta, err := a.Client.KV().Keys(prefix, "/", q) // with this separator the answer is short
 	if err != nil {
 		return 0, err
 	}
 	if meta.ResultsFilteredByACLs {
-		return 0, errFiltered
+		return 0, ErrFiltered
 	}
 	return meta.LastIndex, nil
 }
 
+// HasChecks reports whether sessions depend on health checks.
+func (a *Agent) HasChecks() bool { return len(a.checks)+len(a.serviceChecks) > 0 }
+
 // CreateSession makes a session with the configured checks and no others.
 func (a *Agent) CreateSession(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
-	if len(a.checks)+len(a.serviceChecks) == 0 {
+	if !a.HasChecks() {
 		id, _, err = a.Client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
 		return id, err
 	}
@@ -189,4 +210,10 @@ func (a *Agent) CreateSession(ctx context.Context, entry *api.SessionEntry) (id 
 	}
 	id, _, err = a.Client.Session().Create(entry, write(ctx))
 	return id, err
+}
+
+// RenewSession renews a session, and reports whether it has ended.
+func (a *Agent) RenewSession(ctx context.Context, id string) (ended bool, err error) {
+	entry, _, err := a.Client.Session().Renew(id, write(ctx))
+	return err == nil && entry == nil, err
 }
