@@ -24,6 +24,7 @@ var clients = map[string][]string{
 	"mysql":           {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"mysqltable":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"curator":         {"github.com/go-zookeeper/zk"},
+	"zookeeper":       {"github.com/go-zookeeper/zk"},
 	"consul":          consul,
 	"firefly":         consul,
 	"etcd": {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "github.com/coreos/",

@@ -18,4 +18,5 @@ import (
 	_ "github.com/go-election/go-election/backend/migration"
 	_ "github.com/go-election/go-election/backend/mysql"
 	_ "github.com/go-election/go-election/backend/mysqltable"
+	_ "github.com/go-election/go-election/backend/zookeeper"
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
+	"github.com/go-election/go-election/backend/zookeeper"
 )
 
 const canary = "canary7f3a"
@@ -33,11 +34,13 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("curator", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
+		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
 		curator.Options{User: "app", Password: canary},
+		zookeeper.Options{User: "app", Password: canary},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			if text := fmt.Sprintf(verb, v); strings.Contains(text, canary) {
