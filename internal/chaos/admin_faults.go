@@ -123,3 +123,20 @@ func curatorAdmin(addr, root string) map[string]fault {
 		}),
 	}
 }
+
+func zooKeeperAdmin(addr, root string) map[string]fault {
+	return map[string]fault{
+		"session ended": adminFault("session ended", func(r *run, election string) {
+			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
+			if err != nil {
+				r.Fatal(err)
+			}
+			defer c.Close()
+			text, _, err := c.Get(root + "/record/" + election)
+			var record struct{ Nonce string }
+			if err == nil && json.Unmarshal(text, &record) == nil && record.Nonce != "" {
+				c.Delete(root+"/session/"+record.Nonce, -1)
+			}
+		}),
+	}
+}

@@ -206,6 +206,7 @@ var short = map[string][]string{
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
 	"curator":             {longPause, "held back"},
+	"zookeeper":           {longPause, "server killed"},
 }
 
 // TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that
