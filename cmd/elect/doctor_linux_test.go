@@ -84,7 +84,7 @@ func TestDoctorChecksBothStoresOfAMigration(t *testing.T) {
 	doctorSays(t, moving, "elected in term", "durability     mysqltable: ", "durability     mysql: ", "greatest TTL   mysqltable: ", "greatest TTL   mysql: ")
 }
 
-func TestDoctorChecksEtcdConsulAndCurator(t *testing.T) {
+func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	t.Parallel()
 	for store, x := range map[string]struct {
 		env   func(t *testing.T, own string) []string
@@ -96,6 +96,9 @@ func TestDoctorChecksEtcdConsulAndCurator(t *testing.T) {
 		"consul": {func(t *testing.T, own string) []string {
 			return []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own}
 		}, []string{"servers", "Consul 1."}},
+		"zookeeper": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+		}, []string{"is on its own", "rights"}},
 		"curator": {func(t *testing.T, own string) []string {
 			return []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
 		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},

@@ -62,10 +62,11 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 	t.Parallel()
 	own := "silent-" + string(backend.NewNonce()[:8])
 	for store, vars := range map[string][]string{
-		"mysql":   onServer(t, testbed.Shared(t, testbed.MariaDB)),
-		"etcd":    {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
-		"consul":  {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
-		"curator": {"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own},
+		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
+		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
+		"consul":    {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
+		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/native-" + own},
+		"curator":   {"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own},
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

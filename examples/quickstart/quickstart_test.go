@@ -43,6 +43,9 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	},
 	"mysql":      onMySQL,
 	"mysqltable": onMySQLTable,
+	"zookeeper": func(t *testing.T) []string {
+		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
+	},
 }
 
 func onFile(t *testing.T) []string {
