@@ -132,8 +132,7 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	return hostPort, host == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
 
-// HandshakeTimeout limits how long a server may take for a TLS handshake, or to accept a session. The
-// library would wait ten times the session's length.
+// HandshakeTimeout limits how long a server may take for a TLS handshake.
 const HandshakeTimeout = 5 * time.Second
 
 // Dial connects to one server.

@@ -9,6 +9,11 @@ import (
 	"time"
 )
 
+// acceptTimeout is how long a server may take to accept a session. It does not depend on the calls that
+// wait: servers that have just recovered would be asked again and again before they can answer. The
+// library would wait ten times the session's length.
+const acceptTimeout = 2 * time.Second
+
 // A conn is one network connection to a server.
 type conn struct {
 	net.Conn
@@ -29,7 +34,7 @@ func (s *Session) dial(address string, timeout time.Duration) (net.Conn, error) 
 		return nil, err // the library tries the next server at once
 	}
 	c := &conn{Conn: raw, opened: time.Now(), watching: s.Watching}
-	c.handshake = time.AfterFunc(HandshakeTimeout, func() { raw.Close() })
+	c.handshake = time.AfterFunc(acceptTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
 	s.conn = c

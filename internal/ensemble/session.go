@@ -207,7 +207,6 @@ func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	began := time.Now()
 	client, err := s.Ready(ctx)
 	if err != nil {
-		s.dropIfSilent(ctx, began)
 		return none, err
 	}
 	answers := make(chan answer, 1)
