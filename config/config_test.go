@@ -216,7 +216,7 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 }
 
 func TestAllMistakesAreReturnedAtOnce(t *testing.T) {
-	_, err := parse("backend: nothing\nttl: 10\nzookeeper: 3\nmysql: {dsm: x}\nid: [a]\n", "ELECTION_MARGIN=a", "ELECTION_X=1")
+	_, err := parse("backend: nothing\nttl: 10\ncurator: 3\nmysql: {dsm: x}\nid: [a]\n", "ELECTION_MARGIN=a", "ELECTION_X=1")
 	for _, key := range []string{"backend", "ttl", "mysql", "id", "ELECTION_MARGIN", "ELECTION_X"} {
 		if !strings.Contains(fmt.Sprint(err), key+":") {
 			t.Errorf("%s is not named in\n%v", key, err)

@@ -8,12 +8,12 @@
 // several stores; the key backend selects one. So one word, or one environment variable,
 // changes the store:
 //
-//	backend: mysql                          # ELECTION_BACKEND=zookeeper
+//	backend: mysql                          # ELECTION_BACKEND=etcd
 //	ttl: 10s
 //	mysql:
 //	  dsn_file: /run/secrets/mysql-dsn      # or dsn: app:secret@tcp(db:3306)/app
-//	zookeeper:
-//	  servers: [zk1:2181, zk2:2181]
+//	etcd:
+//	  endpoints: [http://etcd1:2379]
 //
 // A program knows the stores that it imports: backend/all for every store, or single
 // backends, so that only their clients are linked.

@@ -18,13 +18,13 @@ func FuzzFileAndEnvironment(f *testing.F) {
 		"backend: mysql\nmysql: {dsn: \"u:p@tcp(h)/d\", notify_conns: -1}\n", "backend: &b memory\nid: *b\n", "a: &a [*a]\n", "? [a]\n: b\n",
 		"<<: {ttl: 3s}\n", "id: !!binary gIGC\n", "id: |\n  text\n\tmore\n", "ttl: 1e400\n", "observer: 0x1\nbackend: [memory]\n",
 		"backend: memory\n---\nbackend: file\n", "\ufeffbackend: memory\n", "id: \"\\x00\\u202e\"\n", strings.Repeat("[", 100), strings.Repeat("a:\n ", 50),
-		"zookeeper: {servers: [a, b], paths: {x: /a, x: /b}, acl: [\"world:anyone:r\"]}\nbackend: zookeeper\n",
+		"curator: {servers: [a, b], paths: {x: /a, x: /b}, acl: [\"world:anyone:r\"]}\nbackend: curator\n",
 		"etcd: {endpoints: \"http://a\"}\nconsul: {checks: []}\nmanual: {leaders: {a: b}}\nfile: {dir: /x, max_ttl: 1h}\n",
 	} {
 		f.Add([]byte(text), "")
 		f.Add([]byte(text), "ELECTION_BACKEND=memory\nELECTION_TTL=10s\nELECTION_ID=\n")
 	}
-	for _, environ := range []string{"ELECTION_", "ELECTION_TTL", "ELECTION_TTL==", "ELECTION_ZOOKEEPER_PATHS=a=b,c", "ELECTION_ETCD_ENDPOINTS=,,", "ELECTION_MYSQL_DSN_FILE=x\nELECTION_MYSQL_DSN=y",
+	for _, environ := range []string{"ELECTION_", "ELECTION_TTL", "ELECTION_TTL==", "ELECTION_CURATOR_PATHS=a=b,c", "ELECTION_ETCD_ENDPOINTS=,,", "ELECTION_MYSQL_DSN_FILE=x\nELECTION_MYSQL_DSN=y",
 		"ELECTION_MANUAL_LEADERS==", "ELECTION_OBSERVER=maybe", "ELECTION_TTL=\xff", "ELECTION_MYSQL_PORT_3306_TCP=tcp://1"} {
 		f.Add([]byte("backend: memory\n"), environ)
 	}

@@ -23,6 +23,7 @@ var clients = map[string][]string{
 	"migration":       nil,
 	"mysql":           {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"mysqltable":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
+	"curator":         {"github.com/go-zookeeper/zk"},
 	"zookeeper":       {"github.com/go-zookeeper/zk"},
 	"consul":          consul,
 	"firefly":         consul,

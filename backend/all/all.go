@@ -9,6 +9,7 @@ package all
 
 import (
 	_ "github.com/go-election/go-election/backend/consul"
+	_ "github.com/go-election/go-election/backend/curator"
 	_ "github.com/go-election/go-election/backend/etcd"
 	_ "github.com/go-election/go-election/backend/file"
 	_ "github.com/go-election/go-election/backend/firefly"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
@@ -32,11 +33,13 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
+		opened("curator", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
+		curator.Options{User: "app", Password: canary},
 		zookeeper.Options{User: "app", Password: canary},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {

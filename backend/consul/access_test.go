@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,9 +102,10 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			}
 		}
 	}
-	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
-	err := canary.driver.fail(errors.New("the server says " + canary.driver.secret.get()))
-	if strings.Contains(err.Error(), canary.driver.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+	secret := "canary-" + string(backend.NewNonce())
+	canary := l.node(t, "n", func(o *Options) { o.Token = secret })
+	err := canary.driver.Fail(errors.New("the server says " + secret))
+	if strings.Contains(err.Error(), secret) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
 	if text := fmt.Sprintf("%+v %#v", canary.driver.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
@@ -129,7 +129,7 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 		_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		return err
 	})
-	if text := n.driver.fail(late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
+	if text := n.driver.Fail(late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
 		t.Error("an error shows the token or its predecessor")
 	}
 }
@@ -138,21 +138,18 @@ func TestTLSIsVerified(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
 	l := newLab(t, agent)
 	for what, change := range map[string]func(*Options){
-		"a file":     func(o *Options) { o.HTTPClient, o.CAFile = nil, agent.CAFile() },
-		"a value":    func(o *Options) { o.HTTPClient, o.TLS = nil, agent.TLSConfig() },
-		"the client": func(o *Options) { o.HTTPClient = nil; o.Client = l.root },
-		"a transport": func(o *Options) {
-			o.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: agent.TLSConfig()}}
-		},
+		"a file":     func(o *Options) { o.CAFile = agent.CAFile() },
+		"a value":    func(o *Options) { o.TLS = agent.TLSConfig() },
+		"the client": func(o *Options) { o.Client = l.root },
 	} {
 		n := l.node(t, "n", change)
 		held := n.win("x " + what)
 		n.want("a renewal over TLS by "+what, n.renew(held)[0], backend.Granted)
 	}
 	for what, change := range map[string]func(*Options){
-		"the system's authorities": func(o *Options) { o.HTTPClient = nil },
-		"another name":             func(o *Options) { o.HTTPClient, o.CAFile, o.ServerName = nil, agent.CAFile(), "other.example" },
-		"no TLS at all":            func(o *Options) { o.HTTPClient, o.Address = nil, agent.Addr() },
+		"the system's authorities": func(*Options) {},
+		"another name":             func(o *Options) { o.CAFile, o.ServerName = agent.CAFile(), "other.example" },
+		"no TLS at all":            func(o *Options) { o.Address = agent.Addr() },
 	} {
 		n := l.node(t, "n", change)
 		if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
@@ -166,10 +163,10 @@ func TestAClientCertificateIsSent(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true, ClientCerts: true})
 	l := newLab(t, agent)
 	cert, key := agent.ClientFiles(t, "app")
-	n := l.node(t, "n", func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key })
+	n := l.node(t, "n", func(o *Options) { o.CAFile, o.CertFile, o.KeyFile = agent.CAFile(), cert, key })
 	held := n.win("x")
 	n.want("a renewal with a certificate in files", n.renew(held)[0], backend.Granted)
-	n = l.node(t, "n", func(o *Options) { o.HTTPClient, o.TLS = nil, agent.TLSConfig() })
+	n = l.node(t, "n", func(o *Options) { o.TLS = agent.TLSConfig() })
 	if got := n.observe("x"); got.Term != held.Term {
 		t.Errorf("with a certificate in a TLS configuration: %+v, want term %d", got, held.Term)
 	}
@@ -177,8 +174,8 @@ func TestAClientCertificateIsSent(t *testing.T) {
 	stranger := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
 	cert, key = stranger.ClientFiles(t, "app")
 	for what, change := range map[string]func(*Options){
-		"no certificate":      func(o *Options) { o.HTTPClient, o.CAFile = nil, agent.CAFile() },
-		"another authority's": func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key },
+		"no certificate":      func(o *Options) { o.CAFile = agent.CAFile() },
+		"another authority's": func(o *Options) { o.CAFile, o.CertFile, o.KeyFile = agent.CAFile(), cert, key },
 	} {
 		n := l.node(t, "n", change)
 		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // sometimes the error looks like a broken connection

@@ -17,8 +17,6 @@ type checkedSession struct {
 	renewed time.Time
 }
 
-func (a *Agent) hasChecks() bool { return len(a.checks)+len(a.serviceChecks) > 0 }
-
 // minSessionTTL and maxSessionTTL are what Consul's servers allow by default.
 const (
 	minSessionTTL = 10 * time.Second
@@ -45,8 +43,8 @@ func (d *driver) checkedFor(ctx context.Context, lasts time.Duration, made bool)
 		})
 		s.renewed = sent
 	case s.id != "" && time.Since(s.renewed) > s.ttl/2:
-		var entry *api.SessionEntry
-		if entry, _, err = d.Client.Session().Renew(s.id, write(ctx)); err == nil && entry != nil {
+		var ended bool
+		if ended, err = d.RenewSession(ctx, s.id); err == nil && !ended {
 			s.renewed = sent
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // Name is the registered name of this backend.
@@ -59,11 +59,6 @@ type Options struct {
 	Checks        []string `yaml:"checks" json:"checks"`
 	ServiceChecks []string `yaml:"service_checks" json:"service_checks"`
 
-	// HTTPClient makes the requests, for programs that dial or authenticate in their own
-	// way. Its Timeout must be 0. It excludes the TLS fields. The token is added to its
-	// requests. Redirects are not followed.
-	HTTPClient *http.Client `yaml:"-" json:"-"`
-
 	// Client is used as it is: the fields about address, token, TLS and datacenter are
 	// ignored, and Namespace and Partition must be those of Client. Each call brings its
 	// own context.
@@ -100,12 +95,12 @@ func init() {
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.
 // Errors are [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
-	a, err := Connect(Name, o)
+	a, err := consulagent.Connect(Name, consulagent.Options(o))
 	if err != nil {
 		return nil, err
 	}
 	a.Policy = fmt.Sprintf("key_prefix %q { policy = \"write\" }", a.Prefix+"/")
-	if a.hasChecks() {
+	if a.HasChecks() {
 		a.Policy += ` session_prefix "" { policy = "write" }`
 	}
 	d := newDriver(a)
@@ -116,7 +111,7 @@ func Open(o Options) (*Backend, error) {
 // tell its address.
 func (b *Backend) Location() string { return b.driver.Location(b.driver.Prefix) }
 
-// Inspect implements [backend.Inspector], with [Agent.Inspect].
+// Inspect implements [backend.Inspector], which asks the agent.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -134,7 +129,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		}
 	}
 	err := b.Enter(bids[0].Candidate.Nonce)
-	if err == nil && d.hasChecks() {
+	if err == nil && d.HasChecks() {
 		_, err = d.checkedFor(ctx, 0, true)
 	}
 	if err == nil {

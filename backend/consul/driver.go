@@ -12,12 +12,13 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
 // implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON.
 type driver struct {
-	*Agent
+	*consulagent.Agent
 	checked checkedSession
 
 	mu         sync.Mutex
@@ -39,7 +40,7 @@ type index struct {
 
 var _ lease.Listener = (*driver)(nil)
 
-func newDriver(a *Agent) *driver {
+func newDriver(a *consulagent.Agent) *driver {
 	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[lease.Key]index)}
 }
 
@@ -47,7 +48,7 @@ func newDriver(a *Agent) *driver {
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations, one of a session up to two.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: MaxOps / 3, Checks: MaxOps - 2, MaxValue: 320 << 10}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10}
 }
 
 // Now implements [lease.Driver].
@@ -77,7 +78,7 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 		return it
 	}
 	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
-	over := replaces(it.Value)
+	over := uint64(lease.WriteOf(it.Value)) // the index of the version that it was written over
 	it.Edited = p.Flags != checksum(p.Key, p.Value) || over == 0 && p.CreateIndex != p.ModifyIndex || d.replacesOlder(k, p.ModifyIndex, over)
 	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
 		it.Edited = it.Edited || p.CreateIndex != p.ModifyIndex
@@ -85,19 +86,6 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 		it.Created = strconv.FormatUint(p.CreateIndex, 10)
 	}
 	return it
-}
-
-// replaces returns the index of the version that a value was written over; 0: none.
-func replaces(v lease.Value) uint64 {
-	switch v := v.(type) {
-	case *lease.Record:
-		return uint64(v.Write)
-	case *lease.Session:
-		return uint64(v.Write)
-	case *lease.Meta:
-		return uint64(v.Write)
-	}
-	return 0
 }
 
 func checksum(key string, value []byte) uint64 {
@@ -129,20 +117,20 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		}
 	}
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(singly, MaxOps) {
+	for part := range slices.Chunk(singly, consulagent.MaxOps) {
 		if err := d.get(ctx, call, part, items); err != nil {
-			return v, d.fail(err)
+			return v, d.Fail(err)
 		}
 	}
 	var listed map[string]lease.Item
 	if records > maxByKey {
 		if listed, err = d.listRecords(ctx); err != nil {
-			return v, d.fail(err)
+			return v, d.Fail(err)
 		}
 	}
 	if meta {
 		if v.Records, err = d.count(ctx, call, items); err != nil {
-			return v, d.fail(err)
+			return v, d.Fail(err)
 		}
 	}
 	for _, k := range keys {
@@ -164,9 +152,9 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
 	meta := lease.Key{Kind: lease.Metas}
 	for try := range 2 {
-		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consistent(ctx))
+		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consulagent.Consistent(ctx))
 		if err == nil && q.ResultsFilteredByACLs {
-			err = errFiltered
+			err = consulagent.ErrFiltered
 		}
 		if err != nil {
 			return 0, err
@@ -208,7 +196,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		items, _, err = d.list(ctx, kind)
 	}
 	if err != nil {
-		return v, d.fail(err)
+		return v, d.Fail(err)
 	}
 	for name, it := range items {
 		if name >= from {

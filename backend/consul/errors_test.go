@@ -50,7 +50,7 @@ func TestDenialsNameTheOptionToCorrect(t *testing.T) {
 		api.StatusError{Code: 500, Body: "Missing node registration"}: "Datacenter must be the agent's own",
 		&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}:    "the agent's socket",
 	} {
-		if err := n.driver.fail(text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+		if err := n.driver.Fail(text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want ErrDenied with %q, got %v", text, want, err)
 		}
 	}

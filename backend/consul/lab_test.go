@@ -41,7 +41,7 @@ func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
 func wipe(root *api.Client, prefix string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	root.KV().DeleteTree(prefix+"/", write(ctx))
+	root.KV().DeleteTree(prefix+"/", (&api.WriteOptions{}).WithContext(ctx))
 }
 
 // A node is a Backend without a manager, and its candidate.
@@ -55,6 +55,7 @@ type node struct {
 
 // A wire records the requests of a client.
 type wire struct {
+	next   http.RoundTripper
 	mu     sync.Mutex
 	sent   []sentRequest
 	before func(sentRequest) // is called before a request is sent; nil: nothing
@@ -80,7 +81,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if before != nil {
 		before(sent)
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return w.next.RoundTrip(r)
 }
 
 // take returns the requests since the last call.
@@ -124,11 +125,14 @@ func (r sentRequest) again(t *testing.T) {
 func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	t.Helper()
 	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, wire: new(wire), ttl: labTTL}
-	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}
+	o := Options{Address: l.agent.URL(), Prefix: l.prefix}
 	for _, c := range change {
 		c(&o)
 	}
 	n.Backend = open(t, o)
+	if via := n.driver.Transport; via != nil {
+		n.wire.next, via.Next = via.Next, n.wire
+	}
 	return n
 }
 

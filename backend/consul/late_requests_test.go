@@ -61,7 +61,7 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	agent := testbed.SharedConsul(t)
 	l := newLab(t, agent)
 	proxy := agent.Proxy(t)
-	a := l.node(t, "a", func(o *Options) { o.Address, o.HTTPClient = proxy.Addr(), nil })
+	a := l.node(t, "a", func(o *Options) { o.Address = proxy.Addr() })
 	b := l.node(t, "b")
 	b.release(backend.Released, b.win("x")) // so that there is a record
 	a.win("other")

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // maxTold is how many records Listen tells with each change. If there are more, it only says that
@@ -31,7 +32,7 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 			if ctx.Err() != nil && before > 0 {
 				on(nil, before) // all changes up to that index were told, so the next call needs no reading
 			}
-			return d.fail(err)
+			return d.Fail(err)
 		}
 		now = max(now, 1)
 		d.mu.Lock()
@@ -55,14 +56,14 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 // waitForRecords returns the records once the index of their keys differs, and those that are
 // known and no longer there.
 func (d *driver) waitForRecords(ctx context.Context, after uint64, known []lease.Item) (items []lease.Item, now uint64, err error) {
-	q := consistent(ctx)
-	q.WaitIndex, q.WaitTime = after, listenWait
+	q := consulagent.Consistent(ctx)
+	q.WaitIndex, q.WaitTime = after, consulagent.ListenWait
 	found, meta, err := d.Client.KV().List(d.directory(lease.Records), q)
 	if err != nil {
 		return nil, 0, err
 	}
 	if meta.ResultsFilteredByACLs {
-		return nil, 0, errFiltered
+		return nil, 0, consulagent.ErrFiltered
 	}
 	there := make(map[string]bool, len(found))
 	for _, p := range found {

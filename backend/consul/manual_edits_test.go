@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -233,7 +234,7 @@ func FuzzItem(f *testing.F) {
 		`{"id":"a","nonce":"n","heartbeat":"9","apart":{"jobs":"0","":"1"},"at":"2026-01-02T03:04:05+24:00"}`} {
 		f.Add([]byte(text), uint64(7), uint64(0))
 	}
-	d := newDriver(&Agent{Prefix: "election"})
+	d := newDriver(&consulagent.Agent{Prefix: "election"})
 	f.Fuzz(func(t *testing.T, text []byte, created, flags uint64) {
 		for _, k := range []lease.Key{{Kind: lease.Records, Name: "jobs"}, {Kind: lease.Sessions, Name: "0123"}, {Kind: lease.Metas}} {
 			it := d.item(k, &api.KVPair{Key: d.key(k), Value: text, ModifyIndex: 7, CreateIndex: created, Flags: flags})

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -249,20 +248,5 @@ func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 			}
 			bids[i].Expected = a.Lease
 		}
-	}
-}
-
-// Sessions of processes that have been gone for a day are deleted by the next process that starts.
-func TestOldSessionsAreDeleted(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedConsul(t))
-	for nonce, at := range map[backend.Nonce]time.Time{"old": time.Now().Add(-2 * staleAfter), "new": time.Now()} {
-		l.put(t, l.session(nonce), []byte(lease.Encode(&lease.Session{Nonce: string(nonce), At: at.UTC()})), 0)
-	}
-	l.node(t, "n").win("x")
-	keys, _, err := l.root.KV().Keys(l.session(""), "", nil)
-	fatal(t, err)
-	if len(keys) != 2 || !slices.Contains(keys, l.session("new")) {
-		t.Errorf("there are the sessions %q", keys)
 	}
 }

@@ -3,12 +3,10 @@ package consul
 import (
 	"crypto/tls"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
@@ -33,7 +31,6 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 		"half a certificate":         {Address: "https://localhost", CertFile: "/x"},
 		"TLS without https":          {Address: "http://localhost", CAFile: "/x"},
 		"TLS twice":                  {Address: "https://localhost", CAFile: "/x", TLS: &tls.Config{}},
-		"a client with a timeout":    {HTTPClient: &http.Client{Timeout: time.Second}},
 	} {
 		b, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || b != nil {

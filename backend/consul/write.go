@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // maxBytes is about the most that one transaction has. Consul allows 512 KiB by default
@@ -39,23 +40,20 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		todo[i] = i
 		var err error
 		if w.plans[i], err = d.plan(ctx, &changes[i]); err != nil {
-			return lease.Written{Results: w.results}, d.fail(err)
+			return lease.Written{Results: w.results}, d.Fail(err)
 		}
 	}
 	for len(todo) > 0 {
 		n := w.fit(todo)
 		left, err := w.try(ctx, todo[:n])
 		if err != nil {
-			return lease.Written{Results: w.results}, d.fail(err)
+			return lease.Written{Results: w.results}, d.Fail(err)
 		}
 		todo = append(left, todo[n:]...)
 	}
 	stale, err := d.verify(ctx, verify)
 	if err != nil {
-		return lease.Written{Results: w.results}, d.fail(err)
-	}
-	if w.made {
-		d.cleanUp(ctx)
+		return lease.Written{Results: w.results}, d.Fail(err)
 	}
 	return lease.Written{Results: w.results, Stale: stale}, nil
 }
@@ -87,7 +85,7 @@ func (d *driver) plan(ctx context.Context, c *lease.Change) (p plan, err error) 
 				add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
 			}
 			set.Index = 0
-		case put.Over.Kind == lease.Sessions && d.hasChecks():
+		case put.Over.Kind == lease.Sessions && d.HasChecks():
 			if set.Session, err = d.checkedFor(ctx, c.Lasts, made); err != nil {
 				return p, err
 			}
@@ -127,14 +125,13 @@ type writing struct {
 	call    uint64
 	plans   []plan
 	results []lease.Result
-	made    bool // a session
 }
 
 // fit returns how many of the changes fit into one transaction, at least one.
 func (w *writing) fit(todo []int) (n int) {
 	for ops, bytes := 0, 0; n < len(todo); n++ {
 		p := &w.plans[todo[n]]
-		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > MaxOps || bytes > maxBytes) {
+		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > consulagent.MaxOps || bytes > maxBytes) {
 			break
 		}
 	}
@@ -153,7 +150,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 		}
 	}
 	ok, answer, err := w.Txn(ctx, ops)
-	if err = w.fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
+	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
 		w.results[part[0]].Err = err
 		return nil, nil
 	}
@@ -166,14 +163,14 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	failed := make(map[int]string)
 	for _, e := range answer.Errors {
 		if e.OpIndex < 0 || e.OpIndex >= len(of) {
-			return nil, Refusal(answer)
+			return nil, consulagent.Refusal(answer)
 		}
 		if i := of[e.OpIndex]; failed[i] == "" {
 			failed[i] = e.What
 		}
 	}
 	if len(failed) == 0 {
-		return nil, Refusal(answer)
+		return nil, consulagent.Refusal(answer)
 	}
 	doubtful := make(map[string]bool)
 	for _, i := range part {
@@ -186,7 +183,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 			continue
 		}
 		if w.results[i] = (lease.Result{Outcome: backend.Refused}); !changedMeanwhile(text) {
-			w.results[i] = lease.Result{Err: w.fail(errors.New(text))}
+			w.results[i] = lease.Result{Err: w.Fail(errors.New(text))}
 		}
 		for _, put := range w.plans[i].change.Put {
 			doubtful[w.key(put.Over.Key)] = true
@@ -214,7 +211,6 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 			}
 			it.Age = 0
 			r.Items = append(r.Items, it)
-			w.made = w.made || it.Kind == lease.Sessions && put.Over.Version == "" && put.Value != nil
 		}
 		items = append(items, r.Items...)
 		w.results[i] = r
@@ -236,23 +232,13 @@ func (d *driver) verify(ctx context.Context, items []lease.Item) (stale []int, e
 	return stale, err
 }
 
-// staleAfter is how old a session is, by its holder's clock, that is deleted.
-const staleAfter = 24 * time.Hour
-
-// cleanUp deletes sessions of processes that have been gone for a day. A process calls it when it
-// makes a session of its own. One that was only cut off makes its session again.
-func (d *driver) cleanUp(ctx context.Context) {
-	sessions, _, err := d.list(ctx, lease.Sessions)
-	if err != nil {
-		return // the next process does it
-	}
-	var ops api.KVTxnOps
-	for _, it := range sessions {
-		if s, ok := it.Value.(*lease.Session); ok && !s.At.IsZero() && time.Since(s.At) > staleAfter && len(ops) < MaxOps {
-			ops = append(ops, d.pin(&it), &api.KVTxnOp{Verb: api.KVDelete, Key: d.key(it.Key)})
+// changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
+// the beginning of the text is Consul's; the rest contains the name of the key.
+func changedMeanwhile(text string) bool {
+	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
+		if strings.HasPrefix(text, begin) {
+			return true
 		}
 	}
-	if ops != nil {
-		d.Txn(ctx, ops)
-	}
+	return false
 }

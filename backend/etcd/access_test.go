@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -263,34 +262,6 @@ func captureStderr(t *testing.T) func() string {
 	}
 }
 
-// A login fails because etcd is unavailable for a moment. A call that waited for it logs in
-// itself, and is not refused as if there were no password.
-func TestAFailedLoginIsRetriedByTheNextCall(t *testing.T) {
-	t.Parallel()
-	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
-	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
-	a.lead("jobs")
-	a.driver.login.token.Set("spent.1") // an expired token
-	unreachable := dial(t, "127.0.0.1:1")
-	ctx, cancel := a.ctx()
-	defer cancel()
-	tries := 0
-	if err := a.driver.withToken(ctx, func() error {
-		if tries++; tries == 1 { // with the old token; meanwhile the login of another call fails
-			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			defer cancel()
-			if err := a.driver.login.refresh(soon, unreachable, a.driver.login.token.Get()); err == nil {
-				t.Error("a login at an unreachable server succeeded")
-			}
-			return rpctypes.ErrInvalidAuthToken
-		}
-		_, err := a.driver.client.Get(ctx, "app/x")
-		return err
-	}); err != nil {
-		t.Errorf("a call that waited for a failed login: %v; want it to log in", err)
-	}
-}
-
 func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -355,7 +326,7 @@ func TestOpenByName(t *testing.T) {
 	}
 }
 
-// After Close there is no goroutine, no connection, and no etcd lease if nothing is held. A
+// After Close there is no goroutine, no connection, and no session if nothing is held. A
 // client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
@@ -382,9 +353,9 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		if err := errors.Join(a.Close(), a.Close()); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		leases, err := l.admin.Leases(t.Context())
-		if err != nil || len(leases.Leases) != 0 {
-			t.Errorf("%d: etcd leases after Close: %v, %v", i, leases, err)
+		sessions, err := l.admin.Get(t.Context(), l.prefix+"session/", clientv3.WithPrefix())
+		if err != nil || len(sessions.Kvs) != 0 {
+			t.Errorf("%d: sessions after Close: %v, %v", i, sessions, err)
 		}
 		testbed.Eventually(t, patience, "the goroutines have ended", func() error {
 			if now := runtime.NumGoroutine(); now > before+2 {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,38 +14,70 @@ import (
 )
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
-// if the first does not answer. If no member answers in time, all connections are closed.
+// if the first does not answer.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
-	const suspectAfter = 100 * time.Millisecond // without an answer
-	began := time.Now()
 	err = d.withToken(ctx, func() (err error) {
-		r, err = client.Hedged(ctx, worthRetrying, f)
+		r, err = firstAnswer(ctx, worthRetrying, f)
 		return err
 	})
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
-		d.connections.Drop()
-	}
 	return r, err
 }
 
-// withToken runs f with a token, and with a new one if the token was refused. A refused
-// call has changed nothing.
+// firstAnswer runs f, a second time if it has not returned after a quarter of the call's time, and a
+// third time. It returns the first result without an error, so that a server that hangs costs
+// nobody a lease. An error is final if retry says so. All runs of f have ended when firstAnswer returns.
+func firstAnswer[R any](ctx context.Context, retry func(error) bool, f func(context.Context) (R, error)) (R, error) {
+	const most = 3
+	type result struct {
+		r   R
+		err error
+	}
+	inner, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	results := make(chan result, most)
+	wait := time.Second
+	if by, ok := ctx.Deadline(); ok {
+		wait = max(time.Until(by)/4, time.Millisecond)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	started, finished := 0, 0
+	for {
+		select {
+		case <-timer.C:
+			if started == most {
+				continue
+			}
+			started++
+			all.Go(func() {
+				r, err := f(inner)
+				results <- result{r, err}
+			})
+			timer.Reset(wait)
+		case got := <-results:
+			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !retry(got.err) {
+				return got.r, got.err
+			}
+			if finished == started {
+				timer.Reset(wait / 8)
+			}
+		case <-ctx.Done():
+			var none R
+			return none, ctx.Err()
+		}
+	}
+}
+
+// withToken runs f, and once more with a new token if the token was refused. A refused call has
+// changed nothing.
 func (d *driver) withToken(ctx context.Context, f func() error) error {
-	if d.login == nil {
-		return f()
-	}
-	if d.login.token.Get() == "" {
-		if err := d.login.refresh(ctx, d.client, ""); err != nil {
-			return err
-		}
-	}
-	token := d.login.token.Get()
 	err := f()
-	if tokenRefused(err) {
-		if err := d.login.refresh(ctx, d.client, token); err != nil {
-			return err
+	if d.login != nil && tokenRefused(err) {
+		if err = d.login.refresh(ctx, d.client); err == nil {
+			err = f()
 		}
-		err = f()
 	}
 	return err
 }
@@ -65,7 +98,6 @@ func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientC
 type login struct {
 	username, password string
 	token              client.Secret
-	mutex              chan struct{} // held while a new token is fetched
 }
 
 // GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
@@ -79,25 +111,16 @@ func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity returns false: with http endpoints tokens are sent unencrypted.
 func (l *login) RequireTransportSecurity() bool { return false }
 
-// refresh replaces the token old, unless another call has just done so.
-func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) error {
-	select {
-	case l.mutex <- struct{}{}:
-		defer func() { <-l.mutex }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if now := l.token.Get(); now != "" && now != old {
-		return nil
-	}
-	l.token.Set("")
-	resp, err := client.Hedged(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+// refresh gets a new token. If several calls do so at the same time, each of them logs in.
+func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
+	resp, err := firstAnswer(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
 		return c.Authenticate(ctx, l.username, l.password)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		l.token.Set(resp.Token)
-	}
-	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+	case errors.Is(err, rpctypes.ErrAuthNotEnabled):
+		l.token.Set("")
 		return nil
 	}
 	return err

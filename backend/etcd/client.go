@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -50,9 +52,8 @@ func (d *driver) connect(o Options, files bool) error {
 		Logger:               zap.NewNop(), // it would print to stderr
 		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
 		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 3 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second, // on Linux also for what TCP has sent: a connection that a firewall has forgotten ends
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(d.connections.Dial),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
 			// The default reconnects up to two minutes after an outage has ended.
@@ -73,14 +74,14 @@ func (d *driver) connect(o Options, files bool) error {
 		}
 	}
 	for _, e := range o.Endpoints {
-		address, err := client.Endpoint(e, config.TLS != nil)
+		address, err := endpointURL(e, config.TLS != nil)
 		if err != nil {
 			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
 		config.Endpoints = append(config.Endpoints, address)
 	}
 	if o.Username != "" {
-		d.login = &login{username: o.Username, password: o.Password, mutex: make(chan struct{}, 1)}
+		d.login = &login{username: o.Username, password: o.Password}
 		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(d.login))
 	}
 	d.ownClient = true
@@ -88,4 +89,27 @@ func (d *driver) connect(o Options, files bool) error {
 		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
 	}
 	return nil
+}
+
+// endpointURL checks the address of a server and returns it as a URL: http, or https if secure or if
+// the address says so. Its errors show no part of an address that was not understood, because it
+// may contain a password.
+func endpointURL(e string, secure bool) (string, error) {
+	if !strings.Contains(e, "://") {
+		if e = "http://" + e; secure {
+			e = "https" + strings.TrimPrefix(e, "http")
+		}
+	}
+	u, err := url.Parse(e)
+	switch {
+	case err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("an endpoint is not of the form https://host:2379")
+	case u.User != nil:
+		return "", errors.New("an endpoint contains credentials: set username and password")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("an endpoint has the scheme %.10q: http or https are known", u.Scheme)
+	case u.Scheme == "http" && secure:
+		return "", fmt.Errorf("TLS is configured, and endpoint %.100q is http", u.Host)
+	}
+	return u.Scheme + "://" + u.Host, nil
 }

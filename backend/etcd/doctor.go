@@ -60,7 +60,7 @@ func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
 
 // Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
 // for its status, and reports whether all endpoints belong to one cluster, how many members
-// it can lose, versions, alarms and space. This needs no rights.
+// it can lose, alarms and space. This needs no rights.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -96,13 +96,33 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
+	reached, clusters := map[uint64]bool{}, map[uint64]bool{}
 	for _, s := range statuses {
-		if s.err == nil {
-			reached[s.status.Header.GetMemberId()] = true
-			clusters[s.status.Header.GetClusterId()] = true
-			versions[s.status.Version] = true
+		if s.err != nil {
+			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
+			continue
 		}
+		st, role, space := s.status, "follows", ""
+		reached[st.Header.GetMemberId()], clusters[st.Header.GetClusterId()] = true, true
+		switch {
+		case st.IsLearner:
+			role = "is a learner, which cannot serve this program: remove it from the endpoints"
+		case st.Leader == 0:
+			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
+		case st.Leader == st.Header.GetMemberId():
+			role = "leads the cluster"
+		}
+		if st.DbSizeQuota > 0 { // since etcd 3.6
+			space = fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
+		}
+		full := st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4
+		add(st.IsLearner || st.Leader == 0 || full, "member", "%s: etcd %s, %s, %d MiB in use%s", s.endpoint, st.Version, role, st.DbSize>>20, space)
+		if len(st.Errors) > 0 {
+			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
+		}
+	}
+	if len(clusters) > 1 {
+		add(true, "cluster", "the endpoints belong to %d clusters: each would have its own leader. Correct the endpoints", len(clusters))
 	}
 	voters, up := 0, 0
 	for _, m := range members {
@@ -120,35 +140,6 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		add(true, "cluster", "the endpoints reach %d of %d voting members: less than a majority", up, voters)
 	default:
 		add(spare == 0 || up < voters, "cluster", "the endpoints reach %d of %d voting members; the cluster can lose %d of these", up, voters, spare)
-	}
-	if len(clusters) > 1 {
-		add(true, "cluster", "the endpoints belong to %d clusters: each would have its own leader. Correct the endpoints", len(clusters))
-	}
-	if len(versions) > 1 {
-		add(true, "cluster", "the members have different versions, which is normal only during an upgrade")
-	}
-	for _, s := range statuses {
-		if s.err != nil {
-			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
-			continue
-		}
-		st, role, space := s.status, "follows", ""
-		switch {
-		case st.IsLearner:
-			role = "is a learner, which cannot serve this program: remove it from the endpoints"
-		case st.Leader == 0:
-			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
-		case st.Leader == st.Header.GetMemberId():
-			role = "leads the cluster"
-		}
-		if st.DbSizeQuota > 0 {
-			space = fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
-		}
-		full := st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4
-		add(st.IsLearner || st.Leader == 0 || full, "member", "%s: etcd %s, %s, %d MiB in use%s", s.endpoint, st.Version, role, st.DbSize>>20, space)
-		if len(st.Errors) > 0 {
-			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
-		}
 	}
 	return list
 }

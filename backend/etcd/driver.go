@@ -13,20 +13,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/client"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
 // [lease.Listener]. An item is a key whose value is JSON. Positions are revisions, and the epoch
 // is the id of the cluster.
 type driver struct {
-	client      *clientv3.Client
-	ownClient   bool // Close closes the client
-	connections client.Connections
-	login       *login
-	keys        keyPrefix
-	origins     origins
-	lease       sessionLease
+	client    *clientv3.Client
+	ownClient bool // Close closes the client
+	login     *login
+	keys      keyPrefix
+	origins   origins
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -68,41 +65,31 @@ func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.O
 
 func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }
 
-const (
-	maxByKey   = 40   // how many items of a kind one transaction reads key by key
-	maxByRange = 4000 // how many it reads by range, from the first name to the last
-)
+// maxByKey is how many items of a kind a transaction reads key by key. More are read by range, from
+// the first name to the last.
+const maxByKey = 40
 
-// reads returns the operations that read items, for one or more transactions. If the meta item is
-// among them, it is read by the last one, whose first operation counts the records.
-func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (txns [][]clientv3.Op) {
+// reads returns the operations that read items in one transaction. If the meta item is among them,
+// the first operation counts the records.
+func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (ops []clientv3.Op) {
 	names := make(map[lease.Kind][]string)
 	for _, k := range items {
 		names[k.Kind] = append(names[k.Kind], k.Name)
 	}
-	var last []clientv3.Op
 	if names[lease.Metas] != nil {
-		last = append(last, clientv3.OpGet(d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), clientv3.WithCountOnly()))
+		ops = append(ops, clientv3.OpGet(d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), clientv3.WithCountOnly()))
 	}
 	for kind, all := range names {
-		if len(all) <= maxByKey {
-			for _, name := range all {
-				last = append(last, clientv3.OpGet(d.keys.key(lease.Key{Kind: kind, Name: name}), opts...))
-			}
+		if len(all) > maxByKey {
+			to := clientv3.WithRange(d.keys.directory(kind) + slices.Max(all) + "\x00")
+			ops = append(ops, clientv3.OpGet(d.keys.directory(kind)+slices.Min(all), append(slices.Clip(opts), to)...))
 			continue
 		}
-		slices.Sort(all)
-		for part := range slices.Chunk(all, maxByRange) {
-			to := clientv3.WithRange(d.keys.directory(kind) + part[len(part)-1] + "\x00")
-			txns = append(txns, []clientv3.Op{clientv3.OpGet(d.keys.directory(kind)+part[0], append(slices.Clip(opts), to)...)})
+		for _, name := range all {
+			ops = append(ops, clientv3.OpGet(d.keys.key(lease.Key{Kind: kind, Name: name}), opts...))
 		}
 	}
-	if n := len(txns) - 1; n >= 0 {
-		txns[n] = append(last, txns[n]...)
-	} else if last != nil {
-		txns = append(txns, last)
-	}
-	return txns
+	return ops
 }
 
 // found has the keys that were read.
@@ -118,25 +105,17 @@ func (f found) add(p keyPrefix, resp *clientv3.TxnResponse) {
 	}
 }
 
-// Read implements [lease.Driver] with linearizable reads. It takes one transaction for some
-// thousands of items.
+// Read implements [lease.Driver] with linearizable reads in one transaction.
 func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err error) {
-	f, first := found{}, origin{}
-	for i, ops := range d.reads(items) {
-		resp, o, err := d.txn(ctx, nil, ops)
-		switch {
-		case err != nil:
-			return v, err
-		case i == 0:
-			v, first = view(resp, &o), o
-		case o.Epoch != first.Epoch || o.WentBack != first.WentBack:
-			return v, lease.ErrEpoch
-		}
-		v.Records = resp.Responses[0].GetResponseRange().GetCount() // by the last one, if the meta item is read
-		f.add(d.keys, resp)
+	resp, o, err := d.txn(ctx, nil, d.reads(items))
+	if err != nil {
+		return v, err
 	}
+	v, f := view(resp, &o), found{}
+	f.add(d.keys, resp)
+	v.Records = resp.Responses[0].GetResponseRange().GetCount() // if the meta item is read
 	for _, k := range items {
-		v.Items = append(v.Items, item(k, f[k], &first))
+		v.Items = append(v.Items, item(k, f[k], &o))
 	}
 	return v, nil
 }

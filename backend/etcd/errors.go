@@ -30,11 +30,8 @@ func tokenRefused(err error) bool {
 	return is(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision)
 }
 
-// worthRetrying reports whether another member may succeed. An etcd lease that has ended
-// at one member has ended at all.
-func worthRetrying(err error) bool {
-	return class(err) == backend.ErrUnavailable && !is(err, rpctypes.ErrLeaseNotFound)
-}
+// worthRetrying reports whether another member may succeed.
+func worthRetrying(err error) bool { return class(err) == backend.ErrUnavailable }
 
 // class returns the class of err, as package backend defines it.
 func class(err error) error {
@@ -49,8 +46,6 @@ func class(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return backend.ErrUnavailable
-	case is(err, rpctypes.ErrLeaseTTLTooLarge):
-		return backend.ErrInvalid
 	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
 		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt),
 		code == codes.PermissionDenied, code == codes.Unauthenticated, strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):

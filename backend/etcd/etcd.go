@@ -22,30 +22,33 @@ type Options struct {
 	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379".
 	// Without a scheme: http, or https if TLS is set. List all members: a call that
 	// one member does not answer is sent to another.
-	Endpoints []string
+	Endpoints []string `yaml:"endpoints" json:"endpoints"`
 
 	// Prefix begins every key. It ends in "/" and has up to 255 bytes of printable text.
 	// No prefix may lie among the keys of another, as "election/record/" does in
 	// "election/". Elections of one prefix are read together: give unrelated fleets
 	// different prefixes. Default: DefaultPrefix.
-	Prefix string
+	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Username and Password are the credentials, if the cluster has users. They are sent
 	// unencrypted only if the endpoints are http. Default: no user, or the common name
 	// of the client certificate if the cluster accepts it.
-	Username, Password string
+	Username string `yaml:"username" json:"username"`
+	Password string `yaml:"password" json:"password"`
 
 	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the
 	// system's, read by Open; and a client certificate with its key, read at each
 	// connection.
-	CAFile, CertFile, KeyFile string
+	CAFile   string `yaml:"ca_file" json:"ca_file"`
+	CertFile string `yaml:"cert_file" json:"cert_file"`
+	KeyFile  string `yaml:"key_file" json:"key_file"`
 
 	// TLS is a TLS configuration, instead of the files. It is copied.
-	TLS *tls.Config
+	TLS *tls.Config `yaml:"-" json:"-"`
 
 	// Client is an existing client, which logs in by itself. Close leaves it open. Of the
 	// options above only Prefix may be set with it.
-	Client *clientv3.Client
+	Client *clientv3.Client `yaml:"-" json:"-"`
 }
 
 // A Backend keeps leases in etcd. It implements [backend.Backend].
@@ -62,20 +65,11 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Backend") }
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			Endpoints []string `yaml:"endpoints" json:"endpoints"`
-			Prefix    string   `yaml:"prefix" json:"prefix"`
-			Username  string   `yaml:"username" json:"username"`
-			Password  string   `yaml:"password" json:"password"`
-			CAFile    string   `yaml:"ca_file" json:"ca_file"`
-			CertFile  string   `yaml:"cert_file" json:"cert_file"`
-			KeyFile   string   `yaml:"key_file" json:"key_file"`
-		}
-		if err := decode(&c); err != nil {
+		var o Options
+		if err := decode(&o); err != nil {
 			return nil, err
 		}
-		return Open(Options{Endpoints: c.Endpoints, Prefix: c.Prefix, Username: c.Username, Password: c.Password,
-			CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile})
+		return Open(o)
 	})
 }
 

@@ -57,22 +57,22 @@ func (n *node) renewAll(all []backend.Held) (refused []string) {
 	return refused
 }
 
-// Thousands of leases are renewed by one request for four thousand of them. Those that were taken
+// Thousands of leases are renewed by one request. Those that were taken
 // over, deleted or deposed are refused, wherever they are in the ranges.
 func TestOnlyLostLeasesOfThousandsAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	all := a.leadMany(maxByRange+100, 20)
+	all := a.leadMany(4000+100, 20)
 	if refused := a.renewAll(all); refused != nil {
 		t.Fatalf("refused: %v", refused)
 	}
-	lost := []string{all[3].Election, all[2000].Election, all[maxByRange+50].Election}
+	lost := []string{all[3].Election, all[2000].Election, all[4000+50].Election}
 	b.mustTakeOver(b.read(lost[0]))
 	l.del(t, l.record(lost[1]))
 	ctx, cancel := b.ctx()
 	defer cancel()
-	if err := b.Request(ctx, []backend.Request{{Election: lost[2], Term: all[maxByRange+50].Term, Kind: backend.Depose}}); err != nil {
+	if err := b.Request(ctx, []backend.Request{{Election: lost[2], Term: all[4000+50].Term, Kind: backend.Depose}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

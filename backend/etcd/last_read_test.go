@@ -24,7 +24,7 @@ func TestAHandoverTakesTwoTransactions(t *testing.T) {
 	held := got.Lease
 	ctx, cancel := b.ctx()
 	defer cancel()
-	if err := b.Announce(ctx, backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has an etcd lease
+	if err := b.Announce(ctx, backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has a session
 		t.Fatal(err)
 	}
 	seen := b.read("jobs")
@@ -45,7 +45,7 @@ func TestAHandoverTakesTwoTransactions(t *testing.T) {
 		t.Fatalf("a bid for a lease that the watch has shown as free: %v, %v", got.Outcome, err)
 	}
 	spent := countRequests(t, n)
-	for method, want := range map[string]float64{"Txn": 2, "LeaseKeepAlive": 0, "LeaseGrant": 0, "Range": 0, "Watch": 1} {
+	for method, want := range map[string]float64{"Txn": 2, "Range": 0, "Watch": 1} {
 		if n := spent[method] - before[method]; n != want {
 			t.Errorf("%s was called %v times; want %v", method, n, want)
 		}

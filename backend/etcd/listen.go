@@ -16,10 +16,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	// A member of etcd without a leader delivers nothing; this ends its watches.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	o, token := d.origins.Now(), ""
-	if d.login != nil {
-		token = d.login.token.Get()
-	}
+	o := d.origins.Now()
 	watch := d.client.Watch(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Sessions)), clientv3.WithRev(int64(position)+1))
 	for {
 		var resp clientv3.WatchResponse
@@ -35,7 +32,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		case !more, errors.Is(err, rpctypes.ErrCompacted):
 			return nil // a reading shows why, or brings a newer position
 		case tokenRefused(err) && d.login != nil:
-			return d.fail(d.login.refresh(ctx, d.client, token)) // then the caller reads
+			return d.fail(d.login.refresh(ctx, d.client)) // then the caller reads
 		case err != nil:
 			return d.fail(err)
 		case epoch(resp.Header) != o.Epoch:

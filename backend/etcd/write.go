@@ -12,8 +12,8 @@ import (
 )
 
 // Write implements [lease.Driver]. A change is a transaction. Several are nested in one that has no
-// conditions, so that each has its own outcome. If there is one change, the first readings for
-// verify are part of it.
+// conditions, so that each has its own outcome. If there is one change, the reading for verify is
+// part of it.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	w := writing{driver: d, epoch: epoch, wentBack: wentBack, changes: changes, found: found{}}
 	if o := d.origins.Now(); o.Epoch != "" && !w.in(&o) {
@@ -25,16 +25,16 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		checks[i] = verify[i].Key
 	}
 	reads := d.reads(checks, clientv3.WithKeysOnly())
-	if len(changes) == 1 && len(reads) > 0 && len(changes[0].Put)+len(reads[0]) <= 2*maxItems {
-		w.beside, reads = reads[0], reads[1:]
+	if len(changes) == 1 && len(changes[0].Put)+len(reads) <= 2*maxItems {
+		w.beside, reads = reads, nil
 	}
 	for _, part := range splitChanges(changes, maxItems) {
 		if err := w.send(ctx, part); err != nil {
 			return w.Written, err
 		}
 	}
-	for _, ops := range reads {
-		if err := w.txn(ctx, nil, ops); err != nil {
+	if reads != nil {
+		if err := w.txn(ctx, nil, reads); err != nil {
 			return w.Written, err
 		}
 	}
@@ -53,7 +53,7 @@ type writing struct {
 	epoch    string
 	wentBack int
 	changes  []lease.Change
-	beside   []clientv3.Op // readings that are made together with the only change
+	beside   []clientv3.Op // a reading that is made together with the only change
 	resp     *clientv3.TxnResponse
 	found    found
 }
@@ -77,10 +77,17 @@ func (w *writing) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.
 // send makes some of the changes in one request. If rights are missing for some of them only, it
 // tries each half.
 func (w *writing) send(ctx context.Context, part []int) error {
-	err := w.try(ctx, part)
-	if is(err, rpctypes.ErrLeaseNotFound) {
-		err = w.try(ctx, part) // with another one
+	var when []clientv3.Cmp
+	var then []clientv3.Op
+	for _, i := range part {
+		conditions, puts := w.ops(&w.changes[i])
+		if len(part) == 1 {
+			when, then = conditions, append(puts, w.beside...)
+		} else {
+			then = append(then, clientv3.OpTxn(conditions, puts, nil))
+		}
 	}
+	err := w.txn(ctx, when, then)
 	switch denied := is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrRequestTooLarge); {
 	case denied && len(part) > 1:
 		if err := w.send(ctx, part[:len(part)/2]); err != nil {
@@ -101,37 +108,13 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		w.Results[i].Outcome = backend.Refused
 		if succeeded {
 			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], w.resp.Header.GetRevision())}
-			w.revokeAfter(ctx, &w.changes[i])
 		}
 	}
 	return nil
 }
 
-// try sends some of the changes in one request.
-func (w *writing) try(ctx context.Context, part []int) error {
-	id, err := w.leaseFor(ctx, w.changes)
-	if err != nil {
-		return err
-	}
-	var when []clientv3.Cmp
-	var then []clientv3.Op
-	for _, i := range part {
-		conditions, puts := w.ops(&w.changes[i], id)
-		if len(part) == 1 {
-			when, then = conditions, append(puts, w.beside...)
-		} else {
-			then = append(then, clientv3.OpTxn(conditions, puts, nil))
-		}
-	}
-	if err = w.txn(ctx, when, then); is(err, rpctypes.ErrLeaseNotFound) {
-		w.lease.forget(id)
-	}
-	return err
-}
-
-// ops returns the conditions and the operations of a change. Sessions are attached to the etcd
-// lease id.
-func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp, then []clientv3.Op) {
+// ops returns the conditions and the operations of a change.
+func (d *driver) ops(c *lease.Change) (when []clientv3.Cmp, then []clientv3.Op) {
 	for i := range c.Check {
 		when = append(when, d.unchanged(&c.Check[i])...)
 	}
@@ -142,12 +125,8 @@ func (d *driver) ops(c *lease.Change, id clientv3.LeaseID) (when []clientv3.Cmp,
 			then = append(then, clientv3.OpDelete(key))
 			continue
 		}
-		var opts []clientv3.OpOption
-		if p.Over.Kind == lease.Sessions {
-			opts = append(opts, clientv3.WithLease(id))
-		}
 		lease.SetWrite(p.Value, parseVersion(p.Over.Version).writes+1)
-		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value), opts...))
+		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value)))
 	}
 	return when, then
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // maxOps is the most operations of one transaction. Consul allows twice as many, but the greatest
 // values would be too large together.
-const maxOps = consul.MaxOps / 2
+const maxOps = consulagent.MaxOps / 2
 
 // sharedOps is the most operations of one grant, release or mark.
 const sharedOps = 6
@@ -113,8 +113,8 @@ func (f *Backend) tryClaims(ctx context.Context, session string, claims []*claim
 	case sessionEnded(answer):
 		f.forgetSession(session)
 		fallthrough
-	case !errors.Is(consul.Refusal(answer), consul.ErrConflict):
-		answers[open[0].at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, open[0].name), consul.Refusal(answer))}
+	case !errors.Is(consulagent.Refusal(answer), consulagent.ErrConflict):
+		answers[open[0].at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, open[0].name), consulagent.Refusal(answer))}
 		f.recordRefusal(open[0])
 		return nil
 	}
@@ -135,7 +135,7 @@ func (f *Backend) answerOutbid(ctx context.Context, c *claim, answers []backend.
 		return err
 	}
 	if c.entry = locks[0]; c.mine { // left over from an earlier bid whose answer was lost
-		answers[c.at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, c.name), consul.ErrConflict)}
+		answers[c.at] = backend.Answer{Err: f.agent.Wrap(describe("acquire", 1, c.name), consulagent.ErrConflict)}
 	} else {
 		f.remove(c.name)
 		answers[c.at] = backend.Answer{Lease: c.lease, Outcome: backend.Refused}

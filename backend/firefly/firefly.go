@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // Name is the registered name of this backend.
@@ -42,7 +43,7 @@ type Fleet struct {
 // A Backend shares elections with members of FireflySoft.LeaderElection. It implements
 // [backend.Backend]. docs/design/firefly.md has the keys, the argument and the waiting times.
 type Backend struct {
-	agent *consul.Agent
+	agent *consulagent.Agent
 	root  string // of the elections' keys
 	fleet Fleet
 	owner backend.SingleOwner
@@ -88,7 +89,7 @@ func Open(o consul.Options, fleet Fleet) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", Name, backend.ErrInvalid, err)
 	}
-	agent, err := consul.Connect(Name, o)
+	agent, err := consulagent.Connect(Name, consulagent.Options(o))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/internal/consulagent"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -27,7 +28,8 @@ type node struct {
 func (l *lab) node(t *testing.T, id string) *node {
 	t.Helper()
 	n := &node{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, wire: new(wire)}
-	n.Backend = l.open(t, consul.Options{Address: l.agent.URL(), HTTPClient: &http.Client{Transport: n.wire}})
+	n.Backend = l.open(t, consul.Options{Address: l.agent.URL()})
+	n.wire.next, n.agent.Transport.Next = n.agent.Transport.Next, n.wire
 	return n
 }
 
@@ -152,7 +154,7 @@ func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 	}
 	testbed.Eventually(t, time.Minute, "the end of the lock-delay", func() error {
 		if got := back.bid(seen); got.Outcome != backend.Granted {
-			return consul.ErrDelayed
+			return consulagent.ErrDelayed
 		}
 		return nil
 	})

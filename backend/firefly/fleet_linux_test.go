@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/consulagent"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -148,7 +149,7 @@ func (f *fleet) waitUntilFree() (at time.Time) {
 		asked := time.Now()
 		pair, _, err := f.root.KV().Get("leader-election/"+f.service+"/leader", (&api.QueryOptions{RequireConsistent: true}).WithContext(f.t.Context()))
 		if err != nil || pair != nil && pair.Session != "" {
-			return cmp.Or(err, error(consul.ErrConflict))
+			return cmp.Or(err, error(consulagent.ErrConflict))
 		}
 		at = asked
 		return nil
@@ -165,7 +166,7 @@ func (f *fleet) members(n int) {
 	testbed.Eventually(f.t, patience, "members", func() error {
 		list, err := other.Members(f.t.Context(), "", 10)
 		if err == nil && len(list) < n {
-			err = consul.ErrConflict
+			err = consulagent.ErrConflict
 		}
 		return err
 	})
@@ -229,7 +230,7 @@ func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
 	road.Moved = func() (string, error) {
 		seen, err := reader.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 		if err != nil || len(seen) != 1 {
-			return "", cmp.Or(err, error(consul.ErrConflict))
+			return "", cmp.Or(err, error(consulagent.ErrConflict))
 		}
 		return seen[0].MovedTo, nil
 	}

@@ -57,6 +57,7 @@ func (l *lab) open(t testing.TB, o consul.Options) *Backend {
 
 // A wire records the requests of a client.
 type wire struct {
+	next http.RoundTripper
 	mu   sync.Mutex
 	sent []string // method, URL and body
 }
@@ -74,7 +75,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.sent = append(w.sent, r.Method+" "+r.URL.String()+" "+body)
 	w.mu.Unlock()
-	return http.DefaultTransport.RoundTrip(r)
+	return w.next.RoundTrip(r)
 }
 
 func fatal(t testing.TB, errs ...error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // sealNode is the node of the catalog on which the seals' sessions are made.
@@ -71,7 +71,7 @@ func (f *Backend) writeMarks(ctx context.Context, session string, l backend.Held
 			if keeper != s.session && keeper != session {
 				f.unseal(ctx, keeper)
 			}
-			if err := consul.Refusal(answer); backend.Class(f.agent.Wrap("", err)) == backend.ErrDenied {
+			if err := consulagent.Refusal(answer); backend.Class(f.agent.Wrap("", err)) == backend.ErrDenied {
 				return backend.Answer{}, err
 			}
 			continue
@@ -90,7 +90,7 @@ func (f *Backend) writeMarks(ctx context.Context, session string, l backend.Held
 		f.classify(&moved)
 		return moved.answerRenewal(session, l), nil
 	}
-	return backend.Answer{}, consul.ErrConflict
+	return backend.Answer{}, consulagent.ErrConflict
 }
 
 // newSeal makes a session that Consul does not end.

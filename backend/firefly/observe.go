@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // Observe implements [backend.Backend]. It always reads.
@@ -130,11 +130,11 @@ func (f *Backend) writeRequest(ctx context.Context, req backend.Request) error {
 		if err != nil || ok {
 			return err
 		}
-		if err := consul.Refusal(answer); !errors.Is(err, consul.ErrConflict) {
+		if err := consulagent.Refusal(answer); !errors.Is(err, consulagent.ErrConflict) {
 			return err
 		}
 	}
-	return consul.ErrConflict
+	return consulagent.ErrConflict
 }
 
 // List implements [backend.Backend]. It reads all keys. An election that no member of this module

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // Release implements [backend.Backend]. It reads the leases. Then it makes transactions that unlock,
@@ -61,7 +61,7 @@ func (f *Backend) release(ctx context.Context, held []backend.Held) error {
 			return nil
 		}
 	}
-	return consul.ErrConflict
+	return consulagent.ErrConflict
 }
 
 // A release is one lease to release.
@@ -87,7 +87,7 @@ func (f *Backend) tryReleases(ctx context.Context, todo []release) (again []back
 		}
 		return nil, nil
 	case len(todo) == 1:
-		if err := consul.Refusal(answer); !errors.Is(err, consul.ErrConflict) {
+		if err := consulagent.Refusal(answer); !errors.Is(err, consulagent.ErrConflict) {
 			return nil, err
 		}
 		return []backend.Held{todo[0].lease}, nil

@@ -38,8 +38,8 @@ func (f *Backend) renewSession(ctx context.Context) (string, error) {
 	if id == "" {
 		return "", nil
 	}
-	entry, _, err := f.agent.Client.Session().Renew(id, write(ctx))
-	if err == nil && entry == nil { // status 404
+	ended, err := f.agent.RenewSession(ctx, id)
+	if ended {
 		f.forgetSession(id)
 	}
 	return f.currentSession(), err

@@ -16,7 +16,7 @@ import (
 // free, and writes changes that require what was read. It tries again those whose lease is still
 // as the bid expects it.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
+	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	for i := range bids {

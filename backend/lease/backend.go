@@ -71,17 +71,14 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a call for the candidate with this nonce, or for none ("").
-func (b *Backend) enter(nonce backend.Nonce) error {
+// Enter begins a call for the candidate with this nonce, or for none (""). Methods that a driver's
+// package adds, such as Preflight, call it, too.
+func (b *Backend) Enter(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("%s: %w", b.limits.Name, err)
 	}
 	return nil
 }
-
-// Enter begins a call of a method that a driver's package adds, such as Preflight: for the
-// candidate with this nonce, or for none ("").
-func (b *Backend) Enter(nonce backend.Nonce) error { return b.enter(nonce) }
 
 // fail wraps err, which is classed, for the caller.
 func (b *Backend) fail(what string, err error) error {

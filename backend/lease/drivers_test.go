@@ -222,3 +222,22 @@ func TestConformanceOfOtherDrivers(t *testing.T) {
 		})
 	}
 }
+
+// Sessions of processes that have been gone for an hour are deleted by the next one that announces
+// itself. A lease that such a process held is watched anew.
+func TestOldSessionsAreDeleted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		gone, alive, next := w.start("gone"), w.start("alive"), w.start("next")
+		gone.leads("jobs")
+		time.Sleep(time.Hour)
+		alive.leads("others")
+		time.Sleep(time.Second)
+		before := next.sees("jobs")
+		if err := next.b.Announce(w.Context(), backend.Member{Candidate: next.me, TTL: ttl}); err != nil {
+			w.Fatal(err)
+		}
+		w.want(w.store.Text(gone.session()) == "", "the session of a process that has been gone for an hour is there")
+		w.want(w.store.Text(alive.session()) != "", "the session of another one was deleted")
+		w.want(next.sees("jobs").Version != before.Version, "the lease is not watched anew")
+	})
+}

@@ -15,15 +15,44 @@ const listedTTLs = 4
 // Announce implements [backend.Backend]. The session is the member's record: so a renewal that
 // was written not long ago has announced it, too.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(m.Nonce); err != nil {
+	if err := b.Enter(m.Nonce); err != nil {
 		return err
 	}
 	unlock, err := b.lockSession(ctx)
-	if err == nil {
-		defer unlock()
-		err = b.announce(ctx, m)
+	if err != nil {
+		return b.fail("announce", err)
+	}
+	defer unlock()
+	b.mu.Lock()
+	first := b.member.TTL == 0
+	b.mu.Unlock()
+	if err = b.announce(ctx, m); err == nil && first {
+		b.cleanUp(ctx)
 	}
 	return b.fail("announce", err)
+}
+
+// goneAfter is how long a process has not written its session, by its own clock, if it is taken for
+// gone.
+const goneAfter = time.Hour
+
+// cleanUp deletes sessions of processes that are gone. One that was only cut off makes its session
+// again. If cleanUp fails, the next process does it.
+func (b *Backend) cleanUp(ctx context.Context) {
+	page, err := b.driver.List(ctx, Sessions, "", 1000)
+	if err != nil {
+		return
+	}
+	var changes []Change
+	for i := range page.Items {
+		it := &page.Items[i]
+		if s, ok := it.Value.(*Session); ok && b.age(it, s.At) > goneAfter && len(changes) < b.limits.Batch {
+			changes = append(changes, Change{Put: []Put{{Over: *it}}})
+		}
+	}
+	if changes != nil {
+		b.driver.Write(ctx, page.Epoch, page.WentBack, changes, nil)
+	}
 }
 
 func (b *Backend) announce(ctx context.Context, m backend.Member) error {
@@ -59,7 +88,7 @@ func (s *Session) sameMember(o *Session) bool {
 
 // Members implements [backend.Backend].
 func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	for len(list) < limit {

@@ -10,7 +10,7 @@ import (
 // Observe implements [backend.Backend] with a reading, unless Listen has just been told that all
 // leases have changed.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	if changed, ok := b.changedByCache(seen); ok {
@@ -40,7 +40,7 @@ func namesOf(leases []backend.Lease) []string {
 // a renewal, of an election in seen or of another one that this process has read and does not hold.
 // What it is told of renewals only fills the cache.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	err := b.listen(ctx, seen)
@@ -133,10 +133,11 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	for len(list) < limit {
+		_, asked, number := b.keysFor(nil)
 		page, err := b.driver.List(ctx, Records, from, limit-len(list))
 		if err != nil {
 			return nil, b.fail("list", err)
@@ -149,7 +150,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		}
 		more := len(page.Items) == limit-len(list)
 		if names != nil {
-			v, states, items, err := b.readItems(ctx, names)
+			v, states, items, err := b.complete(ctx, &page, names, asked, number)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
@@ -159,7 +160,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			for i := range states {
 				s := &states[i]
 				if s.record == nil {
-					continue // deleted meanwhile, or invalid
+					continue // invalid
 				}
 				r := backend.Record{Lease: s.Lease, History: clean.History(s.record.History)}
 				if !s.Vacant() {

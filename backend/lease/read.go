@@ -61,18 +61,24 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	return v, states, nil
 }
 
-// readItems reads elections, the sessions of their holders, and what else is needed to tell whether
-// they are free. It may take two readings: a session or the meta item is read after the record
-// that makes it necessary. docs/design/lease.md, "Readings", says why that is safe.
+// readItems reads elections, and completes them.
 func (b *Backend) readItems(ctx context.Context, names []string) (v *view, states []state, items map[Key]Item, err error) {
 	keys, asked, number := b.keysFor(names)
 	got, err := b.driver.Read(ctx, keys)
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	return b.complete(ctx, &got, names, asked, number)
+}
+
+// complete reads what is needed besides a reading or listing of records to tell whether the
+// elections are free: the sessions of their holders and the meta item, unless they were asked for.
+// Each is read after the record that makes it necessary. docs/design/lease.md, "Readings", says why
+// that is safe.
+func (b *Backend) complete(ctx context.Context, got *View, names []string, asked map[Key]bool, number uint64) (v *view, states []state, items map[Key]Item, err error) {
 	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
-	states, items = make([]state, len(names)), make(map[Key]Item, len(keys))
-	v.note(&got, items)
+	states, items = make([]state, len(names)), make(map[Key]Item, len(got.Items))
+	v.note(got, items)
 	var more []Key
 	b.mu.Lock()
 	b.firstEpoch = cmp.Or(b.firstEpoch, v.epoch)

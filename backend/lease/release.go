@@ -10,7 +10,7 @@ import (
 // Release implements [backend.Backend]. It writes vacant records over those that were granted, or
 // that it reads first. The session continues.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	if b.owner.Nonce() == "" {
@@ -106,13 +106,10 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 // vacated returns the vacant record that follows a leadership of this process.
 func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
 	now := b.driver.Now().UTC()
-	r := &Record{Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom}
+	r := &Record{Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now, Request: st.record.Request, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom}
 	r.End, r.LastID, r.History = st.endLeadership(how, now)
 	if st.suspect || !b.mayHold(st.Election) {
 		r.Epoch = "" // it must still be watched
-	}
-	if q := st.record.Request; q != nil {
-		r.Request = q
 	}
 	return r
 }

@@ -30,7 +30,7 @@ type renewing struct {
 }
 
 func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Held, mark bool) ([]backend.Answer, error) {
-	if err := b.enter(held[0].Holder.Nonce); err != nil {
+	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	r := renewing{b, held, make([]backend.Answer, len(held)), mark}

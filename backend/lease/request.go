@@ -11,7 +11,7 @@ import (
 // Request implements [backend.Backend]. It writes each record once more with the request if it
 // still has the term.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	return b.fail(about("request", len(requests), requests[0].Election), b.request(ctx, requests))

@@ -77,9 +77,17 @@ func (r *Record) number() *int64  { return &r.Write }
 func (s *Session) number() *int64 { return &s.Write }
 func (m *Meta) number() *int64    { return &m.Write }
 
-// SetWrite notes in a value that it is the n-th write of its key since the key was made. A driver
-// whose store counts writes calls it before it encodes the value.
+// SetWrite notes a number of its write in a value: how often its key was written since it was made,
+// or what else the store tells. The driver calls it before it encodes the value.
 func SetWrite(v Value, n int64) { *v.number() = n }
+
+// WriteOf returns the number that SetWrite has noted in a value; 0 for none.
+func WriteOf(v Value) int64 {
+	if v == nil {
+		return 0
+	}
+	return *v.number()
+}
 
 // Edited reports whether a value that was read as the n-th write of its key was written by
 // somebody else, or is that of another write.

@@ -15,9 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
@@ -155,7 +155,7 @@ func (w *javaFleet) log(format string, args ...any) {
 
 func (w *javaFleet) manage(m *member, unsealed bool) {
 	t := w.t
-	old, err := zookeeper.Open(zookeeper.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
+	old, err := curator.Open(curator.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
 		Tick: testbed.ZooKeeperTick, MaxSession: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)

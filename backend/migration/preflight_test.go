@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -35,7 +35,7 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_lease")
 	enter := func(ttl time.Duration) (asked int, answers []backend.Answer) {
 		t.Helper()
-		old, err := zookeeper.Open(zookeeper.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
+		old, err := curator.Open(curator.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -34,17 +34,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestConformanceFromZooKeeperToMySQL runs the suite on real servers, in real time.
-func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
+// TestConformanceFromCuratorToMySQL runs the suite on real servers, in real time.
+func TestConformanceFromCuratorToMySQL(t *testing.T) {
 	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
 	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
-		from := zookeeper.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
+		from := curator.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
 		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
 			var err error
-			if o.From, err = zookeeper.Open(from); err != nil {
+			if o.From, err = curator.Open(from); err != nil {
 				t.Fatal(err)
 			}
 			if o.To, err = mysql.Open(to); err != nil {

@@ -47,7 +47,7 @@ func (e *errs) note(ev election.Event) {
 func (e errs) String() string { return strings.Join(e, "; ") }
 
 // Elections migrate from one ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that
-// said "zookeeper" would mean the way back to members of the first migration.
+// said "curator" would mean the way back to members of the first migration.
 func TestAStragglerFromASameKindStoreCannotLead(t *testing.T) {
 	if _, err := migration.New(migration.Options{From: stores{}.open("zk1"), To: stores{}.open("my1"), Stage: migration.Both, ToName: "the second zk"}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("a name with spaces: %v", err)

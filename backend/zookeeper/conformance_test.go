@@ -1,108 +1,129 @@
 package zookeeper
 
 import (
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"maps"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-const (
-	tick         = testbed.ZooKeeperTick
-	ttl          = 1500 * time.Millisecond
-	tightSession = 3100 * time.Millisecond // enough for a lease of ttl, and twice that
-)
-
-// TestConformance runs the suite on one real server that all cases share.
-func TestConformance(t *testing.T) {
-	servers := testbed.SharedZooKeeper(t)
-	conformance.Run(t, testbed.InTier(conformance.Harness{
-		TTL: ttl, Late: time.Second, Short: true, Parallel: true,
-		NewStore: func(t testing.TB) conformance.Store {
-			return newStore(t, servers, func(root string) Options {
-				return Options{Servers: servers, Root: root, Tick: tick, MaxSession: wideSession}
-			})
-		},
-	}))
+// Most tests wait for leases to expire, so many of them run at once.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
 }
 
-// Every layout supports marks.
-func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
+// TestDriver runs what every driver must pass.
+func TestDriver(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
-	for _, layout := range []Layout{Selector, Node} {
-		t.Run(string(layout), func(t *testing.T) {
-			t.Parallel()
-			conformance.Run(t, conformance.Harness{
-				TTL: ttl, Late: time.Second, Short: true, Parallel: true,
-				NewStore: func(t testing.TB) conformance.Store {
-					return newStore(t, servers, func(root string) Options {
-						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, MaxSession: wideSession}
-					})
-				},
-				Only: func(c conformance.Case) bool { return c.Rule[0] == 'V' && c.Rule != "V6" },
-			})
-		})
-	}
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		o := Options{Servers: servers, Root: newRoot(t, servers)}
+		return func(t testing.TB) lease.Driver {
+			d, err := newDriver(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Close() })
+			return d
+		}
+	}})
 }
 
-// newStore returns a store at paths of its own for one case.
-func newStore(t testing.TB, servers []string, options func(root string) Options) conformance.Store {
-	root := "/t" + string(backend.NewNonce()[:12])
+// TestConformance runs the conformance suite on one server.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, servers) })))
+}
+
+// TestConformanceWithServerFaults runs the cases that need their own server.
+func TestConformanceWithServerFaults(t *testing.T) {
+	t.Parallel()
+	h := harness(func(t testing.TB) conformance.Store {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		store := newStore(t, []string{server.Addr()})
+		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+		return store
+	})
+	h.Only = conformance.Case.OwnServer
+	conformance.Run(t, h)
+}
+
+func harness(newStore func(testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 1500 * time.Millisecond, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// newRoot returns a root of its own for one test.
+func newRoot(t testing.TB, servers []string) string {
+	return "/t" + string(backend.NewNonce()[:12])
+}
+
+// newStore returns a store with a root of its own for one case, behind proxies.
+func newStore(t testing.TB, servers []string) conformance.Store {
+	path := newRoot(t, servers)
 	admin := dial(t, servers)
-	open := func(t testing.TB) *Backend {
-		b, err := Open(options(root))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+	var proxies []*testbed.Proxy
+	var through []string
+	for _, s := range servers {
+		p := testbed.NewProxy(t, s)
+		proxies, through = append(proxies, p), append(through, p.Addr())
 	}
-	l := open(t).layout
-	return conformance.Store{
-		Open: func(t testing.TB) backend.Backend { return open(t) },
-		Kill: func(b backend.Backend) { b.(*Backend).kill() },
+	r := root(path)
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := Open(Options{Servers: through, Root: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
 		Faults: map[string]conformance.Fault{
-			// Delete the record and all nodes of the election.
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				if err := admin.Delete(l.recordPath(election), -1); err != nil {
-					return err
-				}
-				nodes, _, err := admin.Children(l.lockPath(election))
-				if err != nil {
-					return err
-				}
-				for _, n := range nodes {
-					if err := admin.Delete(l.lockPath(election)+"/"+n, -1); err != nil && err != zk.ErrNoNode {
-						return err
-					}
-				}
-				return nil
+				return admin.Delete(r.path(lease.Key{Kind: lease.Records, Name: election}), -1)
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				data, _, err := admin.Get(l.recordPath(election))
-				if err != nil {
-					return err
-				}
-				r, err := parseRecord(data, election)
-				if err != nil {
-					return err
-				}
-				r.Holder.ID, r.Holder.Address, r.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				_, err = admin.Set(l.recordPath(election), r.encode(), -1)
-				return err
+				return plant(admin, r.path(lease.Key{Kind: lease.Records, Name: election}))
 			},
 		},
 	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
+	return store
 }
 
-// dial connects a plain client, such as an operator uses.
+// plant overwrites the record with hostile text as the holder.
+func plant(admin *zk.Conn, path string) error {
+	data, stat, err := admin.Get(path)
+	if err != nil {
+		return err
+	}
+	r, ok := lease.Decode(lease.Records, data).(*lease.Record)
+	if !ok {
+		return errors.New("no record to plant over")
+	}
+	text := "<script>\x1b]0;\u202e"
+	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
+	_, err = admin.Set(path, []byte(lease.Encode(r)), stat.Version)
+	return err
+}
+
+// dial returns a plain client, such as an operator uses.
 func dial(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
+	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}

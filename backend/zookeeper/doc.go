@@ -1,57 +1,42 @@
-// Package zookeeper keeps leases in Apache ZooKeeper, 3.5 or later, with the
-// client github.com/go-zookeeper/zk.
+// Package zookeeper keeps leases in Apache ZooKeeper, 3.5 or later, with the client
+// github.com/go-zookeeper/zk. Elections that are shared with members of Apache Curator, or with
+// programs that use a single node as a lock, belong into package curator.
 //
-// A lease is an ephemeral node of one session, which all elections of a Backend
-// share, and a persistent record that names the node. In the default layout, [Latch],
-// the node stands in the queue of Apache Curator's LeaderLatch, so the module can join
-// an existing Java fleet. [Selector] is the queue of LeaderSelector and
-// InterProcessMutex, and [Node] is a single ephemeral node at a path of the user's
-// choice.
+//	store, err := zookeeper.Open(zookeeper.Options{Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"}})
+//	manager, err := election.New(store, election.Options{})
 //
-//	store, err := zookeeper.Open(zookeeper.Options{
-//		Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"},
-//		Tick:    2 * time.Second, // the servers' tickTime, or more
-//	})
-//	m, err := election.New(store, election.Options{})
+// It is a driver of package lease, which has the protocol: an election is a lasting node, a process
+// is an ephemeral node. A crash costs the rest of the TTL. Nobody waits until ZooKeeper ends the
+// session of a dead process.
 //
 // # In the store
 //
-//	/election/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: the candidate's id
-//	/election/record/<election>                           PERSISTENT, JSON: term, holder, request, history
-//	/election/session/<session id>                        EPHEMERAL, JSON: what the session has renewed
-//	/election/member/<nonce>                              EPHEMERAL, JSON: the member
+//	/election                   the identity of this store
+//	/election/record            how many elections there are, and the greatest TTL
+//	/election/record/<name>     an election: term, leader, request, history; JSON
+//	/election/session/<nonce>   a process, with its heartbeat; EPHEMERAL, JSON
 //
-// Read them with zkCli.sh, and write nothing: a set on a lock node uses up the watches
-// of Curator's members. Whoever may write these nodes can depose any leader.
+// Read them with zkCli.sh. Whoever may write them can depose any leader.
 //
 // # Options
 //
-// [Options].Tick must not be less than the servers' tickTime: it is the least clock
-// margin, and three ticks are the least TTL. MaxSession is the servers'
-// maxSessionTimeout; the greatest TTL is three fifths of it, 24 s by default. All
-// members must have the same Root, Tick and MaxSession, and all candidates of one
-// Backend should have the same TTL.
-//
-// With User, every node belongs to that user alone, and digest authentication without
-// TLS is refused unless the servers are on this host.
+// All members of an election need the same Root. With User, every node that this package makes
+// belongs to that user alone. ZooKeeper's digest authentication sends the password in the clear, so it
+// is refused without TLS unless the servers are on this host or InsecureAuth is set.
 //
 // # Limits
 //
-//   - The paths of one session's lock nodes may have 512 KiB in sum, which is three to
-//     four thousand elections. More are refused, and need another Backend.
-//   - In layout Node a takeover waits until the ensemble ends the holder's session: up
-//     to the TTL, two renewal intervals and two ticks.
-//   - Members of other programs keep no deadline. A Java process that was stopped may
-//     believe that it leads for a moment when it continues.
-//   - An operator who writes another address into the leader's node, in layout Node,
-//     may cause two leaders for less than a TTL if a member of another program is named.
-//   - Deleting the root with everything in it, while a member leads, makes two leaders.
-//   - SASL is not supported. Observers of an ensemble and local sessions
-//     (localSessionsEnabled) were not tested.
+// A TTL lies between 1 s and 5 min. If it is longer than half the servers' maxSessionTimeout (40 s by
+// default), a crash costs the length of the session in addition: its end begins the watch anew.
+// Members shows a process that has crashed until then. All heartbeats of one process are one request;
+// it carries the paths of all elections that the process leads, up to 900 KB, and more in further
+// requests.
+//
+// Deleting the root with everything in it, while a member leads, can make two leaders: a process that
+// starts after that cannot know. SASL is not supported.
 //
 // # Design
 //
-// docs/design/zookeeper.md has the argument why two members never lead at once, how long
-// a session is known to live, the load, other programs in the same election, and the
-// seals of a migration.
+// docs/design/zookeeper.md says why this is safe although a ZooKeeper server may answer with old data.
+// docs/zookeeper.md is the page for operators.
 package zookeeper

@@ -48,7 +48,7 @@ func (a *app) doctorCommand() *cobra.Command {
 - its elections and members;
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
   the cluster's members, versions, alarms, free space. Consul: servers, how many can be
-  lost, and their health if the token may read it. ZooKeeper: each server's role, whether
+  lost, and their health if the token may read it. curator: each server's role, whether
   its sessions are long enough, rights. file: the directory. manual: the leader named.
   migration: both stores;
 - what to expect of this configuration: the time without a leader after a crash, and the

@@ -98,6 +98,9 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 		}, []string{"servers", "Consul 1."}},
 		"zookeeper": {func(t *testing.T, own string) []string {
 			return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+		}, []string{"is on its own", "rights"}},
+		"curator": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
 		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},
 	} {
 		t.Run(store, func(t *testing.T) {
@@ -116,8 +119,8 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 		says []string
 	}{
 		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
-		"zookeeper": {func(t *testing.T) []string {
-			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + string(backend.NewNonce()[:8])}
+		"curator": {func(t *testing.T) []string {
+			return []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/long-" + string(backend.NewNonce()[:8])}
 		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
 	} {
 		t.Run(store, func(t *testing.T) {

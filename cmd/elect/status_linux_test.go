@@ -65,14 +65,15 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
 		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
 		"consul":    {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
-		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own},
+		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/native-" + own},
+		"curator":   {"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own},
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			env := environ(t.TempDir(), append(vars, "ELECTION_BACKEND="+store, "ELECTION_TTL=10s")...)
 			m := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
 			m.says("elect: leads")
-			ended := store == "zookeeper" // ZooKeeper may end the session before the test reads the record
+			ended := store == "curator" // ZooKeeper may end the session before the test reads the record
 			status := func(want int, silent bool) {
 				t.Helper()
 				testbed.Eventually(t, patience, fmt.Sprintf("status is %d, silent %v", want, silent), func() error {
@@ -120,14 +121,14 @@ func TestDurationsAreShownInFewDigits(t *testing.T) {
 // Elect checks the timings before it connects: nothing listens at these addresses.
 func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 	t.Parallel()
-	zookeeper := []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=127.0.0.1:1"}
+	curator := []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=127.0.0.1:1"}
 	for want, env := range map[string][]string{
 		"ttl is -1s, must be more than 0s":                         onFiles(t, "ELECTION_TTL=-1s"),
 		"ttl is 0s, must be more than 0s":                          onFiles(t, "ELECTION_TTL=0s"),
 		"is 2h0m0s, must be at most 1m0s: ":                        onFiles(t, "ELECTION_TTL=2h"),
 		"is 500ms, must be at least 1s: a limit of backend consul": environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
-		"is 5s, must be at least 6s: a limit of backend zookeeper": environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=5s")...),
-		"is 24s, must be at most 22s: 40s - 2 * renew_every":       environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
+		"is 5s, must be at least 6s: a limit of backend curator":   environ(t.TempDir(), append(curator, "ELECTION_TTL=5s")...),
+		"is 24s, must be at most 22s: 40s - 2 * renew_every":       environ(t.TempDir(), append(curator, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
 	} {
 		for _, args := range [][]string{{"run", "job", "--", "true"}, {"status", "job"}, {"list"}, {"history", "job"}, {"watch", "job", "--for", "1s"}, {"serve", "job", "--for", "1s", "--listen", "127.0.0.1:0"}, {"depose", "job"}, {"doctor"}} {
 			if out, code := call(t, env, args...); code == 0 || !strings.Contains(out, want) {

@@ -34,15 +34,18 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"manual":    func(*testing.T) []string { return nil },
 	"memory":    func(*testing.T) []string { return nil },
 	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },
-	"zookeeper": func(t *testing.T) []string {
+	"curator": func(t *testing.T) []string {
 		servers := os.Getenv("ELECTION_TEST_ZOOKEEPER_SERVERS")
 		if servers == "" { // the shared server has short ticks, which limit sessions
 			servers = testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}}).Addr()
 		}
-		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + servers, "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
+		return []string{"ELECTION_CURATOR_SERVERS=" + servers, "ELECTION_CURATOR_ROOT=/" + rand.Text()}
 	},
 	"mysql":      onMySQL,
 	"mysqltable": onMySQLTable,
+	"zookeeper": func(t *testing.T) []string {
+		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
+	},
 }
 
 func onFile(t *testing.T) []string {

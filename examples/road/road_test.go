@@ -77,8 +77,8 @@ func TestAFleetMovesBetweenTwoRealStores(t *testing.T) {
 	}
 	cmd := command(t, build(t), "-config", "road.yaml", "-seed", "1")
 	cmd.Env = append(cmd.Env,
-		"ELECTION_ZOOKEEPER_SERVERS="+strings.Join(testbed.SharedZooKeeper(t), ","),
-		"ELECTION_ZOOKEEPER_ROOT=/road"+string(backend.NewNonce()[:8]),
+		"ELECTION_CURATOR_SERVERS="+strings.Join(testbed.SharedZooKeeper(t), ","),
+		"ELECTION_CURATOR_ROOT=/road"+string(backend.NewNonce()[:8]),
 		"ELECTION_MYSQL_DSN="+db.User.FormatDSN())
 	out, err := cmd.CombinedOutput()
 	checkOutput(t, out, err)

@@ -294,7 +294,7 @@ func stores(t *testing.T) (all []store) {
 	}
 	if wanted(testbed.ZooKeeper) {
 		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
-		all = append(all, store{
+		zooKeeper := store{
 			writer: func() func() error {
 				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
 				if err != nil {
@@ -311,10 +311,16 @@ func stores(t *testing.T) (all []store) {
 			},
 			name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
 			section: func(name string) any {
-				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
+				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name}
 			},
 			count: packets(server.Addr()),
-		})
+		}
+		beside := zooKeeper
+		beside.name, beside.backend, beside.writer, beside.peers = "ZooKeeper, curator", "curator", nil, nil
+		beside.section = func(name string) any {
+			return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
+		}
+		all = append(all, zooKeeper, beside)
 	}
 	for _, k := range testbed.Kinds {
 		if !wanted(k) {

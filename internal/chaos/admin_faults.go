@@ -96,7 +96,7 @@ func etcdAdmin(base, prefix string) map[string]fault {
 	}
 }
 
-func zookeeperAdmin(addr, root string) map[string]fault {
+func curatorAdmin(addr, root string) map[string]fault {
 	return map[string]fault{
 		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
 			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
@@ -119,6 +119,23 @@ func zookeeperAdmin(addr, root string) map[string]fault {
 				if err := c.Delete(queue+"/"+first, -1); err != nil && err != zk.ErrNoNode {
 					r.Fatal(err)
 				}
+			}
+		}),
+	}
+}
+
+func zooKeeperAdmin(addr, root string) map[string]fault {
+	return map[string]fault{
+		"session ended": adminFault("session ended", func(r *run, election string) {
+			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
+			if err != nil {
+				r.Fatal(err)
+			}
+			defer c.Close()
+			text, _, err := c.Get(root + "/record/" + election)
+			var record struct{ Nonce string }
+			if err == nil && json.Unmarshal(text, &record) == nil && record.Nonce != "" {
+				c.Delete(root+"/session/"+record.Nonce, -1)
 			}
 		}),
 	}

@@ -205,7 +205,8 @@ var short = map[string][]string{
 	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
-	"zookeeper":           {longPause, "held back"},
+	"curator":             {longPause, "held back"},
+	"zookeeper":           {longPause, "server killed"},
 }
 
 // TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that

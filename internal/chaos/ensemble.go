@@ -110,15 +110,15 @@ func etcdEnsemble(t testing.TB) *Site {
 	})
 }
 
-func zookeeperEnsemble(t testing.TB) *Site {
+func zooKeeperEnsemble(t testing.TB, backend string, environ func(proxies []*testbed.Proxy, root string) []string) *Site {
 	network := testbed.NewNetwork(t, 3)
 	var nodes []node
 	for i, z := range testbed.StartZooKeeperEnsemble(t, network, 3) {
 		nodes = append(nodes, node{z.Daemon, network.Host(i), z.Leads})
 	}
 	root := "/" + rand.Text()
-	return ensemble(t, &Site{Backend: "zookeeper x3", Bound: bound(ttl + 3*time.Second)}, nodes, func(proxies []*testbed.Proxy) []string {
-		return zookeeperEnviron(proxies, root)
+	return ensemble(t, &Site{Backend: backend + " x3", Bound: bound(ttl + 3*time.Second)}, nodes, func(proxies []*testbed.Proxy) []string {
+		return environ(proxies, root)
 	})
 }
 

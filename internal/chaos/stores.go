@@ -25,13 +25,15 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
 	"etcd":             etcdSite,
 	"consul":           consulSite,
-	"zookeeper":        zookeeperSite,
+	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
+	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin) },
 
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
 	"etcd x3":             etcdEnsemble,
 	"consul x3":           consulEnsemble,
-	"zookeeper x3":        zookeeperEnsemble,
+	"curator x3":          func(t testing.TB) *Site { return zooKeeperEnsemble(t, "curator", curatorEnviron) },
+	"zookeeper x3":        func(t testing.TB) *Site { return zooKeeperEnsemble(t, "zookeeper", zooKeeperEnviron) },
 }
 
 const ttl = 2 * time.Second
@@ -153,16 +155,20 @@ func consulSite(t testing.TB) *Site {
 	return site
 }
 
-func zookeeperSite(t testing.TB) *Site {
+func zooKeeperSite(t testing.TB, backend string, environ func(proxies []*testbed.Proxy, root string) []string, admin func(addr, root string) map[string]fault) *Site {
 	z := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true})
-	site := &Site{Backend: "zookeeper", TTL: ttl, Bound: bound(ttl), takesOver: true, proxies: proxiesFor(t, z.Addr())}
+	site := &Site{Backend: backend, TTL: ttl, Bound: bound(ttl), takesOver: true, proxies: proxiesFor(t, z.Addr())}
 	root := "/" + rand.Text()
-	site.environ = func(i int) []string { return zookeeperEnviron(site.proxies[i], root) }
+	site.environ = func(i int) []string { return environ(site.proxies[i], root) }
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
-	site.faults = join(processFaults(), networkFaults(), serverFaults(z), zookeeperAdmin(z.Addr(), root), clockFaults(z))
+	site.faults = join(processFaults(), networkFaults(), serverFaults(z), admin(z.Addr(), root), clockFaults(z))
 	return site
 }
 
-func zookeeperEnviron(proxies []*testbed.Proxy, root string) []string {
-	return environ("zookeeper", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "MAX_SESSION", "20s")
+func zooKeeperEnviron(proxies []*testbed.Proxy, root string) []string {
+	return environ("zookeeper", "SERVERS", urls(proxies, ""), "ROOT", root)
+}
+
+func curatorEnviron(proxies []*testbed.Proxy, root string) []string {
+	return environ("curator", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "MAX_SESSION", "20s")
 }

@@ -1,5 +1,5 @@
-/* Sessions with a heartbeat: the takeover of packages consul, etcd and zookeeper (docs/design/consul.md and
- * etcd.md, "What could two processes each believe?"; docs/design/zookeeper.md, "What two processes may
+/* Sessions with a heartbeat: the takeover of packages consul, etcd and curator (docs/design/consul.md and
+ * etcd.md, "What could two processes each believe?"; docs/design/curator.md, "What two processes may
  * believe").
  *
  * Shows: never two leaders, even if locks disappear at any moment while their holders trust them, and if

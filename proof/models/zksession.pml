@@ -1,4 +1,4 @@
-/* How long a ZooKeeper session certainly lives (docs/design/zookeeper.md, "How long a session lives").
+/* How long a ZooKeeper session certainly lives (docs/design/curator.md, "How long a session lives").
  *
  * Shows: the session lives for its timeout L after request k was sent, if k was answered half a tick or
  * more before request m was sent, m was answered before request n was sent, and n was answered. Counting

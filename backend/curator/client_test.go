@@ -1,0 +1,161 @@
+package curator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A client is one Backend and the candidate that it serves.
+type client struct {
+	*Backend
+	me backend.Candidate
+}
+
+// nodeOf returns the lock node of the holder of a lease.
+func nodeOf(l backend.Lease) string {
+	_, node, _ := strings.Cut(l.Version, " ")
+	return node
+}
+
+func newClient(t testing.TB, id string, o Options) *client {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &client{b, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}}
+}
+
+// servers limits how many servers run at a time: each is a Java process, of which a small
+// computer can start a few.
+var servers = struct {
+	sync.Mutex
+	free chan struct{}
+}{free: make(chan struct{}, 6)}
+
+// reserve waits until n servers may be started, and keeps them reserved until the end of
+// the test.
+func reserve(t testing.TB, n int) {
+	servers.Lock()
+	defer servers.Unlock()
+	for range n {
+		servers.free <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range n {
+			<-servers.free
+		}
+	})
+}
+
+// wideSession is the longest session on the shared server: a busy machine does not stand
+// still for so long.
+const wideSession = 8 * time.Second
+
+// shared returns options for fresh paths on the shared server.
+func shared(t testing.TB) Options {
+	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + string(backend.NewNonce()[:12]), Tick: tick, MaxSession: wideSession}
+}
+
+func (c *client) bid(over backend.Lease) backend.Bid {
+	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}
+}
+
+func (c *client) observeOne(t testing.TB, name string) backend.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	changed, err := c.Observe(ctx, []backend.Lease{{Election: name}})
+	if err != nil || len(changed) != 1 {
+		t.Fatalf("observe: %v, %v", changed, err)
+	}
+	return changed[0]
+}
+
+func (c *client) try(over backend.Lease) (backend.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	answers, err := c.Acquire(ctx, []backend.Bid{c.bid(over)})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return backend.Answer{}, err
+	}
+	return answers[0], nil
+}
+
+// win bids until the lease is granted, and observes the lease before each bid for as long
+// as required.
+func (c *client) win(t testing.TB, name string) (l backend.Lease) {
+	t.Helper()
+	testbed.Eventually(t, patience, "a grant", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		changed, err := c.Observe(ctx, []backend.Lease{{Election: name}})
+		if err != nil {
+			return err
+		}
+		pause(t, changed[0].ObserveFor)
+		a, err := c.try(changed[0])
+		if err == nil && a.Outcome != backend.Granted {
+			err = fmt.Errorf("%v with %+v", a.Outcome, a.Lease)
+		}
+		l = a.Lease
+		return err
+	})
+	return l
+}
+
+func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Renew(ctx, testbed.Held(held...))
+}
+
+// keep renews a lease, and fails the test if the renewal is not granted.
+func (c *client) keep(t testing.TB, held backend.Lease) {
+	t.Helper()
+	answers, err := c.renew(held)
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatalf("renew: %+v, %v", answers, err)
+	}
+}
+
+func (c *client) release(held ...backend.Lease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Release(ctx, testbed.Held(held...))
+}
+
+// answers returns nil if the servers in o answer.
+func (c *client) answers(t testing.TB, o Options) error {
+	b, err := Open(o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = b.Observe(ctx, []backend.Lease{{Election: "x"}})
+	return err
+}
+
+// pause lets time pass at the pace of renewals.
+func pause(t testing.TB, d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+		t.Fatal(errors.New("the test has ended"))
+	}
+}

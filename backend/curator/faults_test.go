@@ -1,0 +1,317 @@
+package curator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The suite's cases about server faults, each on its own server that is killed, frozen and
+// cut off.
+func TestConformanceThroughFaults(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Harness{
+		TTL: ttl, Late: 2 * time.Second, Short: true, Parallel: true,
+		NewStore: func(t testing.TB) conformance.Store {
+			reserve(t, 1)
+			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+			proxy := server.Proxy(t)
+			store := newStore(t, []string{server.Addr()}, func(root string) Options {
+				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
+			})
+			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+			maps.Copy(store.Faults, testbed.LineFaults(proxy))
+			return store
+		},
+		Only: func(c conformance.Case) bool {
+			return c.OwnServer() || c.Fault == conformance.FaultCut || c.Fault == conformance.FaultCutReplies
+		},
+	})
+}
+
+// TestConformanceOnAnEnsemble runs, on three servers, the suite's cases about the contract
+// and those in which the ensemble loses its leader.
+func TestConformanceOnAnEnsemble(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	h := conformance.Harness{
+		TTL: ttl, Late: 3 * time.Second, Short: true,
+		NewStore: func(t testing.TB) conformance.Store {
+			addrs := addresses(servers)
+			store := newStore(t, addrs, func(root string) Options {
+				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
+			})
+			var stopped *testbed.ZooKeeperServer
+			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
+				if on {
+					stopped = leaderOf(t, servers)
+					stopped.Stop(t)
+				} else {
+					stopped.Continue(t)
+				}
+				return nil
+			}
+			store.Faults[conformance.FaultRestart] = func(bool, string) error {
+				l := leaderOf(t, servers)
+				l.Kill(t)
+				l.Start(t)
+				return nil
+			}
+			return store
+		},
+	}
+	t.Run("the contract", func(t *testing.T) {
+		h := h
+		h.Parallel = true
+		h.Names = []string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "N2", "N3", "W1", "W3", "T2", "M1"}
+		conformance.Run(t, h)
+	})
+	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }
+	conformance.Run(t, h)
+}
+
+func addresses(servers []*testbed.ZooKeeperServer) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// leaderOf waits until the ensemble has a leader.
+func leaderOf(t testing.TB, servers []*testbed.ZooKeeperServer) (leader *testbed.ZooKeeperServer) {
+	t.Helper()
+	testbed.Eventually(t, patience, "a leader of the ensemble", func() error {
+		for _, s := range servers {
+			if s.Running() && s.Leads(t) {
+				leader = s
+				return nil
+			}
+		}
+		return errNone
+	})
+	return leader
+}
+
+type none struct{}
+
+func (none) Error() string { return "none" }
+
+var errNone error = none{}
+
+// A follower that is cut off from its peers keeps answering its clients. A lease renewed by
+// writes that this follower forwarded just before must not be trusted longer than its
+// session, which the ensemble counts from what the follower reported earlier. See
+// docs/design/curator.md, "A follower that is cut off".
+func TestValidForEndsBeforeTheSession(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	root := "/z1"
+	for round := range 2 {
+		leader := leaderOf(t, servers)
+		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
+		a := newClient(t, "a", o)
+		var held backend.Lease
+		deadline := time.Time{}
+		pace := func() error { // renewals at their usual pace; the cut comes right after an answer
+			held = a.win(t, "jobs")
+			for range 8 + round {
+				start := time.Now()
+				answers, err := a.renew(held)
+				if err != nil || answers[0].Outcome != backend.Granted {
+					return fmt.Errorf("%v, %w", answers, err)
+				}
+				deadline = start.Add(answers[0].ValidFor)
+				if left := answers[0].ValidFor; left < ttl/2 {
+					t.Errorf("after a renewal the lease of %v is trusted for %v only", ttl, left)
+				}
+				pause(t, ttl/3-time.Since(start))
+			}
+			return nil
+		}
+		// On a busy machine the servers lose each other, and then the client its server.
+		testbed.Eventually(t, patience, "renewals before the cut", pace)
+		start := time.Now()
+		answers, err := a.renew(held)
+		network.Host(victim).Cut(t, true)
+		if err == nil && answers[0].Outcome == backend.Granted {
+			deadline = start.Add(answers[0].ValidFor)
+		}
+		a.expectNodeOutlives(t, leader, held, deadline)
+		network.Host(victim).Cut(t, false)
+		a.kill()
+		testbed.Eventually(t, patience, "the follower to join again", func() error {
+			if servers[victim].Leads(t) || !servers[victim].Running() {
+				return errNone
+			}
+			return a.answers(t, o)
+		})
+	}
+}
+
+// expectNodeOutlives fails the test if the node of a lease vanishes before the deadline, or
+// before that of a later renewal. The client's server was just cut off.
+func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
+	t.Helper()
+	admin := dial(t, []string{leader.Addr()})
+	path, cut := c.layout.nodePath("jobs", nodeOf(held)), time.Now()
+	for {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+		answers, err := c.Renew(ctx, []backend.Held{held.Held()})
+		cancel()
+		if err == nil && answers[0].Outcome == backend.Granted {
+			deadline = start.Add(answers[0].ValidFor)
+		}
+		// On a busy machine the others may lose each other for a moment.
+		if there, _, err := admin.Exists(path); err == nil && !there {
+			break
+		} else if time.Since(cut) > patience {
+			t.Fatal(err)
+		}
+	}
+	gone := time.Now()
+	t.Logf("the ensemble had ended the session %v after the end of ValidFor", gone.Sub(deadline))
+	if gone.Before(deadline) {
+		t.Errorf("the ensemble has ended the session %v before the end of ValidFor: two leaders", deadline.Sub(gone))
+	}
+}
+
+// The same for a member that was granted the lease after it had only read for a while,
+// without a sync: its reads prove that its session lives, and nothing more.
+func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	leader := leaderOf(t, servers)
+	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
+	first := newClient(t, "first", o)
+	o.Servers = []string{servers[victim].Addr()}
+	a := newClient(t, "a", o)
+	var held backend.Lease
+	var deadline time.Time
+	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
+		before := first.win(t, "jobs")
+		seen := a.observeOne(t, "jobs")
+		known := func() (connection, syncs int) {
+			a.session.mu.Lock()
+			defer a.session.mu.Unlock()
+			return a.session.epoch, a.session.syncsSent
+		}
+		connection, syncs := known()
+		for range 8 {
+			answers, err := first.renew(before)
+			if err != nil || answers[0].Outcome != backend.Granted {
+				return fmt.Errorf("%v, %w", answers, err)
+			}
+			pause(t, ttl/3) // by then the other server knows the renewal
+			changed, err := a.Observe(t.Context(), []backend.Lease{seen})
+			if err != nil || len(changed) == 0 {
+				return fmt.Errorf("nothing new, %w", err)
+			}
+			seen = changed[0]
+		}
+		if _, n := known(); n != syncs {
+			return fmt.Errorf("%d syncs more, so that nothing rests on readings", n-syncs)
+		}
+		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
+			return err
+		}
+		over := a.observeOne(t, "jobs")
+		start := time.Now()
+		answer, err := a.try(over)
+		if err != nil || answer.Outcome != backend.Granted {
+			return fmt.Errorf("%+v, %w", answer, err)
+		}
+		held, deadline = answer.Lease, start.Add(answer.ValidFor)
+		network.Host(victim).Cut(t, true)
+		if now, _ := known(); now != connection || answer.ValidFor < ttl {
+			network.Host(victim).Cut(t, false)
+			return errors.Join(fmt.Errorf("trusted for %v, and connected %d times since", answer.ValidFor, now-connection), a.release(held))
+		}
+		return nil
+	})
+	a.expectNodeOutlives(t, leader, held, deadline)
+}
+
+// A follower whose server was cut off reads one more renewal at most. It does not believe
+// that nothing has happened without a sync, which fails.
+func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	leader := leaderOf(t, servers)
+	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	o := longSessions(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
+	a := newClient(t, "a", o)
+	o.Servers = []string{servers[victim].Addr()}
+	b := newClient(t, "b", o)
+	held := a.winLongSession(t, "jobs")
+	seen := b.observeOne(t, "jobs")
+	a.keep(t, held)
+	network.Host(victim).Cut(t, true)
+	news, cut := 0, time.Now()
+	for time.Since(cut) < 2*ttl {
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+		changed, err := b.Observe(ctx, []backend.Lease{seen})
+		cancel()
+		switch {
+		case err != nil:
+		case len(changed) == 0:
+			t.Fatalf("%v after its server was cut off, b believes that nothing has happened", time.Since(cut))
+		default:
+			news++
+			seen = changed[0]
+		}
+	}
+	if news > 1 {
+		t.Errorf("b has read %d renewals from a server that can know one", news)
+	}
+}
+
+// A Listen returns when its connection breaks, even if other elections were observed on the
+// next connection before it began to wait.
+func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
+	t.Parallel()
+	o := longSessions(shared(t))
+	o.Layout = Node
+	b := newClient(t, "b", o)
+	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // vacant, so nothing else happens to them
+	s := b.session
+	s.cache.takeNotification() // clear earlier notifications
+	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, was := s.idAndEpoch()
+	s.mu.Lock()
+	conn := s.connection
+	s.mu.Unlock()
+	conn.Close()
+	testbed.Eventually(t, patience, "another connection", func() error {
+		if _, now := s.idAndEpoch(); now < was+2 {
+			return errNone
+		}
+		return nil
+	})
+	b.observeOne(t, "one")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // so that it returns in any case, but with another error if it would have waited
+	if err := b.awaitChange(ended, s, snaps); err != nil {
+		t.Errorf("it waits although its watches are gone: %v", err)
+	}
+}

@@ -1,0 +1,198 @@
+package curator
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The test binary is also the program of the members that it starts.
+const (
+	memberArg = "GO_ELECTION_TEST_CURATOR_MEMBER"
+	replayArg = "GO_ELECTION_TEST_CURATOR_REPLAY"
+)
+
+// memberMain runs that program if this process was started as a member.
+func memberMain() {
+	if arg := os.Getenv(memberArg); arg != "" {
+		memberProgram(arg)
+	}
+	if arg := os.Getenv(replayArg); arg != "" {
+		replayMain(arg)
+	}
+}
+
+const (
+	fleetTTL = 3 * time.Second
+
+	// Members of other programs keep no deadline. A busy machine must not delay one for so
+	// long.
+	fleetSession = 8 * time.Second
+
+	patience = 2 * time.Minute // of which a few seconds are needed
+)
+
+// A memberConfig configures a process of this module.
+type memberConfig struct {
+	Options
+	ID, Address    string
+	IncumbentGrace time.Duration
+
+	// A stage of the migration to MySQL, or "".
+	Stage migration.Stage
+	DSN   string
+}
+
+// memberProgram is the program of a member of this module.
+func memberProgram(arg string) {
+	var p memberConfig
+	err := json.Unmarshal([]byte(arg), &p)
+	var b backend.Backend
+	if err == nil {
+		b, err = Open(p.Options)
+	}
+	if err == nil && p.Stage != "" {
+		o := migration.Options{From: b, Stage: p.Stage}
+		if o.To, err = mysql.Open(mysql.Options{DSN: p.DSN}); err == nil {
+			b, err = migration.New(o)
+		}
+	}
+	testbed.PlayMember(b, err, election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
+}
+
+// A fleet is one election, "jobs", among processes of this module and of other programs.
+type fleet struct {
+	*testbed.Fleet
+	t              *testing.T
+	admin          *zk.Conn
+	options        Options
+	incumbentGrace time.Duration // of our members
+	dsn            string        // of the MySQL that the fleet migrates to
+}
+
+func newFleet(t *testing.T, change func(*Options)) *fleet {
+	o := shared(t)
+	o.MaxSession = 20 * time.Second
+	change(&o)
+	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
+}
+
+// newLatches returns a fleet with LeaderLatches.
+func newLatches(t *testing.T) *fleet { return newFleet(t, func(*Options) {}) }
+
+// newSelectors returns a fleet with LeaderSelectors.
+func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o.Layout = Selector }) }
+
+// newNodes returns a fleet with programs that elect by one ephemeral node. They do not
+// create its parents.
+func newNodes(t *testing.T) *fleet {
+	f := newFleet(t, func(o *Options) {
+		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
+	})
+	f.makeParents(f.lockPath())
+	return f
+}
+
+const replayConfirm, replayInterval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
+
+// newReplays returns a fleet with replays of FireflySoft.
+func newReplays(t *testing.T) *fleet {
+	f := newFleet(t, func(o *Options) {
+		place := o.Root + "/leader-election/{election}"
+		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
+	})
+	f.incumbentGrace = replayConfirm * replayInterval
+	f.makeParents(f.lockPath())
+	return f
+}
+
+// lastPath returns the path of the node in which a FireflySoft fleet keeps its last leader.
+func (f *fleet) lastPath() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
+
+// lockPath returns the path of the queue, or of the node.
+func (f *fleet) lockPath() string {
+	l, err := newLayout(f.options)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return l.lockPath("jobs")
+}
+
+// makeParents creates the parents of a path.
+func (f *fleet) makeParents(path string) {
+	f.t.Helper()
+	for at := 1; ; at++ {
+		next := strings.IndexByte(path[at:], '/')
+		if next < 0 {
+			return
+		}
+		at += next
+		testbed.Eventually(f.t, patience, path[:at], func() error {
+			if _, err := f.admin.Create(path[:at], nil, 0, zk.WorldACL(zk.PermAll)); err != zk.ErrNodeExists {
+				return err
+			}
+			return nil
+		})
+	}
+}
+
+// startOurs starts a member of this module.
+func (f *fleet) startOurs(id, address string) *testbed.FleetMember { return f.startAt("", id, address) }
+
+// startAt starts a member of this module at a stage of the migration to MySQL.
+func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, f.incumbentGrace, stage, f.dsn})
+}
+
+// startJava starts a member in Java.
+func (f *fleet) startJava(kind, id string) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), id, false)
+}
+
+// startReplay starts a replay of a member of FireflySoft.
+func (f *fleet) startReplay(id string) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Program(id, false, replayArg, &replay{
+		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.lastPath(), "/leader"), ID: id,
+		Session: fleetSession, Confirm: replayConfirm, Interval: replayInterval,
+	})
+}
+
+// waitQueued waits until a member of another program is in the queue.
+func (f *fleet) waitQueued(m *testbed.FleetMember) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, m.ID+" in the queue", func() error {
+		nodes, _, err := f.admin.Children(f.lockPath())
+		for _, n := range nodes {
+			if text, _, _ := f.admin.Get(f.lockPath() + "/" + n); string(text) == m.ID {
+				return nil
+			}
+		}
+		return cmp.Or(err, errNone)
+	})
+}
+
+// waitForData waits until a node has this data.
+func (f *fleet) waitForData(path, text string) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, path+" to hold "+text, func() error {
+		if data, _, err := f.admin.Get(path); err != nil || string(data) != text {
+			return fmt.Errorf("it holds %q, %v", data, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,164 @@
+package curator
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/internal/ensemble"
+)
+
+// newFrame returns a frame with these numbers and this text.
+func newFrame(text string, numbers ...int32) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4*len(numbers)+len(text)))
+	for _, n := range numbers {
+		frame = binary.BigEndian.AppendUint32(frame, uint32(n))
+	}
+	return append(frame, text...)
+}
+
+// readRequest returns a request to read a path, and whether it leaves a watch.
+func readRequest(xid int32, path string, watch byte) []byte {
+	return newFrame(path+string(watch), xid, opGetData, int32(len(path)))
+}
+
+// connectRequest returns a request for a new session of this many milliseconds.
+func connectRequest(millis int32) []byte {
+	return newFrame(string(make([]byte, 16)), 0, 0, 0, millis, 0, 0, 16)
+}
+
+// A pieceConn is the network: it keeps what is sent, and is read in pieces of any size.
+type pieceConn struct {
+	net.Conn
+	random   *rand.Rand
+	sent     []byte
+	incoming []byte
+	closed   bool
+}
+
+func (c *pieceConn) Write(p []byte) (int, error) {
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	c.sent = append(c.sent, p...)
+	return len(p), nil
+}
+
+func (c *pieceConn) Read(p []byte) (int, error) {
+	if len(c.incoming) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.incoming[:1+c.random.IntN(len(c.incoming))])
+	c.incoming = c.incoming[n:]
+	return n, nil
+}
+
+func (c *pieceConn) Close() error { c.closed = true; return nil }
+
+func newPieces(seed uint64) (*connection, *pieceConn) {
+	network := &pieceConn{random: rand.New(rand.NewPCG(seed, 0))}
+	s := &session{b: &Backend{}, servers: &ensemble.ServerList{}, requestedLength: 9 * time.Second, changed: make(chan struct{}), watchedPaths: map[string]int{"/watched": 1}}
+	return newConnection(s, network), network
+}
+
+// However the library's writes are cut and joined, the servers get the same whole requests, and
+// none before it is whole.
+func TestRequestsAreSentWholeHoweverTheyAreWritten(t *testing.T) {
+	type request struct{ written, sent []byte }
+	requests := []request{
+		{connectRequest(4000), connectRequest(9000)},
+		{readRequest(1, "/watched", 0), readRequest(1, "/watched", 1)},
+		{newFrame("", xidPing, 11), nil},
+		{readRequest(2, "/other", 0), readRequest(2, "/other", 0)},
+		{newFrame("/", 3, opSync, 1), newFrame("/", 3, opSync, 1)},
+		{newFrame(string(make([]byte, 100_000)), 4, opMulti), newFrame(string(make([]byte, 100_000)), 4, opMulti)},
+	}
+	var stream []byte
+	for _, r := range requests {
+		stream = append(stream, r.written...)
+	}
+	for seed := range uint64(200) {
+		conn, network := newPieces(seed)
+		for at := 0; at < len(stream); {
+			most := []int{1, 10, len(stream)}[network.random.IntN(3)]
+			piece := bytes.Clone(stream[at : at+1+network.random.IntN(min(most, len(stream)-at))])
+			began := time.Now()
+			if n, err := conn.Write(piece); n != len(piece) || err != nil {
+				t.Fatalf("seed %d: a write of %d bytes: %d, %v", seed, len(piece), n, err)
+			}
+			clear(piece) // the library uses its buffer again
+			var want []byte
+			rest := at + len(piece)
+			for _, r := range requests {
+				if rest -= len(r.written); rest < 0 {
+					break
+				}
+				want = append(want, r.sent...)
+			}
+			if !bytes.Equal(network.sent, want) {
+				t.Fatalf("seed %d: after %d bytes of requests want %d bytes to be sent, got %d", seed, at+len(piece), len(want), len(network.sent))
+			}
+			if whole := len(requests[0].written); at < whole && at+len(piece) >= whole && conn.connectSent.Before(began) {
+				t.Fatalf("seed %d: the connect request was sent in the write that completes it, not before", seed)
+			}
+			at += len(piece)
+		}
+		if n := conn.s.syncsSent; n != 1 {
+			t.Errorf("seed %d: want 1 sync to be counted, got %d", seed, n)
+		}
+		if len(conn.pending) != 4 || conn.pending[2] != opGetData || conn.pending[4] != opMulti {
+			t.Errorf("seed %d: want the kinds of 4 requests, got %v", seed, conn.pending)
+		}
+	}
+}
+
+// A process that counts as dead sends nothing, not even the rest of a request.
+func TestNoRequestIsCompletedAfterADeath(t *testing.T) {
+	conn, network := newPieces(1)
+	request := connectRequest(4000)
+	conn.Write(request[:20])
+	conn.s.muted = true
+	conn.Write(request[20:])
+	if len(network.sent) > 0 || !network.closed {
+		t.Errorf("%d bytes were sent; closed: %v", len(network.sent), network.closed)
+	}
+}
+
+// What is no frame ends the connection.
+func TestAWriteThatIsNoFrameEndsTheConnection(t *testing.T) {
+	conn, network := newPieces(1)
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n")); err == nil || !network.closed || len(network.sent) > 0 {
+		t.Errorf("accepted: %v, closed %v, %d bytes sent", err, network.closed, len(network.sent))
+	}
+}
+
+// However the network cuts and joins the server's messages, the library reads the same ones,
+// and none that is not whole.
+func TestMessagesAreReadWholeHoweverTheyArrive(t *testing.T) {
+	handshake := newFrame(string(make([]byte, 16)), 0, 9000, 0, 7, 16)
+	event := newFrame("/x", xidEvent, 0, 0, 0, 3, 3, 2)
+	messages := [][]byte{handshake, event, newFrame("", 1, 0, 0, -101), newFrame(string(make([]byte, 50_000)), 2, 0, 0, 0), event}
+	stream := slices.Concat(messages...)
+	for seed := range uint64(200) {
+		conn, network := newPieces(seed)
+		cut := len(stream) - network.random.IntN(len(event)+1)
+		network.incoming = stream[:cut]
+		want := stream
+		if cut < len(stream) {
+			want = stream[:len(stream)-len(event)]
+		}
+		got, err := io.ReadAll(conn)
+		if !bytes.Equal(got, want) || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("seed %d: of %d bytes want %d to be read, got %d: %v", seed, cut, len(want), len(got), err)
+		}
+		if id, _ := conn.s.idAndEpoch(); id != 7 || conn.s.grantedLength != 9*time.Second {
+			t.Errorf("seed %d: the handshake was read as session %d of %v", seed, id, conn.s.grantedLength)
+		}
+	}
+}

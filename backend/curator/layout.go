@@ -1,0 +1,192 @@
+package curator
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-election/go-election/internal/ensemble"
+)
+
+// A layout computes the paths.
+type layout struct {
+	kind                                      Layout
+	base                                      string // of the names of queued nodes: "latch-" or "lock-"
+	pathTemplate, lastTemplate                string // with {election}
+	paths                                     map[string]string
+	root                                      string
+	recordParent, sessionParent, memberParent string
+	namePrefix                                string // of our nodes in queues
+}
+
+const placeholder = "{election}"
+
+func newLayout(o Options) (layout, error) {
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}, lastTemplate: o.Last}
+	switch l.kind {
+	case Latch:
+		l.base = "latch-"
+	case Selector:
+		l.base = "lock-"
+	case Node:
+	default:
+		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
+	}
+	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
+	switch {
+	case l.kind != Node && l.lastTemplate != "":
+		return l, fmt.Errorf("last is only for the layout node")
+	case l.lastTemplate == l.pathTemplate || strings.HasPrefix(l.lastTemplate, l.pathTemplate+"/"):
+		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.lastTemplate, l.pathTemplate)
+	}
+	for what, path := range map[string]string{"root": l.root, "path": l.pathTemplate, "last": l.lastTemplate} {
+		if path == "" && what == "last" {
+			continue
+		}
+		if err := ensemble.CheckPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
+			return l, fmt.Errorf("%s: %w", what, err)
+		}
+		if what != "root" && !strings.Contains(path, placeholder) {
+			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", what, path, placeholder)
+		}
+	}
+	taken := map[string]string{}
+	for name, path := range o.Paths {
+		if err := ensemble.CheckPath(path); err != nil {
+			return l, fmt.Errorf("paths: %w", err)
+		}
+		if other, ok := taken[path]; ok {
+			return l, fmt.Errorf("paths: %.80q and %.80q have the same path", name, other)
+		}
+		taken[path], l.paths[name] = name, path
+	}
+	l.recordParent, l.sessionParent, l.memberParent = l.root+"/record", l.root+"/session", l.root+"/member"
+	h := fnv.New32a()
+	h.Write([]byte(l.root))
+	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
+	paths := append([]string{l.pathTemplate}, slices.Collect(values(l.paths))...)
+	for _, name := range []string{"record", "session", "member"} { // an election may have this name
+		paths = append(paths, strings.ReplaceAll(l.pathTemplate, placeholder, name))
+	}
+	for _, path := range paths {
+		for _, ours := range []string{l.recordParent, l.sessionParent, l.memberParent} {
+			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
+				return l, fmt.Errorf("path %.80q is where this module keeps other nodes: a stray child would break the election", path)
+			}
+		}
+	}
+	for name, path := range l.paths {
+		for above := path; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
+			switch other, ok := taken[above]; {
+			case l.isLockPath(above):
+				return l, fmt.Errorf("paths: %.80q has %.80q, and path makes %.80q the lock of another election: neither may be the other's, or within it", name, path, above)
+			case ok && above != path:
+				return l, fmt.Errorf("paths: %.80q has %.80q, which is within %.80q of %.80q: a stray child would break that election", name, path, above, other)
+			}
+		}
+	}
+	return l, nil
+}
+
+// isLockPath reports whether Path makes this the lock of some election.
+func (l *layout) isLockPath(path string) bool {
+	pattern := strings.Split(l.pathTemplate, "/")
+	parts := strings.Split(path, "/")
+	return len(parts) == len(pattern) && !slices.ContainsFunc(pattern, func(p string) bool {
+		part := parts[0]
+		parts = parts[1:]
+		before, after, ok := strings.Cut(p, placeholder)
+		if !ok {
+			return part != p
+		}
+		return len(part) <= len(before)+len(after) || !strings.HasPrefix(part, before) || !strings.HasSuffix(part, after)
+	})
+}
+
+func values(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// lockPath returns the path of an election's lock: the parent of the queue, or the node.
+func (l *layout) lockPath(election string) string {
+	if path, ok := l.paths[election]; ok {
+		return path
+	}
+	return strings.ReplaceAll(l.pathTemplate, placeholder, ensemble.Escape(election))
+}
+
+// lastPath returns the path of the node that holds the last leader, or "".
+func (l *layout) lastPath(election string) string {
+	return strings.ReplaceAll(l.lastTemplate, placeholder, ensemble.Escape(election))
+}
+
+func (l *layout) recordPath(election string) string {
+	return l.recordParent + "/" + ensemble.Escape(election)
+}
+func (l *layout) sessionPath(id string) string { return l.sessionParent + "/" + id }
+
+// nodePath returns the path of a lock node with this name.
+func (l *layout) nodePath(election, name string) string {
+	if l.kind == Node {
+		return l.lockPath(election)
+	}
+	return l.lockPath(election) + "/" + name
+}
+
+// curatorPrefix starts the names of nodes that Curator's members can find again after a
+// lost answer. A UUID in canonical form follows.
+const curatorPrefix = "_c_"
+
+// newNodeName returns the name of a queued node up to the number that the server adds. Its
+// UUID is random except for the version, which is 8 (custom; Curator's is 4), and the first
+// eight digits, which stand for the root.
+func (l *layout) newNodeName() string {
+	var u [12]byte
+	rand.Read(u[:])
+	u[2], u[4] = u[2]&0x0f|0x80, u[4]&0x3f|0x80
+	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.namePrefix, u[:2], u[2:4], u[4:6], u[6:], l.base)
+}
+
+// isOurs reports whether a queued node belongs to a member of this module with the same
+// root, by its name. Those members go by the record, so their nodes alone mean nothing to
+// each other.
+func (l *layout) isOurs(name string) bool {
+	const version = len("_c_00000000-0000-")
+	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '8'
+}
+
+// isHoldersNode reports whether a node with this name is the one of the holder's grant. A
+// queued node is known by the random part of its name, one at a fixed path by its czxid.
+func (l *layout) isHoldersNode(h *holder, name string) bool {
+	if l.kind == Node {
+		return name == h.Node
+	}
+	return l.isOurs(h.Node) && strings.HasPrefix(name, h.Node)
+}
+
+// before orders children as Curator does: by the text after the last occurrence of the base
+// name; a name without it by the whole name.
+func (l *layout) before(a, b string) bool {
+	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b)) < 0
+}
+
+func (l *layout) orderKey(name string) string {
+	if at := strings.LastIndex(name, l.base); at >= 0 {
+		return name[at+len(l.base):]
+	}
+	return name
+}
+
+func nodeName(r reading) string { return strconv.FormatInt(r.stat.Czxid, 16) }
+
+func sessionName(id int64) string { return fmt.Sprintf("%016x", uint64(id)) }

@@ -1,0 +1,59 @@
+package curator
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestTheRoadFromOtherProgramsToMySQLAndBack moves fleets of real processes of other
+// programs to this module on MySQL, and back, while members are killed: see [testbed.Road].
+func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
+	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
+		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {
+			f := newLatches(t)
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("latch", id) }, Waits: f.waitQueued}
+		},
+		"LeaderSelector": func(t *testing.T) (*fleet, testbed.Road) {
+			f := newSelectors(t)
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("selector", id) }, Waits: f.waitQueued}
+		},
+		"OneEphemeralNode": func(t *testing.T) (*fleet, testbed.Road) {
+			f := newNodes(t)
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("node", id) }, Waits: (*testbed.FleetMember).Waits}
+		},
+		"FireflySoftReplays": func(t *testing.T) (*fleet, testbed.Road) {
+			f := newReplays(t)
+			return f, testbed.Road{Theirs: f.startReplay, Waits: (*testbed.FleetMember).Waits}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, road := test(t)
+			db := testbed.Shared(t, testbed.MariaDB).Database(t)
+			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
+				t.Fatal(err)
+			}
+			f.dsn = db.User.FormatDSN()
+			n := 0
+			road.Ours = func(id, stage string) *testbed.FleetMember {
+				n++
+				return f.startAt(migration.Stage(stage), id, fmt.Sprintf("10.0.1.%d:9090", n))
+			}
+			reader := newClient(t, "reader", f.options)
+			road.Moved = func() (string, error) {
+				changed, err := reader.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+				if err != nil || len(changed) != 1 {
+					return "", fmt.Errorf("observe: %v, %v", changed, err)
+				}
+				return changed[0].MovedTo, nil
+			}
+			road.Fleet = f.Fleet
+			road.ThereAndBack()
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package curator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestMixedFleets lets processes of this module and of other programs elect one leader
+// together. Its fleets run in parallel, but with no other test: Java takes much of a small
+// machine when it starts.
+func TestMixedFleets(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"LeaderLatch":        mixedLatches,
+		"LeaderSelector":     mixedSelectors,
+		"OneEphemeralNode":   mixedNodes,
+		"AssignmentByHand":   assignedByHand,
+		"FireflySoftReplays": mixedReplays,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// alternate lets one of their members lead and one of ours follow, and then the other way
+// round. Each side is stopped, killed and ended in order, and the other takes over. At no
+// time are two of them certain to lead.
+//
+// start starts another of their members, waits returns when it waits for the leader to go,
+// and back brings back a member that was stopped while it led and has been succeeded.
+func (f *fleet) alternate(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
+	java := start()
+	f.Leads(java)
+	ours := f.startOurs("go-1", "10.0.1.1:9090")
+	ours.Follows(java.ID + " ")
+
+	java.Stop()
+	f.Leads(ours)
+	java = back(java)
+	waits(java)
+	ours.Stop()
+	f.Leads(java)
+	ours.Continue()
+	ours.Follows(java.ID + " ")
+
+	java.Kill()
+	f.Leads(ours)
+	java = start()
+	waits(java)
+	ours.Resign()
+	f.Leads(java)
+	ours = f.startOurs("go-2", "10.0.1.2:9090")
+	ours.Follows(java.ID + " ")
+	java.Resign()
+	f.Leads(ours)
+	java = start()
+	waits(java)
+	ours.Kill()
+	f.Leads(java)
+	f.OneLeaderAtMost()
+}
+
+func mixedLatches(t *testing.T) { newLatches(t).mixedCurator("latch") }
+
+func mixedSelectors(t *testing.T) { newSelectors(t).mixedCurator("selector") }
+
+// Curator's recipes queue. A member that was stopped finds out, and queues again.
+func (f *fleet) mixedCurator(kind string) {
+	n := 0
+	f.alternate(func() *testbed.FleetMember {
+		n++
+		return f.startJava(kind, fmt.Sprintf("java-%d", n))
+	}, f.waitQueued, func(java *testbed.FleetMember) *testbed.FleetMember {
+		java.Continue()
+		java.FindsOut()
+		return java
+	})
+}
+
+// The same with one ephemeral node whose data is the leader's address. A program of this
+// kind never learns that its session has ended, so it must be ended after it was stopped.
+func mixedNodes(t *testing.T) {
+	f := newNodes(t)
+	n := 0
+	start := func() *testbed.FleetMember {
+		n++
+		return f.startJava("node", fmt.Sprintf("10.0.0.%d:9090", n))
+	}
+	f.alternate(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
+		f.waitForData(f.lockPath(), "10.0.1.1:9090") // ours
+		java.Kill()
+		return start()
+	})
+}
+
+// An operator writes the address of another member into the node. If that member is ours,
+// the leader steps down for it, and there are never two leaders. If it belongs to another
+// program, it leads as soon as it has read its name, and ours ends within a TTL. If a
+// member of ours is named in the node of another program, it waits until that node is gone.
+func assignedByHand(t *testing.T) {
+	f := newNodes(t)
+	const goA, goB, foreign = "10.0.1.1:9090", "10.0.1.2:9090", "10.0.0.1:9090"
+	var edits []time.Time
+	// assign waits for a node that this address has created, and writes the address into
+	// any other.
+	assign := func(address string) {
+		t.Helper()
+		testbed.Eventually(t, patience, "a node of "+address, func() error {
+			data, stat, err := f.admin.Get(f.lockPath())
+			if err == nil && string(data) != address {
+				t.Logf("the node holds %s, and is made to hold %s", data, address)
+				edits = append(edits, time.Now())
+				_, err = f.admin.Set(f.lockPath(), []byte(address), stat.Version)
+			}
+			if err == nil && (string(data) != address || stat.Version > 0) {
+				err = errNone
+			}
+			return err
+		})
+	}
+	a := f.startOurs("go-a", goA)
+	f.Leads(a)
+	b := f.startOurs("go-b", goB)
+	b.Follows("go-a " + goA)
+	assign(goB)
+	f.Leads(b)
+	if both := f.Overlaps(); len(both) > 0 {
+		t.Errorf("S1: two leaders at %d times, and only ours are there", len(both))
+	}
+
+	java := f.startJava("cached", foreign)
+	java.Waits()
+	edits = nil
+	assign(foreign)
+	f.Leads(java)
+	for _, edit := range edits {
+		for _, own := range f.Beliefs() {
+			if own.Ours && own.From.Before(edit) && !own.To.Before(edit.Add(fleetTTL)) {
+				t.Errorf("%s has led until %v, though another was named at %v: want less than a TTL", own.ID, own.To, edit)
+			}
+		}
+	}
+
+	t.Logf("the node of %s is made to hold %s", foreign, goA)
+	edit := time.Now()
+	testbed.Eventually(t, patience, "an edit", func() error {
+		_, err := f.admin.Set(f.lockPath(), []byte(goA), -1)
+		return err
+	})
+	java.FindsOut()
+	a.Follows(goA) // it has read its own address in a node that is not its own
+	ended := time.Now()
+	java.Resign()
+	f.Leads(a, b)
+	for _, own := range f.Beliefs() {
+		if own.Ours && own.To.After(edit) && own.From.Before(ended) {
+			t.Errorf("%s has led by a node that was not its own, from %v; that node was there until %v", own.ID, own.From, ended)
+		}
+	}
+}
+
+// FireflySoft uses two nodes: the member that creates the flag leads, and writes its id
+// into the other one, so that the old leader may come back first. Its members cannot
+// resign. One that was stopped never learns that its session has ended, so it must be
+// ended.
+func mixedReplays(t *testing.T) {
+	f := newReplays(t)
+	// waited: m leads, and not before the old leader's time to come back is over.
+	waited := func(m, old *testbed.FleetMember) {
+		t.Helper()
+		var there time.Time // when the old leader's flag was last seen
+		testbed.Eventually(t, patience, "the end of a session", func() error {
+			asked := time.Now()
+			data, _, err := f.admin.Get(f.lockPath())
+			if err == nil && string(data) == old.ID {
+				there, err = asked, errNone
+			} else if err == zk.ErrNoNode {
+				err = nil
+			}
+			return err
+		})
+		f.Leads(m)
+		for _, b := range f.Beliefs() {
+			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < f.incumbentGrace {
+				t.Errorf("%s leads %v after the old leader has gone, which may come back for %v", m.ID, since, f.incumbentGrace)
+			}
+		}
+	}
+	dotnet := f.startReplay("dotnet-1")
+	f.Leads(dotnet)
+	f.waitForData(f.lastPath(), dotnet.ID)
+	ours := f.startOurs("go-1", "")
+	ours.Follows("dotnet-1 ")
+
+	dotnet.Stop()
+	f.Leads(ours)
+	f.waitForData(f.lastPath(), ours.ID)
+	dotnet.Kill()
+	dotnet = f.startReplay("dotnet-2")
+	dotnet.Waits()
+	ours.Stop()
+	f.Leads(dotnet)
+	ours.Continue()
+	ours.Follows("dotnet-2 ")
+
+	dotnet.Kill()
+	waited(ours, dotnet)
+	dotnet = f.startReplay("dotnet-3")
+	dotnet.Waits()
+	ours.Resign()
+	f.Leads(dotnet)
+	f.waitForData(f.lastPath(), dotnet.ID)
+	ours = f.startOurs("go-2", "")
+	ours.Follows("dotnet-3 ")
+	dotnet.Kill()
+	waited(ours, dotnet)
+	dotnet = f.startReplay("dotnet-4")
+	dotnet.Waits()
+	ours.Kill()
+	f.Leads(dotnet)
+	f.OneLeaderAtMost()
+}

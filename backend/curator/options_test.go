@@ -1,0 +1,75 @@
+package curator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
+)
+
+func TestInvalidOptionsAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]Options{
+		"no servers":         {},
+		"host:port":          {Servers: []string{"a b"}},
+		"layout":             {Servers: []string{"a"}, Layout: "queue"},
+		"same for all":       {Servers: []string{"a"}, Path: "/app/latch"},
+		"absolute":           {Servers: []string{"a"}, Root: "x"},
+		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
+		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election-curator/record"}},
+		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
+		"within \"/p\" of":   {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p/q/r"}},
+		"or within it":       {Servers: []string{"a"}, Path: "/app/{election}", Paths: map[string]string{"x": "/app/y/z"}},
+		"neither may be":     {Servers: []string{"a"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y/x"}},
+		"lock at \"/a/{":     {Servers: []string{"a"}, Layout: Node, Path: "/a/{election}", Last: "/a/{election}/last"},
+		"ZooKeeper refuses":  {Servers: []string{"a"}, Root: "/😀"},
+		"a number from 1":    {Servers: []string{"zk1:client"}},
+		"to 65535":           {Servers: []string{"zk1:99999"}},
+		"tick":               {Servers: []string{"a"}, Tick: time.Hour},
+		"longest":            {Servers: []string{"a"}, MaxSession: time.Second},
+		"1h0m0s at most":     {Servers: []string{"a"}, MaxSession: time.Hour + 1},
+		"/app/record\" is":   {Servers: []string{"a"}, Root: "/app", Layout: Node, Path: "/app/{election}"},
+		"/record/queue\" is": {Servers: []string{"a"}, Root: "/app", Path: "/app/{election}/queue"},
+		"in the clear":       {Servers: []string{"zk.example"}, User: "u", Password: canary},
+		"colon":              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
+		"no user":            {Servers: []string{"a"}, Password: canary},
+		"address":            {Servers: []string{"a"}, Data: "name"},
+	} {
+		_, err := Open(o)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
+			t.Errorf("want ErrInvalid about %q, got %v", want, err)
+		}
+	}
+	beside := Options{Servers: []string{"[::1]:2181"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y", "y": "/app/y/x", "z": "/app/lock-/x"}}
+	if _, err := Open(beside); err != nil {
+		t.Errorf("paths beside each other: %v", err)
+	}
+}
+
+func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "A", "a/b", "..", ".", "...", "%", "%61", "é", "AccountService:1.0.0", " ", "a\\b"} {
+		part := ensemble.Escape(name)
+		if err := ensemble.CheckPath("/x/" + part); err != nil {
+			t.Errorf("%q becomes %q: %v", name, part, err)
+		}
+		if back, ok := ensemble.Unescape(part); !ok || back != name {
+			t.Errorf("%q becomes %q and then %q", name, part, back)
+		}
+	}
+	l := layout{base: "latch-"}
+	// By the number after the last base name, whatever comes before; a child without it is
+	// compared whole, as Curator does.
+	for _, c := range [][]string{
+		{"_c_ffffffff-2815-4a0d-b821-61692c4a6290-latch-0000000001", "_c_00000000-2815-4a0d-b821-61692c4a6290-latch-0000000002"},
+		{"x-latch-latch-0000000001", "latch-0000000002"},
+		{"0-stray-metadata", "latch-0000000001"},
+	} {
+		if first := l.first([]string{c[1], c[0]}); first != c[0] {
+			t.Errorf("first of %q: got %q", c, first)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package curator
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Messages of servers are checked before the library decodes them: on a wrong length it
+// panics, or allocates memory without limit.
+
+// Kinds of requests.
+const (
+	opCreate          = 1
+	opDelete          = 2
+	opExists          = 3
+	opGetData         = 4
+	opSetData         = 5
+	opSync            = 9
+	opGetChildren     = 12
+	opCheck           = 13
+	opMulti           = 14
+	opCreateContainer = 19
+	opSetAuth         = 100
+)
+
+// Xids of replies that answer no request.
+const (
+	xidEvent = -1
+	xidPing  = -2
+)
+
+// maxHandshake limits the length of a connect response, which has 41 bytes.
+const maxHandshake = 256
+
+// readMessage reads one whole message, checks it and makes it available to Read.
+func (conn *connection) readMessage() error {
+	most, check := uint32(maxReply), conn.checkReply
+	if !conn.handshakeDone {
+		most, check = maxHandshake, conn.checkHandshake
+	}
+	frame, err := readFrame(conn.reader, most)
+	if err != nil {
+		return err
+	}
+	conn.lastRead.Store(int64(time.Since(conn.opened)))
+	if err := check(parser{frame[4:]}); err != nil {
+		return err
+	}
+	conn.checked = frame
+	return nil
+}
+
+// maxSessionLength is the longest session that we request and that a server may grant.
+const maxSessionLength = time.Hour
+
+// checkHandshake handles the connect response: version, timeout in milliseconds, session
+// id, password.
+func (conn *connection) checkHandshake(p parser) error {
+	_, ok := p.int()
+	millis, ok2 := p.int()
+	id, ok3 := p.long()
+	if !ok || !ok2 || !ok3 || !p.skipText() {
+		return errMalformed
+	}
+	length := time.Duration(millis) * time.Millisecond
+	if id != 0 && (length < 10*time.Millisecond || length > maxSessionLength) {
+		return fmt.Errorf("the server grants a session of %v", length) // the library would crash
+	}
+	conn.handshakeDone = true
+	conn.s.noteHandshake(id, length, conn.connectSent)
+	return nil
+}
+
+// checkReply checks an answer or a watch event.
+func (conn *connection) checkReply(p parser) error {
+	xid, ok := p.int()
+	_, ok2 := p.long()
+	failed, ok3 := p.int()
+	if !ok || !ok2 || !ok3 {
+		return errMalformed
+	}
+	conn.mu.Lock()
+	op, known := conn.pending[xid]
+	delete(conn.pending, xid)
+	conn.mu.Unlock()
+	if xid == xidEvent {
+		_, ok := p.int()
+		_, ok2 := p.int()
+		if !ok || !ok2 || !p.skipText() {
+			return errMalformed
+		}
+	} else if known && failed == 0 && !p.skipReply(op) {
+		return errMalformed
+	}
+	return nil
+}
+
+var errMalformed = errors.New("it is malformed")
+
+// A parser reads a message.
+type parser struct{ rest []byte }
+
+func (p *parser) take(n int) ([]byte, bool) {
+	if n < 0 || n > len(p.rest) {
+		return nil, false
+	}
+	b := p.rest[:n]
+	p.rest = p.rest[n:]
+	return b, true
+}
+
+func (p *parser) int() (int32, bool) {
+	b, ok := p.take(4)
+	if !ok {
+		return 0, false
+	}
+	return int32(binary.BigEndian.Uint32(b)), true
+}
+
+func (p *parser) long() (int64, bool) {
+	b, ok := p.take(8)
+	if !ok {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(b)), true
+}
+
+// skipText skips a length and as many bytes.
+func (p *parser) skipText() bool {
+	n, ok := p.int()
+	if ok {
+		_, ok = p.take(int(n))
+	}
+	return ok
+}
+
+// skipData skips a text that may be missing.
+func (p *parser) skipData() bool {
+	if n, ok := (&parser{p.rest}).int(); ok && n < 0 {
+		p.take(4)
+		return true
+	}
+	return p.skipText()
+}
+
+// skipTexts skips a number and as many texts.
+func (p *parser) skipTexts() bool {
+	n, ok := p.int()
+	for ok = ok && n >= 0 && int(n) <= len(p.rest)/4; ok && n > 0; n-- {
+		ok = p.skipText()
+	}
+	return ok
+}
+
+func (p *parser) skipStat() bool {
+	_, ok := p.take(68)
+	return ok
+}
+
+// skipReply skips the answer to a request of a kind.
+func (p *parser) skipReply(op int32) bool {
+	switch op {
+	case opCreate, opCreateContainer, opSync:
+		return p.skipText()
+	case opExists, opSetData:
+		return p.skipStat()
+	case opGetData:
+		return p.skipData() && p.skipStat()
+	case opGetChildren:
+		return p.skipTexts() && p.skipStat()
+	case opMulti:
+		return p.skipMultiReply()
+	}
+	return true // the library reads nothing
+}
+
+// skipMultiReply skips the answers to the writes of a multi.
+func (p *parser) skipMultiReply() bool {
+	for {
+		op, ok := p.int()
+		done, ok2 := p.take(1)
+		_, ok3 := p.int()
+		switch {
+		case !ok || !ok2 || !ok3:
+			return false
+		case done[0] != 0:
+			return true
+		case op == -1: // an error
+			_, ok = p.int()
+		case op == opCreate:
+			ok = p.skipText()
+		case op == opSetData:
+			ok = p.skipStat()
+		case op != opCheck && op != opDelete:
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package curator
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const canary = "hunter2-canary"
+
+// With a user, every node belongs to that user alone. Others are denied and told what is
+// missing, and no secret is shown.
+func TestNodesBelongToTheUserAlone(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	o.User, o.Password = "app", canary
+	a := newClient(t, "a", o)
+	held := a.win(t, "jobs")
+	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+		t.Fatal(err)
+	}
+	a.keep(t, held)
+
+	for what, change := range map[string]func(*Options){
+		"nobody":           func(o *Options) { o.User, o.Password = "", "" },
+		"a wrong password": func(o *Options) { o.Password = canary + "x" },
+		"another user":     func(o *Options) { o.User = "other" },
+	} {
+		p := o
+		change(&p)
+		b := newClient(t, "b", p)
+		_, err := b.List(t.Context(), "", 10)
+		_, err2 := b.try(backend.Lease{Election: "jobs"})
+		for _, err := range []error{err, err2} {
+			if backend.Class(err) != backend.ErrDenied {
+				t.Errorf("%s: want ErrDenied, got %v", what, err)
+			} else if strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), o.Root) {
+				t.Errorf("%s: want an error that names the path and no password, got %v", what, err)
+			}
+		}
+	}
+
+	admin := dial(t, o.Servers)
+	var walk func(path string)
+	walk = func(path string) {
+		acl, _, err := admin.GetACL(path)
+		for _, entry := range acl {
+			if err == nil && (entry.Scheme != "digest" || !strings.HasPrefix(entry.ID, "app:")) {
+				t.Errorf("%s is open to %s:%s", path, entry.Scheme, entry.ID)
+			}
+		}
+		if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+			t.Fatal(err)
+		}
+		nodes, _, err := admin.Children(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			walk(path + "/" + n)
+		}
+	}
+	walk(o.Root)
+	if s := fmt.Sprintf("%v %+v", a.wrap("x", errors.New("y")), a.Guarantees()); strings.Contains(s, canary) {
+		t.Error("the password is shown")
+	}
+}
+
+// A renewal without the right to write is denied and grants nothing. With the right given
+// back the leadership continues.
+func TestRevokedRightsAreReported(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	o.User, o.Password = "app", canary
+	a := newClient(t, "a", o)
+	held := a.win(t, "jobs")
+	a.keep(t, held)
+	admin := dial(t, o.Servers)
+	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := a.session.idAndEpoch()
+	path := a.layout.sessionPath(sessionName(id))
+	if _, err := admin.SetACL(path, zk.DigestACL(zk.PermRead|zk.PermAdmin, "app", canary), -1); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := a.renew(held)
+	if backend.Class(err) != backend.ErrDenied || answers[0].Outcome == backend.Granted {
+		t.Fatalf("a renewal without the right to write: want ErrDenied and no outcome, got %+v, %v", answers, err)
+	}
+	if _, err := admin.SetACL(path, zk.DigestACL(zk.PermAll, "app", canary), -1); err != nil {
+		t.Fatal(err)
+	}
+	a.keep(t, held)
+}
+
+// Losing the rights to the nodes of one election affects that election only: all others of
+// the Backend are renewed and read as before. If no other election is read, it is an error.
+func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Node} {
+		for _, at := range []string{"record", "lock"} {
+			t.Run(string(layout)+", at its "+at, func(t *testing.T) {
+				t.Parallel()
+				o := shared(t)
+				o.Layout, o.User, o.Password = layout, "app", canary
+				a, b := newClient(t, "a", o), newClient(t, "b", o)
+				jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
+				seen := []backend.Lease{b.observeOne(t, "jobs"), b.observeOne(t, "mail")}
+				path := a.layout.recordPath("jobs")
+				if at == "lock" {
+					path = a.layout.lockPath("jobs")
+				}
+				admin := dial(t, o.Servers)
+				if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+					t.Fatal(err)
+				}
+				allow := func(perms int32) {
+					t.Helper()
+					if _, err := admin.SetACL(path, zk.DigestACL(perms|zk.PermAdmin, "app", canary), -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				allow(0)
+				answers, err := a.renew(jobs, mail)
+				if err != nil || answers[1].Outcome != backend.Granted {
+					t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v, %v", answers, err)
+				}
+				// Checking a node in a queue needs no right to the queue.
+				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
+					t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
+				}
+				b.session.cache.forget(nodeData, path) // otherwise rights are not read until something else happens
+				b.session.cache.forget(childNames, path)
+				ctx := t.Context()
+				changed, err := b.Observe(ctx, seen)
+				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
+					t.Fatalf("want b to read that mail was renewed, got %+v, %v", changed, err)
+				}
+				if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
+					t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
+				}
+				if _, err := b.Observe(ctx, seen[:1]); backend.Class(err) != backend.ErrDenied {
+					t.Errorf("nothing but jobs to be seen: want ErrDenied, got %v", err)
+				}
+
+				over := changed[0]
+				allow(zk.PermAll)
+				if got, err := b.try(over); err != nil || got.Outcome != backend.Refused || got.Holder != a.me {
+					t.Fatalf("a bid with the lease shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
+				}
+				if l := b.observeOne(t, "jobs"); l.Holder != a.me {
+					t.Errorf("with the rights given back: want b to read a's lease, got %+v", l)
+				}
+				answers, err = a.renew(jobs, mail)
+				if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {
+					t.Errorf("with the rights given back: want both renewed, got %+v, %v", answers, err)
+				}
+			})
+		}
+	}
+}
+
+func TestTLSRefusesUnknownAuthorities(t *testing.T) {
+	t.Parallel()
+	reserve(t, 1)
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
+	o := Options{Servers: []string{server.Secure()}, Root: "/tls", Tick: tick, MaxSession: tightSession, User: "app", Password: canary}
+	o.TLS = server.TLSConfig()
+	a := newClient(t, "a", o)
+	held := a.win(t, "jobs")
+	a.keep(t, held)
+
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // which trusts other authorities
+	b := newClient(t, "b", o)
+	testbed.Eventually(t, patience, "a server of an unknown authority to be denied", func() error {
+		_, err := b.try(backend.Lease{Election: "jobs"})
+		if backend.Class(err) != backend.ErrDenied {
+			return fmt.Errorf("got %w", err)
+		}
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("the password is shown: %v", err)
+		}
+		return nil
+	})
+	c := config{Config: ensemble.Config{Servers: o.Servers, CAFile: server.CAFile(), User: "app", Password: canary}, Root: "/tls", Tick: tick}
+	p, err := c.options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := newClient(t, "c", p).observeOne(t, "jobs"); l.Term != held.Term {
+		t.Errorf("as configured: want to read term %d, got %+v", held.Term, l)
+	}
+}

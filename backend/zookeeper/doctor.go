@@ -1,0 +1,105 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
+)
+
+var (
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+)
+
+// Preflight implements [backend.Preflighter]. For each bid it sends the writes of a grant in a
+// transaction that ends with a condition that is never met. ZooKeeper checks the rights to each write
+// before that, and makes all or none.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs, d, o := make([]error, len(bids)), b.driver, origin{}
+	err := b.Enter(bids[0].Candidate.Nonce)
+	if err == nil {
+		o, _, err = d.enter(ctx, d.writer)
+	}
+	ensemble.InParallel(len(bids), func(i int) {
+		if errs[i] = d.fail(err); err == nil {
+			errs[i] = d.fail(d.preflight(ctx, o, bids[i].Election))
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("zookeeper: preflight %q: %w", bids[i].Election, errs[i])
+		}
+	})
+	return errs
+}
+
+func (d *driver) preflight(ctx context.Context, o origin, election string) error {
+	record, session := lease.Key{Kind: lease.Records, Name: election}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
+	for range 5 {
+		now, _, err := d.readItem(ctx, d.writer, record, o)
+		if err != nil {
+			return err
+		}
+		meta := d.root.directory(lease.Records)
+		ops := []any{
+			&zk.CheckVersionRequest{Path: string(d.root), Version: -1},
+			&zk.CreateRequest{Path: d.root.path(session), Flags: zk.FlagEphemeral, Acl: d.ACL},
+			&zk.SetDataRequest{Path: meta, Version: -1},
+		}
+		if now.Version == "" {
+			ops = append(ops, &zk.CreateRequest{Path: d.root.path(record), Acl: d.ACL})
+		}
+		ops = append(ops, &zk.SetDataRequest{Path: d.root.path(record), Version: -1}, &zk.CheckVersionRequest{Path: string(d.root), Version: impossible})
+		_, failed, err := d.multi(ctx, o, ops)
+		switch {
+		case err == nil:
+			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
+		case failed == len(ops)-1:
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && failed < 3:
+			if err := d.makeDirectories(ctx); err != nil {
+				return err
+			}
+		case !isNo(err):
+			return err
+		} // else another process was faster
+	}
+	return errBusy
+}
+
+// Inspect implements [backend.Inspector]. It asks each server what it is, whether all of them belong
+// to one ensemble, which sessions they grant, and who has which rights at the root. It needs no
+// right, but without one to read the root it cannot show the rights there.
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	d := b.driver
+	statuses := d.Ask(ctx, sessionLength)
+	list = ensemble.Diagnose(statuses)
+	for _, s := range statuses {
+		if s.Serves() && s.Longest < 2*ttl {
+			list = append(list, clean.Diagnosticf(true, "session", "%s grants sessions of %v at most (maxSessionTimeout): with a TTL of %v a crash may cost as much in addition. Raise it to %v, or shorten the TTL", s.Server, s.Longest, ttl, 2*ttl))
+			break
+		}
+	}
+	if f, mixed := d.CheckOneEnsemble(ctx, statuses); mixed {
+		list = append(list, f)
+	}
+	f, err := d.Rights(string(d.root), func() ([]zk.ACL, error) {
+		return ensemble.Read(ctx, d.writer, func(c *zk.Conn) ([]zk.ACL, error) {
+			acl, _, err := c.GetACL(string(d.root))
+			return acl, err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
+	}
+	return append(list, f), nil
+}

@@ -1,0 +1,193 @@
+package zookeeper
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformanceOnAnEnsemble runs, on three servers, the cases about the contract and those in which
+// the ensemble loses its leader.
+func TestConformanceOnAnEnsemble(t *testing.T) {
+	t.Parallel()
+	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	h := harness(func(t testing.TB) conformance.Store {
+		store := newStore(t, addresses(servers))
+		var stopped *testbed.ZooKeeperServer
+		store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
+			if on {
+				stopped = leaderOf(t, servers)
+				stopped.Stop(t)
+			} else {
+				stopped.Continue(t)
+			}
+			return nil
+		}
+		store.Faults[conformance.FaultRestart] = func(bool, string) error {
+			l := leaderOf(t, servers)
+			l.Kill(t)
+			l.Start(t)
+			return nil
+		}
+		return store
+	})
+	h.Late = 3 * time.Second
+	t.Run("the contract", func(t *testing.T) {
+		h := h
+		h.Names = []string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "W1", "W3", "T2", "M1"}
+		conformance.Run(t, h)
+	})
+	h.Parallel = false
+	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }
+	conformance.Run(t, h)
+}
+
+func addresses(servers []*testbed.ZooKeeperServer) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// leaderOf waits until the ensemble has a leader.
+func leaderOf(t testing.TB, servers []*testbed.ZooKeeperServer) (leader *testbed.ZooKeeperServer) {
+	t.Helper()
+	testbed.Eventually(t, patience, "a leader of the ensemble", func() error {
+		i := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s.Running() && s.Leads(t) })
+		if i < 0 {
+			return errors.New("none")
+		}
+		leader = servers[i]
+		return nil
+	})
+	return leader
+}
+
+// A server that is cut off from the ensemble's leader goes on answering readings. A process that is
+// connected to it does not believe its silence, and goes to another server.
+func TestAServerThatIsCutOffIsLeft(t *testing.T) {
+	t.Parallel()
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	leader := leaderOf(t, servers)
+	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	a := start(t, "a", Options{Servers: []string{leader.Addr()}})
+	held := a.lead("jobs")
+	b := start(t, "b", Options{Servers: []string{servers[victim].Addr()}})
+	seen := b.read("jobs")
+	b.driver.Servers = addresses(servers) // b was with the victim so far
+
+	network.Host(victim).Cut(t, true)
+	news := 0
+	for cut := time.Now(); ; {
+		if a := a.renews(held); a.Outcome != backend.Granted {
+			t.Fatalf("a renews: %v", a.Outcome)
+		}
+		ctx, cancel := b.call()
+		changed, err := b.Observe(ctx, []backend.Lease{seen})
+		cancel()
+		if err == nil && len(changed) == 0 {
+			t.Fatal("a server that was cut off has nothing new, and that was believed")
+		}
+		if err == nil {
+			news, seen = news+1, changed[0]
+		}
+		if news > 3 {
+			return // it knows what the other servers know
+		}
+		if time.Since(cut) > patience {
+			t.Fatalf("b has heard of %d renewals since: %v", news, err)
+		}
+	}
+}
+
+// The ensemble ends the session of a leader that was cut off for longer than sessions last, and
+// shorter than its TTL. It goes on leading, and its challengers begin to watch anew.
+func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=300", "maxSessionTimeout=600"}})
+	proxy := server.Proxy(t)
+	admin := dial(t, []string{server.Addr()})
+	a := start(t, "a", Options{Servers: []string{proxy.Addr()}})
+	held := a.lead("jobs")
+	b := start(t, "b", Options{Servers: []string{server.Addr()}})
+	before := b.read("jobs")
+	proxy.Cut(true)
+	testbed.Eventually(t, patience, "the end of a's session", func() error {
+		if exists(t, admin, a.session()) {
+			return errors.New("its node is there")
+		}
+		return nil
+	})
+	gone := b.read("jobs")
+	if gone.Version == before.Version || gone.ObserveFor != ttl {
+		t.Errorf("the node of the leader is gone: %+v after %+v; rule violated: that frees nothing, and the watch begins anew", gone, before)
+	}
+	proxy.Cut(false)
+	if a := a.renews(held); a.Outcome != backend.Granted {
+		t.Fatalf("a renews: %v; rule violated: the end of a session ends no leadership", a.Outcome)
+	}
+	if got, err := b.bid(before); err != nil || got.Outcome != backend.Refused {
+		t.Errorf("b bids by what it has watched before that: %v, %v; want refused", got.Outcome, err)
+	}
+	if !exists(t, admin, a.session()) {
+		t.Error("a has no node")
+	}
+}
+
+// The only server is restored from a copy of its data, which lacks a grant. It refuses clients that
+// have seen later writes. They come back as new clients, notice that it went back, and watch all that is
+// older than that for the greatest TTL.
+func TestARestoredEnsembleIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	o := Options{Servers: []string{server.Addr()}}
+	a, b := start(t, "a", o), start(t, "b", o)
+	a.driver.writer.Length, b.driver.writer.Length = 4*time.Second, 4*time.Second
+	held := a.lead("jobs")
+	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
+	server.Kill(t)
+	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	server.Start(t)
+	if a := a.renews(held); a.Outcome != backend.Granted {
+		t.Fatalf("a renews after a restart: %v", a.Outcome)
+	}
+	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
+		t.Fatal(err)
+	}
+	lost := b.lead("jobs") // the copy does not have it
+	for range 100 {        // so that the copy stays behind
+		b.renews(lost)
+	}
+	server.Kill(t)
+	if err := errors.Join(os.RemoveAll(data), os.Rename(copied, data)); err != nil {
+		t.Fatal(err)
+	}
+	server.Start(t)
+	c := start(t, "c", o) // it was not there before, and has seen nothing
+	c.read("other")
+	if got := b.renews(lost); got.Outcome != backend.Refused {
+		t.Fatalf("b renews a lease whose grant is lost: %v", got.Outcome)
+	}
+	for _, p := range []*process{a, b} {
+		p.read("jobs") // and remembers it before it knows more
+		testbed.Eventually(t, patience, p.me.ID+" writes", func() error {
+			if _, err := p.bid(backend.Lease{Election: "any"}); err != nil { // a write shows it
+				return err
+			}
+			return nil
+		})
+		if l := p.read("jobs"); l.ObserveFor < ttl {
+			t.Errorf("%s sees %+v after the store went back; want a lease that is watched for %v", p.me.ID, l, ttl)
+		}
+	}
+}

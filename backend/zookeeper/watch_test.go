@@ -1,0 +1,123 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Records change while a process reads them under watches and its connection breaks again and again.
+// What it remembers afterwards is what is in the store, and a listener has been told of it.
+func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	o := Options{Servers: servers, Root: newRoot(t, servers)}
+	open := func(o Options) *driver {
+		d, err := newDriver(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	proxy := testbed.NewProxy(t, servers[0])
+	writer := open(o)
+	o.Servers = []string{proxy.Addr()}
+	reader := open(o)
+
+	const records = 20
+	var keys []lease.Key
+	for i := range records {
+		keys = append(keys, lease.Key{Kind: lease.Records, Name: fmt.Sprint("r", i)})
+	}
+	read := func(d *driver) (lease.View, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return d.Read(ctx, keys)
+	}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() { // changes, deletions and creations
+		for term := uint64(1); ; term++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			v, err := read(writer)
+			if err != nil {
+				continue
+			}
+			p := lease.Put{Over: v.Items[rand.IntN(records)]}
+			if rand.IntN(4) > 0 || p.Over.Version == "" {
+				p.Value = &lease.Record{Election: p.Over.Name, Term: term}
+			}
+			writer.Write(t.Context(), v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{p}}}, nil)
+		}
+	})
+	for range 3 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					read(reader)
+				}
+			}
+		})
+	}
+	for range 150 {
+		proxy.Reset()
+		<-time.After(time.Duration(rand.IntN(30)) * time.Millisecond)
+	}
+	close(stop)
+	all.Wait()
+
+	var truth, v lease.View
+	testbed.Eventually(t, patience, "both can read", func() (err error) {
+		if truth, err = read(writer); err == nil {
+			v, err = read(reader)
+		}
+		return err
+	})
+	for i, it := range v.Items {
+		if it.Version != truth.Items[i].Version {
+			t.Errorf("%s is remembered as %q, and is %q in the store", it.Name, it.Version, truth.Items[i].Version)
+		}
+	}
+	// Each watch still fires.
+	for i, it := range truth.Items {
+		told := make(chan error, 1)
+		go func() {
+			told <- reader.Listen(t.Context(), v.Position, v.Items, func([]lease.Item, uint64) bool { return false })
+		}()
+		w, err := writer.Write(t.Context(), truth.Epoch, truth.WentBack, []lease.Change{{Put: []lease.Put{{Over: it, Value: &lease.Record{Election: it.Name, Term: 1 << 40}}}}}, nil)
+		if err != nil || w.Results[0].Outcome != backend.Granted {
+			t.Fatalf("%s is changed: %v, %v", it.Name, w.Results, err)
+		}
+		select {
+		case err := <-told:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("nobody was told that %s has changed", it.Name)
+		}
+		if v, err = read(reader); err != nil || v.Items[i].Version != w.Results[0].Items[0].Version {
+			t.Fatalf("%s was told to have changed, and is read as %q, want %q; %v", it.Name, v.Items[i].Version, w.Results[0].Items[0].Version, err)
+		}
+	}
+	reader.watches.mu.Lock()
+	defer reader.watches.mu.Unlock()
+	if n := len(reader.watches.byPath); n > records {
+		t.Errorf("%d watches are remembered for %d records", n, records)
+	}
+}

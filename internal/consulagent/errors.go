@@ -1,0 +1,111 @@
+package consulagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+var (
+	// ErrConflict says that a transaction was not applied because a key has changed.
+	ErrConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
+
+	// ErrDelayed says that a key cannot be locked yet.
+	ErrDelayed = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
+
+	// ErrFiltered says that the servers have left out keys.
+	ErrFiltered = errors.New("permission denied: keys are missing in the answer")
+)
+
+// Wrap adds to err the name of the backend and the operation, and what Fail adds.
+func (a *Agent) Wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", a.name, what, a.Fail(err))
+}
+
+// Fail adds to err its class and what an operator can do.
+func (a *Agent) Fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if backend.Class(err) == backend.ErrDenied { // not only status 403 says so: lists lack keys, too
+			a.token.reload()
+		}
+		return a.redact(err)
+	}
+	class, hint := backend.ErrUnavailable, ""
+	text, code := err.Error(), 0
+	if s, ok := errors.AsType[api.StatusError](err); ok {
+		code = s.Code
+	}
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(text, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
+	case has("ermission denied"):
+		class, hint = backend.ErrDenied, "; the token must be allowed this: "+a.Policy
+	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
+		class = backend.ErrDenied
+	case has("No path to datacenter", "Enterprise feature", "Missing check"):
+		class, hint = backend.ErrDenied, "; correct the option that names it"
+	case has("Missing node registration"):
+		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node must be registered there"
+	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
+		class = backend.ErrDenied
+	case has("Invalid Session TTL"):
+		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
+	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
+		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
+	case code == 413:
+		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
+	case code == 404, code >= 300 && code < 400:
+		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
+	}
+	if class == backend.ErrDenied {
+		a.token.reload()
+	}
+	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
+}
+
+// redact removes the token and its predecessors from the text.
+func (a *Agent) redact(err error) error {
+	if err == nil {
+		return nil
+	}
+	return clean.Secrets(err, a.token.All()...)
+}
+
+// Refusal returns why a transaction was not applied.
+func Refusal(answer *api.KVTxnResponse) error {
+	if answer == nil || len(answer.Errors) == 0 {
+		return ErrConflict
+	}
+	text := answer.Errors[0].What
+	if delayed(text) {
+		return ErrDelayed
+	}
+	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))
+}
+
+func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

@@ -1,0 +1,159 @@
+// Package ensemble is access to the servers of a ZooKeeper ensemble, for the backends that keep leases
+// there: addresses, users, TLS, what errors mean, and what the servers say of themselves.
+package ensemble
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/client"
+)
+
+// Access says where the servers are, and as whom they are used.
+type Access struct {
+	Servers        []string // host or host:port; Check adds the port
+	User, Password string   // of the digest scheme
+	InsecureAuth   bool     // the password may be sent in the clear
+	ACL            []zk.ACL // of each node that is made; Check sets the default
+	TLS            *tls.Config
+}
+
+// Config is the part of a configuration's section that describes access.
+type Config struct {
+	Servers      []string `yaml:"servers" json:"servers"`
+	User         string   `yaml:"user" json:"user"`
+	Password     string   `yaml:"password" json:"password"`
+	InsecureAuth bool     `yaml:"insecure_auth" json:"insecure_auth"`
+	ACL          []string `yaml:"acl" json:"acl"` // scheme:id:permissions, as in zkCli.sh
+	TLS          bool     `yaml:"tls" json:"tls"` // with the system's authorities, if no file is given
+	CAFile       string   `yaml:"ca_file" json:"ca_file"`
+	CertFile     string   `yaml:"cert_file" json:"cert_file"`
+	KeyFile      string   `yaml:"key_file" json:"key_file"`
+	ServerName   string   `yaml:"server_name" json:"server_name"`
+}
+
+// Access reads the files and returns what c says.
+func (c *Config) Access() (a Access, err error) {
+	a = Access{Servers: c.Servers, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth}
+	for _, text := range c.ACL {
+		entry, err := parseACL(text)
+		if err != nil {
+			return a, fmt.Errorf("acl: %w", err)
+		}
+		a.ACL = append(a.ACL, entry)
+	}
+	if c.TLS || c.CAFile+c.CertFile+c.KeyFile+c.ServerName != "" {
+		if a.TLS, err = client.TLS(c.CAFile, c.CertFile, c.KeyFile); err == nil {
+			a.TLS.ServerName = c.ServerName
+		}
+	}
+	return a, err
+}
+
+// permissions has the letter of each bit of zk.ACL.Perms.
+const permissions = "rwcda"
+
+// parseACL parses an entry as zkCli.sh writes it.
+func parseACL(text string) (a zk.ACL, err error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	at := strings.LastIndexByte(rest, ':')
+	if scheme == "" || at < 0 { // the id may be secret
+		return a, fmt.Errorf("%.40q… is not of the form scheme:id:permissions, such as world:anyone:r", scheme)
+	}
+	a = zk.ACL{Scheme: scheme, ID: rest[:at]}
+	for _, letter := range rest[at+1:] {
+		bit := strings.IndexRune(permissions, letter)
+		if bit < 0 {
+			return a, fmt.Errorf("permissions of scheme %.40q: they are letters of %s", scheme, permissions)
+		}
+		a.Perms |= 1 << bit
+	}
+	if a.Perms == 0 {
+		return a, fmt.Errorf("scheme %.40q: no permissions", scheme)
+	}
+	return a, nil
+}
+
+// Check reports what is wrong, and sets defaults.
+func (a *Access) Check() error {
+	if len(a.Servers) == 0 {
+		return fmt.Errorf("no servers: name at least one, such as zk1:2181")
+	}
+	loopback, servers := true, make([]string, len(a.Servers))
+	for i, s := range a.Servers {
+		server, local, err := address(s)
+		if err != nil {
+			return err
+		}
+		servers[i], loopback = server, loopback && local
+	}
+	switch {
+	case a.User == "" && a.Password != "":
+		return fmt.Errorf("there is a password, but no user")
+	case strings.Contains(a.User, ":"):
+		return fmt.Errorf("the user contains a colon")
+	case a.User != "" && a.TLS == nil && !loopback && !a.InsecureAuth:
+		return fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
+	}
+	if a.Servers, a.TLS = servers, a.TLS.Clone(); a.ACL == nil {
+		a.ACL = zk.WorldACL(zk.PermAll)
+		if a.User != "" {
+			a.ACL = zk.AuthACL(zk.PermAll)
+		}
+	}
+	return nil
+}
+
+// address returns a server with its port, and whether it is on this host.
+func address(server string) (hostPort string, loopback bool, err error) {
+	hostPort = server
+	if _, _, err := net.SplitHostPort(server); err != nil {
+		hostPort = net.JoinHostPort(strings.Trim(server, "[]"), "2181")
+	}
+	host, port, err := net.SplitHostPort(hostPort)
+	switch {
+	case strings.Contains(server, "@"): // there may be a password before it
+		return "", false, errors.New("a server is host:port, without a user: set user and password")
+	case err != nil, host == "", port == "", strings.ContainsAny(server, "/ ,"):
+		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", false, fmt.Errorf("server %.80q: the port must be a number from 1 to 65535", server)
+	}
+	ip := net.ParseIP(host)
+	return hostPort, host == "localhost" || ip != nil && ip.IsLoopback(), nil
+}
+
+// HandshakeTimeout limits how long a server may take for a TLS handshake.
+const HandshakeTimeout = 5 * time.Second
+
+// Dial connects to one server.
+func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil || a.TLS == nil {
+		return c, err
+	}
+	config := a.TLS
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	// A TLS handshake takes several round trips and some computing.
+	ctx, cancel := context.WithTimeout(ctx, max(timeout, HandshakeTimeout))
+	defer cancel()
+	t := tls.Client(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,219 @@
+package ensemble
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// askLimit is how long one server may take to answer.
+const askLimit = 5 * time.Second
+
+// Ask asks each server what it is, with the one four-letter word that all servers answer (srvr), and
+// which session lengths it grants up to longest, by opening sessions, which it closes at once. This
+// needs no right.
+func (a *Access) Ask(ctx context.Context, longest time.Duration) []Status {
+	statuses := make([]Status, len(a.Servers))
+	var all sync.WaitGroup
+	for i, server := range a.Servers {
+		all.Go(func() { statuses[i] = a.ask(ctx, server, longest) })
+	}
+	all.Wait()
+	return statuses
+}
+
+// A Status is what one server has answered.
+type Status struct {
+	Server            string
+	Version, Mode     string // as in srvr; empty if the server does not answer srvr
+	Shortest, Longest time.Duration
+	ReadOnly          bool // the server is cut off from the majority of its ensemble
+	Err               error
+}
+
+var (
+	srvrVersion = regexp.MustCompile(`(?m)^Zookeeper version: (\d[\w.]{0,40})`)
+	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
+)
+
+// ask asks one server what it is and how long sessions may be.
+func (a *Access) ask(ctx context.Context, server string, longest time.Duration) (s Status) {
+	s.Server = server
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var long, short *rawSession
+	if long, s.Err = a.openRawSession(ctx, server, longest, nil); s.Err != nil {
+		return s
+	}
+	defer long.end()
+	if short, s.Err = a.openRawSession(ctx, server, time.Millisecond, nil); s.Err != nil {
+		return s
+	}
+	defer short.end()
+	s.Longest, s.Shortest, s.ReadOnly = long.length, short.length, long.readOnly
+	// It is enough that the server serves; srvr is optional.
+	if text, err := a.fourLetterWord(ctx, server, "srvr"); err == nil {
+		for _, x := range []struct {
+			into    *string
+			pattern *regexp.Regexp
+		}{{&s.Version, srvrVersion}, {&s.Mode, srvrMode}} {
+			if m := x.pattern.FindStringSubmatch(text); m != nil {
+				*x.into = m[1]
+			}
+		}
+	}
+	return s
+}
+
+// CheckOneEnsemble checks that every server knows a session of another one, as in an
+// ensemble.
+func (a *Access) CheckOneEnsemble(ctx context.Context, statuses []Status) (f backend.Diagnostic, mixed bool) {
+	var first *rawSession
+	creator := ""
+	for _, s := range statuses {
+		if !s.Serves() {
+			continue
+		}
+		g, err := func() (*rawSession, error) {
+			ctx, cancel := context.WithTimeout(ctx, askLimit)
+			defer cancel()
+			return a.openRawSession(ctx, s.Server, s.Longest, first)
+		}()
+		switch {
+		case errors.Is(err, errUnknownSession):
+			f.Warning, f.What = true, "servers"
+			f.Text = clean.Text(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.Server, creator), 1000, true)
+			mixed = true
+		case err == nil:
+			if first != nil {
+				first.Close() // the other server has taken the session over
+			}
+			first, creator = g, s.Server
+		}
+	}
+	if first != nil {
+		first.end()
+	}
+	return f, mixed
+}
+
+// Diagnose explains what the servers have answered.
+func Diagnose(statuses []Status) (list []backend.Diagnostic) {
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
+	}
+	up, alone := 0, 0
+	for _, s := range statuses {
+		if s.Serves() {
+			up++
+			if s.Mode == "standalone" {
+				alone++
+			}
+		}
+	}
+	switch {
+	case up < len(statuses):
+		add(true, "servers", "only %d of %d configured servers serve", up, len(statuses))
+	case alone > 0 && up == 1:
+		add(true, "servers", "one standalone server, without replication: no member leads while it is down, and all observe anew if its disk is lost")
+	case up == 1:
+		add(true, "servers", "only one is configured: if it is down, this process cannot find the others. Name them all")
+	default:
+		add(false, "servers", "all %d configured servers serve", up)
+	}
+	for _, s := range statuses {
+		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.Mode]
+		switch {
+		case s.Err != nil:
+			add(true, "server", "%s does not serve: %v", s.Server, s.Err)
+		case s.ReadOnly:
+			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.Server)
+		case s.Version == "" && s.Mode == "":
+			add(false, "server", "%s serves, but does not answer srvr", s.Server)
+		default:
+			add(false, "server", "%s: ZooKeeper %s, %s", s.Server, cmp.Or(s.Version, "of an unknown version"), cmp.Or(role, "in mode "+s.Mode))
+		}
+	}
+	return list
+}
+
+// Serves reports whether the server can serve a member.
+func (s *Status) Serves() bool { return s.Err == nil && !s.ReadOnly }
+
+// Rights tells who may do what at the root, whose rights getACL reads.
+func (a *Access) Rights(root string, getACL func() ([]zk.ACL, error)) (f backend.Diagnostic, err error) {
+	f.What = "rights"
+	acl, err := getACL()
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		f.Text = fmt.Sprintf("%s does not exist yet: the first member creates it, if it has the right", root)
+	case errors.Is(err, zk.ErrNoAuth):
+		f.Text = fmt.Sprintf("those at %s cannot be read by %s: that needs read or admin there", root, a.user())
+		f.Warning = true
+	case err != nil:
+		return f, err
+	default:
+		f.Text, f.Warning = a.explainACL(acl, root)
+	}
+	f.Text = clean.Text(f.Text, 1000, true)
+	return f, nil
+}
+
+// explainACL tells who may do what, without hashes of passwords. It warns if that is less
+// than a member needs, or more than a user wants others to have.
+func (a *Access) explainACL(acl []zk.ACL, root string) (text string, warning bool) {
+	const needed = zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete
+	sum := sha1.Sum([]byte(a.User + ":" + a.Password)) // as the servers keep it
+	me := a.User + ":" + base64.StdEncoding.EncodeToString(sum[:])
+	var ours, all int32
+	unknown := false // whether there are entries that only the servers can match with us
+	var who []string
+	for _, entry := range acl[:min(len(acl), 20)] {
+		id := entry.ID
+		switch {
+		case entry.Scheme == "world":
+			all |= entry.Perms
+			ours |= entry.Perms
+		case entry.Scheme == "digest":
+			id, _, _ = strings.Cut(entry.ID, ":")
+			if a.User != "" && entry.ID == me {
+				ours |= entry.Perms
+			}
+		default:
+			unknown = true
+		}
+		who = append(who, fmt.Sprintf("%s:%s:%s", entry.Scheme, id, letters(entry.Perms)))
+	}
+	text = fmt.Sprintf("at %s: %s", root, strings.Join(who, ", "))
+	switch {
+	case ours&needed != needed && !unknown:
+		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(letters(ours), "nothing"), letters(needed)), true
+	case all&needed != 0 && a.User != "":
+		return text + "; everyone who reaches the servers has rights there although a user is configured: the node was created without one", true
+	case all&needed == needed:
+		return text + "; anyone who reaches the servers can depose any leader", false
+	}
+	return text, false
+}
+
+// letters writes permissions as zkCli.sh does.
+func letters(perms int32) (text string) {
+	for _, letter := range "cdrwa" {
+		if perms&(1<<strings.IndexRune(permissions, letter)) != 0 {
+			text += string(letter)
+		}
+	}
+	return text
+}

@@ -1,0 +1,72 @@
+package ensemble
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// hints say what to do about codes that the client library does not know.
+var hints = map[string]string{
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
+}
+
+// Fail adds to err its class and what an operator must do. where says at which paths which rights are
+// needed.
+func (a *Access) Fail(err error, where string) error {
+	if err == nil || errors.Is(err, backend.Class(err)) {
+		return err
+	}
+	for text, hint := range hints {
+		if strings.Contains(err.Error(), text) {
+			return fmt.Errorf("%w: %w; %s", backend.ErrDenied, err, hint)
+		}
+	}
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("%w: %w; %s needs %s", backend.ErrDenied, err, a.user(), where)
+	}
+	return fmt.Errorf("%w: %w", Class(err), err)
+}
+
+// Class returns the class of an error of the library or of dialling.
+func Class(err error) error {
+	for _, denied := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals} {
+		if errors.Is(err, denied) {
+			return backend.ErrDenied
+		}
+	}
+	if isTLS(err) {
+		return backend.ErrDenied
+	}
+	return backend.Class(err)
+}
+
+// isTLS reports whether a handshake has failed in a way that trying again does not mend.
+func isTLS(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok { // from the server: it may require another client certificate
+		return true
+	}
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
+}
+
+// user names the configured user, without a secret.
+func (a *Access) user() string {
+	if a.User == "" {
+		return "everybody (no user is configured)"
+	}
+	return fmt.Sprintf("user %.80q", a.User)
+}

@@ -1,0 +1,280 @@
+package ensemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Session is a connection with the ensemble. The client library connects again by itself, and
+// begins the next session when one has ended.
+type Session struct {
+	// Length is what is asked for; servers grant no more than their maxSessionTimeout. When a session is not
+	// connected for so long, it has ended, and a new client is made: the servers of a restored ensemble
+	// refuse one that has seen later writes.
+	Length time.Duration
+
+	// Watching, if set, makes a session for readings that leave watches. It is over when its connection is
+	// lost: the library would set the watches again, but by a zxid that it reads while answers change it
+	// (go-zookeeper/zk#35), so that changes could be missed.
+	Watching *Watching
+
+	Servers ServerList
+	access  *Access
+
+	mu         sync.Mutex
+	client     *zk.Conn // nil: there was no call yet, or the connection is over
+	conn       *conn    // the present network connection, or the last one
+	connected  bool
+	lost       time.Time     // when the connection was lost
+	authorized chan struct{} // closed when the servers know the user
+	why        error         // why the last attempt to connect has failed
+	changed    chan struct{} // closed, and replaced, when one of the above changes
+	closed     bool
+}
+
+// Watching says what to do about watches.
+type Watching struct {
+	Fired func(path string) // is called for each, before any later answer is delivered
+	Lost  func()            // is called when all watches are gone
+	Any   func() bool       // reports whether there are watches; without any, nothing keeps the session alive
+}
+
+// maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
+const (
+	maxRequest = 1 << 20
+	maxReply   = 32 << 20
+)
+
+// NewSession returns a session that connects when it is first used.
+func NewSession(a *Access, length time.Duration, w *Watching) *Session {
+	return &Session{access: a, Length: length, Watching: w, changed: make(chan struct{})}
+}
+
+// change changes fields of s and wakes all waiters.
+func (s *Session) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+var errClosed = fmt.Errorf("%w: the backend is closed", backend.ErrUnavailable)
+
+// Ready waits until there is a session, and returns the library's client.
+func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
+	for {
+		client, changed, err := s.state()
+		if client != nil || err != nil {
+			return client, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// state returns the client if there is a session, and otherwise what is closed when that changes.
+func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, errClosed
+	}
+	if s.client == nil || !s.connected && time.Since(s.lost) > s.Length {
+		if err := s.connect(); err != nil {
+			return nil, nil, err
+		}
+	}
+	select {
+	case <-s.authorized:
+		if s.connected {
+			return s.client, nil, nil
+		}
+	default:
+	}
+	return nil, s.changed, nil
+}
+
+// connect makes the library's client, which connects on its own goroutines. The caller holds s.mu.
+func (s *Session) connect() error {
+	if s.client != nil {
+		go s.client.Close()
+	}
+	var client *zk.Conn
+	current := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.client == client && !s.closed
+	}
+	client, _, err := zk.Connect(s.access.Servers, s.Length,
+		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
+			if !current() {
+				return nil, net.ErrClosed
+			}
+			return s.dial(address, timeout)
+		}),
+		zk.WithEventCallback(func(e zk.Event) {
+			if current() {
+				s.event(client, e)
+			}
+		}),
+		zk.WithHostProvider(&s.Servers), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
+	if err != nil {
+		return err
+	}
+	s.client, s.lost, s.authorized = client, time.Now(), make(chan struct{})
+	if s.access.User == "" {
+		close(s.authorized)
+		return nil
+	}
+	go s.authorize(client, s.authorized)
+	return nil
+}
+
+// authorize makes the first request, which the library repeats at each connection.
+func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
+	for {
+		err := client.AddAuth("digest", []byte(s.access.User+":"+s.access.Password))
+		s.mu.Lock()
+		current := s.client == client && !s.closed
+		s.mu.Unlock()
+		switch {
+		case !current:
+			return
+		case err == nil:
+			s.change(func() { close(done) })
+			return
+		case errors.Is(err, zk.ErrAuthFailed): // otherwise dial knows a better error
+			s.change(func() { s.why = err })
+		}
+	}
+}
+
+// event is called by the library with each event, before any later answer is delivered.
+func (s *Session) event(client *zk.Conn, e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession && s.Watching != nil:
+		s.Watching.Fired(e.Path)
+	case e.State == zk.StateHasSession:
+		s.change(func() { s.connected, s.why = true, nil })
+	case e.State == zk.StateDisconnected:
+		over := false
+		s.change(func() {
+			over = s.connected && s.Watching != nil
+			if s.connected {
+				s.connected, s.lost = false, time.Now()
+			}
+			if over {
+				s.client = nil
+			}
+		})
+		if over {
+			go client.Close()
+			s.Watching.Lost()
+		}
+	}
+}
+
+// Why returns why the last attempt to connect has failed; nil: there is a connection, or none was tried.
+func (s *Session) Why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// Call makes a request of the library, whose methods take no context. It returns when the request is
+// answered or ctx ends. Then the request's goroutine lives until the library finds the connection
+// dead or closed. A connection on which nothing was received since the call began is closed, so that
+// the next request may reach another server.
+func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
+	began := time.Now()
+	client, err := s.Ready(ctx)
+	if err != nil {
+		return none, err
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		v, err := request(client)
+		answers <- answer{v, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		s.dropIfSilent(ctx, began)
+		return none, ctx.Err()
+	}
+}
+
+// Read is Call for requests that may be repeated after the connection was lost.
+func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		v, err := Call(ctx, s, request)
+		if !errors.Is(err, zk.ErrConnectionClosed) || try == 3 || ctx.Err() != nil {
+			return v, err
+		}
+	}
+}
+
+// InParallel calls f for 0 to n−1, on up to 32 goroutines.
+func InParallel(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(n, 32) {
+		all.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+}
+
+// Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
+func (s *Session) Close(end bool) {
+	s.mu.Lock()
+	client, conn, again := s.client, s.conn, s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if client == nil || again {
+		return
+	}
+	s.change(func() {})
+	if !end && conn != nil {
+		conn.Close()
+	}
+	client.Close()
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+// noLogger drops what the library logs: everything that matters is returned as an error.
+type noLogger struct{}
+
+func (noLogger) Printf(string, ...any) {}
