@@ -66,6 +66,8 @@ var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
 // Write leaves out a ping if there was another request in the second half of the time since the last
 // one: every request keeps the session alive. It leaves out all if nobody would miss the session.
+// A failure is told by the next Read alone: after a failed write the library may wait for ever, as it
+// answers one request twice (conn.go, sendData and flushRequests).
 func (c *conn) Write(p []byte) (int, error) {
 	now := time.Now()
 	if bytes.Equal(p, ping) {
@@ -75,7 +77,10 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 	}
 	c.lastWrite = now
-	return c.Conn.Write(p)
+	if _, err := c.Conn.Write(p); err != nil {
+		c.Close()
+	}
+	return len(p), nil
 }
 
 func (c *conn) Close() error {
