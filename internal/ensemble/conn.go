@@ -33,7 +33,7 @@ func (s *Session) dial(address string, timeout time.Duration) (net.Conn, error) 
 		s.change(func() { s.why = err })
 		return nil, err // the library tries the next server at once
 	}
-	c := &conn{Conn: raw, opened: time.Now(), watching: s.Watching}
+	c := &conn{Conn: raw, opened: time.Now(), lastPing: time.Now(), watching: s.Watching}
 	c.handshake = time.AfterFunc(acceptTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
