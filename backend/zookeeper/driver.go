@@ -92,7 +92,7 @@ func (d *driver) enter(ctx context.Context, s *ensemble.Session) (o origin, fres
 	if known() {
 		return o, false, nil
 	}
-	before, seen := o.epoch, d.noteZxid(0)
+	before, wentBack, seen := o.epoch, o.wentBack, d.noteZxid(0)
 	if err := d.identify(ctx, s, &o); err != nil {
 		return o, true, err
 	}
@@ -110,7 +110,16 @@ func (d *driver) enter(ctx context.Context, s *ensemble.Session) (o origin, fres
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.origin, d.newest = o, newest; s == d.reader {
+	if o.epoch != before || o.wentBack != wentBack {
+		d.newest = newest
+		if s == d.writer { // what was read so far may be of the other store
+			d.reads = 0
+			d.watches.lost()
+		}
+	} else {
+		d.newest = max(d.newest, newest) // there may have been readings meanwhile
+	}
+	if d.origin = o; s == d.reader {
 		d.reads = id
 	}
 	return o, true, nil
