@@ -169,6 +169,14 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 		s.Watching.Fired(e.Path)
 	case e.State == zk.StateHasSession:
 		s.change(func() { s.connected, s.why = true, nil })
+	case e.State == zk.StateExpired: // what waits in the library is not for the next session
+		s.change(func() {
+			s.client, s.connected = nil, false
+			if s.conn != nil {
+				s.conn.Close() // the library leaves it open
+			}
+		})
+		go client.Close()
 	case e.State == zk.StateDisconnected:
 		over := false
 		s.change(func() {

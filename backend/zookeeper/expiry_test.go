@@ -1,0 +1,74 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A request that waits in the library while it is not connected is not sent in another session.
+func TestNoRequestIsSentInAnotherSession(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=300", "maxSessionTimeout=600"}})
+	var proxies []*testbed.Proxy
+	var through []string
+	for range 5 {
+		p := testbed.NewProxy(t, server.Addr())
+		proxies, through = append(proxies, p), append(through, p.Addr())
+	}
+	d, err := newDriver(Options{Servers: through})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	v, err := d.Read(ctx, []lease.Key{{Kind: lease.Records, Name: "jobs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Write(ctx, v.Epoch, 0, nil, nil)
+	client, err := d.writer.Ready(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := client.SessionID()
+	for _, p := range proxies {
+		p.Cut(true)
+	}
+	for client.State() == zk.StateHasSession {
+		<-time.After(time.Millisecond)
+	}
+	done := make(chan error, 1)
+	go func() { // as if it was between Ready and the library
+		_, err := client.Create(string(d.root)+"/late", nil, 0, d.ACL)
+		done <- err
+	}()
+	<-time.After(1200 * time.Millisecond) // the session ends
+	for _, p := range proxies {
+		p.Cut(false)
+		p.Reset()
+	}
+	var late error
+	select {
+	case late = <-done:
+	case <-ctx.Done():
+		t.Fatal("no answer")
+	}
+	now, err := d.writer.Ready(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("late: %v; session %x then %x", late, id, now.SessionID())
+	if now.SessionID() == id {
+		t.Skip("the session goes on")
+	}
+	if late == nil {
+		t.Error("the request of one session was made in the next")
+	}
+}
