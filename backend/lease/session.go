@@ -127,6 +127,15 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	// A renewal whose answer was lost is not trusted, but the next one follows it.
 	b.setSession(&session{item: it, value: *v, epoch: got.Epoch, wentBack: got.WentBack})
 	if SetWrite(&next, v.Write); Encode(v) != Encode(&next) {
+		if it.Version != s.item.Version { // a restored store that was not noticed may count the records' versions anew, too
+			b.mu.Lock()
+			for _, g := range b.held {
+				if g != nil {
+					g.version = ""
+				}
+			}
+			b.mu.Unlock()
+		}
 		return nil, false, nil
 	}
 	for n := range check { // a copy of this very request came first
