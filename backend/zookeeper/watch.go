@@ -71,13 +71,22 @@ func (ws *watches) any() bool {
 	return len(ws.byPath) > 0
 }
 
-// changing says that this process is about to change a record: a listener need not be told.
-func (ws *watches) changing(path string) {
+// changing says that this process is about to change a record. If it goes on following it, a listener must
+// be told of that as well, because the watch is gone then.
+func (ws *watches) changing(path string, follows bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w := ws.byPath[path]; w != nil {
-		w.own, w.valid = true, false
+		w.own, w.valid = !follows, false
 	}
+}
+
+// notChanged says that this process may not have changed records: it may be another one's change of which
+// a listener was not told, or will not be.
+func (ws *watches) notChanged() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.tell()
 }
 
 // item returns the record at a path if a watch says that it is as it was read.

@@ -40,6 +40,9 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		t := transaction{d: d, o: o, c: &changes[i]}
 		errs[i] = t.run(ctx)
 		w.Results[i] = t.result
+		if t.result.Outcome != backend.Granted {
+			d.watches.notChanged()
+		}
 	}
 	if independent(changes) {
 		ensemble.InParallel(len(changes), apply)
@@ -190,7 +193,7 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 	if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
 		return true, err
 	}
-	d.watches.changing(path)
+	d.watches.changing(path, t.c.Notify)
 	number := parseVersion(p.Over.Version).number
 	switch meta := p.Over.Kind == lease.Metas; {
 	case p.Over.Version == "" && meta: // the node is there, without data
