@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -122,15 +123,13 @@ func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (res
 	if err == nil && len(got.results) != len(ops) {
 		err = fmt.Errorf("%d answers to %d writes", len(got.results), len(ops))
 	}
-	if err != nil {
-		for i, r := range got.results {
-			if r.Error != nil && isOpError(r.Error) {
-				return nil, i, r.Error
-			}
-		}
-		return nil, -1, err
+	if err == nil {
+		return got.results, -1, nil
 	}
-	return got.results, -1, nil
+	if failed, why := ensemble.FailedOp(got.results); failed >= 0 {
+		return nil, failed, why
+	}
+	return nil, -1, err
 }
 
 // write makes a batch of writes and notes what it proves about the session.

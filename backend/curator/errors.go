@@ -3,17 +3,9 @@ package curator
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-zookeeper/zk"
 )
-
-// opErrors are the errors of single writes of a multi. The other writes of a failed multi have one that
-// only says that the multi has failed.
-var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
-
-func isOpError(err error) bool { return slices.Contains(opErrors, err) }
 
 // wrap wraps err for the caller: what was done, and the class.
 func (b *Backend) wrap(what string, err error) error {

@@ -46,26 +46,11 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	h := conformance.Harness{
 		TTL: ttl, Late: 3 * time.Second, Short: true,
 		NewStore: func(t testing.TB) conformance.Store {
-			addrs := addresses(servers)
+			addrs := testbed.ZooKeeperAddrs(servers)
 			store := newStore(t, addrs, func(root string) Options {
 				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
 			})
-			var stopped *testbed.ZooKeeperServer
-			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
-				if on {
-					stopped = leaderOf(t, servers)
-					stopped.Stop(t)
-				} else {
-					stopped.Continue(t)
-				}
-				return nil
-			}
-			store.Faults[conformance.FaultRestart] = func(bool, string) error {
-				l := leaderOf(t, servers)
-				l.Kill(t)
-				l.Start(t)
-				return nil
-			}
+			maps.Copy(store.Faults, testbed.ZooKeeperLeaderFaults(t, servers))
 			return store
 		},
 	}
@@ -77,28 +62,6 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	})
 	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }
 	conformance.Run(t, h)
-}
-
-func addresses(servers []*testbed.ZooKeeperServer) (addrs []string) {
-	for _, s := range servers {
-		addrs = append(addrs, s.Addr())
-	}
-	return addrs
-}
-
-// leaderOf waits until the ensemble has a leader.
-func leaderOf(t testing.TB, servers []*testbed.ZooKeeperServer) (leader *testbed.ZooKeeperServer) {
-	t.Helper()
-	testbed.Eventually(t, patience, "a leader of the ensemble", func() error {
-		for _, s := range servers {
-			if s.Running() && s.Leads(t) {
-				leader = s
-				return nil
-			}
-		}
-		return errNone
-	})
-	return leader
 }
 
 type none struct{}
@@ -118,7 +81,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	root := "/z1"
 	for round := range 2 {
-		leader := leaderOf(t, servers)
+		leader := testbed.ZooKeeperLeader(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
 		a := newClient(t, "a", o)
@@ -195,7 +158,7 @@ func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := leaderOf(t, servers)
+	leader := testbed.ZooKeeperLeader(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
 	first := newClient(t, "first", o)
@@ -254,7 +217,7 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := leaderOf(t, servers)
+	leader := testbed.ZooKeeperLeader(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 	o := longSessions(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
 	a := newClient(t, "a", o)

@@ -100,7 +100,7 @@ func expectGrantTakenBack(t *testing.T, before func(t *testing.T, admin *zk.Conn
 func TestNoGrantStandsBehindAConcurrentProgram(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
-	addrs := addresses(testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3))
+	addrs := testbed.ZooKeeperAddrs(testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3))
 	o := longSessions(Options{Servers: addrs[:1], Root: "/moment", Tick: tick})
 	var first, second atomic.Int32 // how often our node came first, and theirs
 	t.Run("rounds", func(t *testing.T) {

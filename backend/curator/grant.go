@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -39,7 +40,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	b.addRecordWrite(ctx, &g.tx, s, g.record, snap)
 	results, done, err := g.tx.run(ctx, s, g.begin, g.end)
 	if !done {
-		if g.create && (err == nil || isOpError(err) || errors.Is(err, errSessionEnded)) { // the node was not created
+		if g.create && (err == nil || ensemble.IsOpError(err) || errors.Is(err, errSessionEnded)) { // the node was not created
 			b.updateLock(bid.Election, (*ownLock).reset)
 		}
 		return l, false, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -163,7 +164,7 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			return nil
 		}
 		if err != nil {
-			if isOpError(err) { // refused, so not created
+			if ensemble.IsOpError(err) { // refused, so not created
 				b.updateLock(election, (*ownLock).reset)
 			}
 			return err
@@ -207,7 +208,7 @@ func (b *Backend) createParents(ctx context.Context, s *session, path string, co
 		_, err := call(ctx, s, func(c *zk.Conn) (string, error) {
 			if container && i == len(parts)-2 {
 				path, err := c.CreateContainer(at, nil, zk.FlagContainer, b.access.ACL)
-				if err == nil || errors.Is(err, zk.ErrNodeExists) || isOpError(err) || errors.Is(err, zk.ErrConnectionClosed) {
+				if err == nil || errors.Is(err, zk.ErrNodeExists) || ensemble.IsOpError(err) || errors.Is(err, zk.ErrConnectionClosed) {
 					return path, err
 				}
 			}

@@ -1,13 +1,8 @@
 package curator
 
 import (
-	"bufio"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"maps"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,71 +13,17 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A requestMeter forwards connections to a server and counts the requests by kind.
-type requestMeter struct {
-	addr string
-
-	mu     sync.Mutex
-	counts map[int32]int
-}
+// A requestMeter counts requests by kind.
+type requestMeter struct{ *testbed.ZooKeeperMeter }
 
 func newMeter(t testing.TB, server string) *requestMeter {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &requestMeter{addr: l.Addr().String(), counts: map[int32]int{}}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { m.pass(client, server) })
-		}
-	})
-	t.Cleanup(func() { // after the Backends that are opened later are closed
-		l.Close()
-		wg.Wait()
-	})
-	return m
-}
-
-func (m *requestMeter) pass(client net.Conn, server string) {
-	defer client.Close()
-	c, err := net.Dial("tcp", server)
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	go func() {
-		io.Copy(client, c)
-		client.Close()
-	}()
-	for in, first := bufio.NewReader(client), true; ; first = false {
-		frame, err := readFrame(in, maxRequest)
-		if err != nil {
-			return
-		}
-		if !first && len(frame) >= 12 { // after the connect request: xid and kind
-			m.mu.Lock()
-			m.counts[int32(binary.BigEndian.Uint32(frame[8:]))]++
-			m.mu.Unlock()
-		}
-		if _, err := c.Write(frame); err != nil {
-			return
-		}
-	}
+	return &requestMeter{testbed.NewZooKeeperMeter(t, server)}
 }
 
 // takeCounts returns the requests since the last call.
 func (m *requestMeter) takeCounts() map[int32]int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	asked := m.counts
-	m.counts = map[int32]int{}
-	return asked
+	counts, _ := m.Take()
+	return counts
 }
 
 // expect fails the test unless exactly these requests were made since the last call.
@@ -100,9 +41,9 @@ func TestRequestsOfIdleCalls(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
-	o.Servers = []string{leads.addr}
+	o.Servers = []string{leads.Addr}
 	a := newClient(t, "a", o)
-	o.Servers = []string{follows.addr}
+	o.Servers = []string{follows.Addr}
 	b := newClient(t, "b", o)
 	names := []string{"jobs", "mail", "news"}
 	var held, seen []backend.Lease
@@ -159,7 +100,7 @@ func TestRequestsOfAGrant(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	admin, m := dial(t, o.Servers), newMeter(t, o.Servers[0])
-	o.Servers = []string{m.addr}
+	o.Servers = []string{m.Addr}
 	a := newClient(t, "a", o)
 	held := a.winLongSession(t, "jobs")
 	for what, c := range map[string]struct {
@@ -194,7 +135,7 @@ func TestRequestsOfAList(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, m := newClient(t, "a", o), newMeter(t, o.Servers[0])
-	o.Servers = []string{m.addr}
+	o.Servers = []string{m.Addr}
 	b := newClient(t, "b", o)
 	for _, name := range []string{"jobs", "mail", "news"} {
 		a.winLongSession(t, name)
@@ -318,7 +259,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 	const ttl = wideSession / 2
 	o := shared(t)
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
-	o.Servers = []string{leads.addr}
+	o.Servers = []string{leads.Addr}
 	_, first := manager(t, "a", ttl, o, "jobs")
 	testbed.Eventually(t, patience, "a leader", func() error {
 		if !first[0].Leading() {
@@ -326,7 +267,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 		}
 		return nil
 	})
-	o.Servers = []string{follows.addr}
+	o.Servers = []string{follows.Addr}
 	_, second := manager(t, "b", ttl, o, "jobs")
 	testbed.Eventually(t, patience, "the other to know the leader", func() error {
 		if _, _, ok := second[0].Leader(); !ok {

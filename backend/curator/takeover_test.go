@@ -64,7 +64,7 @@ func TestATakeoverDoesNotWaitForTheEnsemble(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
-	o := longSessions(Options{Servers: addresses(servers), Root: "/crash", Tick: tick})
+	o := longSessions(Options{Servers: testbed.ZooKeeperAddrs(servers), Root: "/crash", Tick: tick})
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
 	held := a.winLongSession(t, "jobs")
 	a.keep(t, held)

@@ -16,10 +16,10 @@ import (
 // those of a Backend and contain no secrets; the package adds the name and what was done.
 type Driver interface {
 	// Read reads items as a majority, or the one server that decides, has them after the call
-	// began. If some are newer than all that the Driver has answered before, they need only be newer: whatever
-	// is done because of them, Write compares. View.Items has one item for each key, in the order of keys; what is not there has
-	// Version "". If the key of Metas is among keys, View.Records is set; meta item and number are
-	// those of one moment, and not older than any other item.
+	// began. A store that cannot promise that may answer with older items for a while: whatever is done
+	// because of them, Write compares. View.Items has one item for each key, in the order of keys; what
+	// is not there has Version "". If the key of Metas is among keys, View.Records is set; meta item and
+	// number are those of one moment, and not older than any other item.
 	Read(ctx context.Context, keys []Key) (View, error)
 
 	// Write applies each change by itself, as a whole or not at all. Of two changes over the

@@ -6,8 +6,8 @@
 //	manager, err := election.New(store, election.Options{})
 //
 // It is a driver of package lease, which has the protocol: an election is a lasting node, a process
-// is an ephemeral node. A crash costs the rest of the TTL. Nobody waits until ZooKeeper ends the
-// session of a dead process.
+// is an ephemeral node. A crash costs the rest of the TTL: the end of the dead process's session is
+// not waited for, except as "Limits" says.
 //
 // # In the store
 //

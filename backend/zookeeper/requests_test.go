@@ -1,28 +1,17 @@
 package zookeeper
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
-
-// A meter forwards connections to a server and counts the requests by kind.
-type meter struct {
-	addr string
-
-	mu     sync.Mutex
-	counts map[int32]int
-}
 
 // Kinds of requests.
 const (
@@ -31,70 +20,6 @@ const (
 	doPing  = 11
 	multi   = 14
 )
-
-func newMeter(t testing.TB, server string) *meter {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &meter{addr: l.Addr().String(), counts: map[int32]int{}}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { m.pass(client, server) })
-		}
-	})
-	t.Cleanup(func() { // after the Backends that are opened later are closed
-		l.Close()
-		all.Wait()
-	})
-	return m
-}
-
-func (m *meter) pass(client net.Conn, server string) {
-	defer client.Close()
-	c, err := net.Dial("tcp", server)
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	go func() {
-		io.Copy(client, c)
-		client.Close()
-	}()
-	in := bufio.NewReader(client)
-	for first := true; ; first = false {
-		head, err := in.Peek(4)
-		if err != nil {
-			return
-		}
-		frame := make([]byte, 4+binary.BigEndian.Uint32(head))
-		if _, err := io.ReadFull(in, frame); err != nil {
-			return
-		}
-		if !first { // after the connect request: xid and kind
-			m.mu.Lock()
-			m.counts[int32(binary.BigEndian.Uint32(frame[8:]))]++
-			m.mu.Unlock()
-		}
-		if _, err := c.Write(frame); err != nil {
-			return
-		}
-	}
-}
-
-// take returns the requests since the last call.
-func (m *meter) take() map[int32]int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	counts := m.counts
-	m.counts = map[int32]int{}
-	return counts
-}
 
 // A leader of many elections makes one request for each renewal, and a follower of all of them about one.
 // (A busy machine may cause more.)
@@ -105,7 +30,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			const ttl = 9 * time.Second
 			servers := testbed.SharedZooKeeper(t)
 			root := newRoot(t, servers)
-			leads, follows := newMeter(t, servers[0]), newMeter(t, servers[0])
+			leads, follows := testbed.NewZooKeeperMeter(t, servers[0]), testbed.NewZooKeeperMeter(t, servers[0])
 			manage := func(addr string) []*election.Election {
 				b, err := Open(Options{Servers: []string{addr}, Root: root})
 				if err != nil {
@@ -144,17 +69,18 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 					return nil
 				})
 			}
-			eventually("a leads all", manage(leads.addr), (*election.Election).Leading)
-			eventually("b knows the leaders", manage(follows.addr), func(e *election.Election) bool {
+			eventually("a leads all", manage(leads.Addr), (*election.Election).Leading)
+			eventually("b knows the leaders", manage(follows.Addr), func(e *election.Election) bool {
 				_, _, ok := e.Leader()
 				return ok
 			})
 			testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
-				leads.take()
-				follows.take()
+				leads.Take()
+				follows.Take()
 				began := time.Now()
 				<-time.After(2 * ttl)
-				a, b := leads.take(), follows.take()
+				a, _ := leads.Take()
+				b, _ := follows.Take()
 				renewals := int(time.Since(began)/(ttl/3)) + 2
 				t.Logf("in %v a leader has sent %v and a follower %v", time.Since(began), a, b)
 				if a[multi] > renewals || a[getData]+a[doSync]+a[doPing] > 2 || len(a) > 3 {
@@ -166,5 +92,40 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// A change that is refused because of another item leaves the record's watch as it is.
+func TestARefusedChangeSetsNoOtherWatch(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	m := testbed.NewZooKeeperMeter(t, servers[0])
+	d, err := newDriver(Options{Servers: []string{m.Addr}, Root: newRoot(t, servers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	k := lease.Key{Kind: lease.Records, Name: "jobs"}
+	watches := 0
+	for i := range 20 {
+		v, err := d.Read(ctx, []lease.Key{k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := lease.Change{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: k.Name, Term: 1}}}}
+		if i > 0 {
+			c.Check = []lease.Item{{Key: lease.Key{Kind: lease.Sessions, Name: "none"}, Version: "1.1"}}
+		}
+		if w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{c}, nil); err != nil || (w.Results[0].Outcome == backend.Granted) != (i == 0) {
+			t.Fatalf("change %d: %v, %v", i, w.Results, err)
+		}
+		_, n := m.Take()
+		watches += n
+	}
+	// One before the record is there, which takes two requests, and one after that.
+	if watches == 0 || watches > 4 {
+		t.Errorf("%d requests have left a watch", watches)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestALostGrantIsNotRenewedInARestoredEnsemble(t *testing.T) {
 	t.Parallel()
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
-	o := Options{Servers: addresses(servers)}
+	o := Options{Servers: testbed.ZooKeeperAddrs(servers)}
 	a, b := start(t, "a", o), start(t, "b", o)
 	a.driver.writer.Length, b.driver.writer.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")

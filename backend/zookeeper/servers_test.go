@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,23 +20,8 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
 	h := harness(func(t testing.TB) conformance.Store {
-		store := newStore(t, addresses(servers))
-		var stopped *testbed.ZooKeeperServer
-		store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
-			if on {
-				stopped = leaderOf(t, servers)
-				stopped.Stop(t)
-			} else {
-				stopped.Continue(t)
-			}
-			return nil
-		}
-		store.Faults[conformance.FaultRestart] = func(bool, string) error {
-			l := leaderOf(t, servers)
-			l.Kill(t)
-			l.Start(t)
-			return nil
-		}
+		store := newStore(t, testbed.ZooKeeperAddrs(servers))
+		maps.Copy(store.Faults, testbed.ZooKeeperLeaderFaults(t, servers))
 		return store
 	})
 	h.Late = 3 * time.Second
@@ -49,40 +35,19 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-func addresses(servers []*testbed.ZooKeeperServer) (addrs []string) {
-	for _, s := range servers {
-		addrs = append(addrs, s.Addr())
-	}
-	return addrs
-}
-
-// leaderOf waits until the ensemble has a leader.
-func leaderOf(t testing.TB, servers []*testbed.ZooKeeperServer) (leader *testbed.ZooKeeperServer) {
-	t.Helper()
-	testbed.Eventually(t, patience, "a leader of the ensemble", func() error {
-		i := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s.Running() && s.Leads(t) })
-		if i < 0 {
-			return errors.New("none")
-		}
-		leader = servers[i]
-		return nil
-	})
-	return leader
-}
-
 // A server that is cut off from the ensemble's leader goes on answering readings. A process that is
 // connected to it does not believe its silence, and goes to another server.
 func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	t.Parallel()
 	network := testbed.NewNetwork(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := leaderOf(t, servers)
+	leader := testbed.ZooKeeperLeader(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 	a := start(t, "a", Options{Servers: []string{leader.Addr()}})
 	held := a.lead("jobs")
 	b := start(t, "b", Options{Servers: []string{servers[victim].Addr()}})
 	seen := b.read("jobs")
-	b.driver.Servers = addresses(servers) // b was with the victim so far
+	b.driver.Servers = testbed.ZooKeeperAddrs(servers) // b was with the victim so far
 
 	network.Host(victim).Cut(t, true)
 	news := 0

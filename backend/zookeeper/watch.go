@@ -15,17 +15,17 @@ import (
 type watches struct {
 	mu      sync.Mutex
 	byPath  map[string]*watch // of the present connection
-	fired   uint64            // how many have fired or were lost that a listener waits for
+	fired   uint64            // how often some have fired or were lost
 	changed chan struct{}     // closed, and replaced, when that changes
 }
 
-// A watch is what the server keeps for the node of a record.
+// A watch is what the library and the server keep for the node of a record.
 type watch struct {
 	item    lease.Item
 	valid   bool // item is what the server has, as of its last answer
+	set     bool // it has not fired, so another one is not needed
 	fired   int
 	readers int
-	own     bool // the next change is this process's
 }
 
 func newWatches() *watches {
@@ -48,12 +48,10 @@ func (ws *watches) fire(path string) {
 		return
 	}
 	w.fired++
-	if w.valid = false; w.readers == 0 {
+	if w.valid, w.set = false, false; w.readers == 0 {
 		delete(ws.byPath, path)
 	}
-	if !w.own {
-		ws.tell()
-	}
+	ws.tell()
 }
 
 // lost notes that the connection is over, and all watches with it.
@@ -71,22 +69,14 @@ func (ws *watches) any() bool {
 	return len(ws.byPath) > 0
 }
 
-// changing says that this process is about to change a record. If it goes on following it, a listener must
-// be told of that as well, because the watch is gone then.
-func (ws *watches) changing(path string, follows bool) {
+// changing says that this process is about to change a record. The watch may fire later than the change
+// is answered.
+func (ws *watches) changing(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w := ws.byPath[path]; w != nil {
-		w.own, w.valid = !follows, false
+		w.valid = false
 	}
-}
-
-// notChanged says that this process may not have changed records: it may be another one's change of which
-// a listener was not told, or will not be.
-func (ws *watches) notChanged() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.tell()
 }
 
 // item returns the record at a path if a watch says that it is as it was read.
@@ -112,12 +102,11 @@ func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item,
 		w = &watch{}
 		ws.byPath[path] = w
 	}
-	w.own = false
 	w.readers++
-	fired := w.fired
+	fired, set := w.fired, w.set
 	ws.mu.Unlock()
 
-	n, err := ensemble.Call(ctx, d.reader, func(c *zk.Conn) (node, error) { return readNode(c, path, true) })
+	n, err := ensemble.Call(ctx, d.reader, func(c *zk.Conn) (node, error) { return readNode(c, path, !set) })
 	it := o.item(k, n)
 
 	ws.mu.Lock()
@@ -126,8 +115,8 @@ func (d *driver) record(ctx context.Context, k lease.Key, o origin) (lease.Item,
 		return it, err
 	}
 	if err == nil && w.fired == fired {
-		w.item, w.valid = it, true
-	} else if w.readers == 0 && !w.valid {
+		w.item, w.valid, w.set = it, true, true
+	} else if w.readers == 0 && !w.set {
 		delete(ws.byPath, path)
 	}
 	return it, err

@@ -40,9 +40,6 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		t := transaction{d: d, o: o, c: &changes[i]}
 		errs[i] = t.run(ctx)
 		w.Results[i] = t.result
-		if t.result.Outcome != backend.Granted {
-			d.watches.notChanged()
-		}
 	}
 	if independent(changes) {
 		ensemble.InParallel(len(changes), apply)
@@ -95,9 +92,13 @@ type transaction struct {
 // run makes the change. An error leaves its outcome unknown.
 func (t *transaction) run(ctx context.Context) error {
 	for try := 0; try < 3; try++ {
-		if refused, err := t.prepare(ctx); refused || err != nil {
-			t.result = lease.Result{Outcome: backend.Refused}
+		refused, err := t.prepare(ctx)
+		if err != nil {
 			return err
+		}
+		if refused {
+			t.result = lease.Result{Outcome: backend.Refused}
+			return nil
 		}
 		results, failed, err := t.d.multi(ctx, t.o, t.ops)
 		if done, err := t.finish(ctx, results, failed, err); done || err != nil {
@@ -193,7 +194,7 @@ func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err 
 	if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
 		return true, err
 	}
-	d.watches.changing(path, t.c.Notify)
+	d.watches.changing(path)
 	number := parseVersion(p.Over.Version).number
 	switch meta := p.Over.Kind == lease.Metas; {
 	case p.Over.Version == "" && meta: // the node is there, without data
@@ -330,10 +331,8 @@ func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.M
 	if err == nil {
 		return got.results, -1, nil
 	}
-	for i, r := range got.results {
-		if isNo(r.Error) || errors.Is(r.Error, zk.ErrNoAuth) || errors.Is(r.Error, zk.ErrInvalidACL) {
-			return nil, i, r.Error
-		}
+	if failed, why := ensemble.FailedOp(got.results); failed >= 0 {
+		return nil, failed, why
 	}
 	return nil, -1, err
 }

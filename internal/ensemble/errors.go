@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -69,4 +70,21 @@ func (a *Access) user() string {
 		return "everybody (no user is configured)"
 	}
 	return fmt.Sprintf("user %.80q", a.User)
+}
+
+// opErrors are the errors of single operations of a multi. The others of a failed multi have one that only
+// says that the multi has failed.
+var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+
+// IsOpError reports whether err says that an operation was not made.
+func IsOpError(err error) bool { return slices.Contains(opErrors, err) }
+
+// FailedOp returns the operation because of which a multi was not made, with its error; -1 if none says so.
+func FailedOp(results []zk.MultiResponse) (failed int, err error) {
+	for i, r := range results {
+		if IsOpError(r.Error) {
+			return i, r.Error
+		}
+	}
+	return -1, nil
 }

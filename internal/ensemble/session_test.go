@@ -27,7 +27,7 @@ func TestAConnectionThatBreaksAtOnceIsReplaced(t *testing.T) {
 		}
 		return frame, err
 	}
-	accepted := make(chan int, 100)
+	accepted, ready := make(chan int, 100), make(chan struct{})
 	go func() {
 		for n := 1; ; n++ {
 			c, err := l.Accept()
@@ -61,7 +61,7 @@ func TestAConnectionThatBreaksAtOnceIsReplaced(t *testing.T) {
 				b = binary.BigEndian.AppendUint64(b, 1)
 				c.Write(binary.BigEndian.AppendUint32(b, 0))
 				if n == 1 {
-					time.Sleep(100 * time.Millisecond)
+					<-ready
 					return
 				}
 				io.Copy(io.Discard, c)
@@ -79,6 +79,7 @@ func TestAConnectionThatBreaksAtOnceIsReplaced(t *testing.T) {
 	if _, err := s.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
+	close(ready) // then the first connection ends
 	for n := 0; n < 8; {
 		select {
 		case n = <-accepted:
