@@ -139,8 +139,7 @@ func (w *writing) fit(todo []int) (n int) {
 }
 
 // try sends changes in one transaction. If Consul refuses it, try takes out those whose operations
-// have failed, and returns the others. A failure may follow from an earlier one that concerns the
-// same key; then it decides nothing.
+// have failed, and returns the others.
 func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	var ops api.KVTxnOps
 	var of []int // change by operation
@@ -172,21 +171,14 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	if len(failed) == 0 {
 		return nil, consulagent.Refusal(answer)
 	}
-	doubtful := make(map[string]bool)
 	for _, i := range part {
-		text, bad := failed[i]
-		for _, op := range w.plans[i].ops {
-			bad = bad && !doubtful[op.Key]
-		}
-		if !bad {
+		switch text, bad := failed[i]; {
+		case !bad:
 			left = append(left, i)
-			continue
-		}
-		if w.results[i] = (lease.Result{Outcome: backend.Refused}); !changedMeanwhile(text) {
-			w.results[i] = lease.Result{Err: w.Fail(errors.New(text))}
-		}
-		for _, put := range w.plans[i].change.Put {
-			doubtful[w.key(put.Over.Key)] = true
+		case changedMeanwhile(text):
+			w.results[i].Outcome = backend.Refused
+		default:
+			w.results[i].Err = w.Fail(errors.New(text))
 		}
 	}
 	return left, nil

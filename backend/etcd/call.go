@@ -14,12 +14,15 @@ import (
 )
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
-// if the first does not answer.
-func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
-	err = d.withToken(ctx, func() (err error) {
-		r, err = firstAnswer(ctx, worthRetrying, f)
-		return err
-	})
+// if the first does not answer, and once more with a new token if the token was refused: a refused
+// call has changed nothing.
+func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
+	r, err := firstAnswer(ctx, worthRetrying, f)
+	if d.login != nil && tokenRefused(err) {
+		if err = d.login.refresh(ctx, d.client); err == nil {
+			r, err = firstAnswer(ctx, worthRetrying, f)
+		}
+	}
 	return r, err
 }
 
@@ -68,18 +71,6 @@ func firstAnswer[R any](ctx context.Context, retry func(error) bool, f func(cont
 			return none, ctx.Err()
 		}
 	}
-}
-
-// withToken runs f, and once more with a new token if the token was refused. A refused call has
-// changed nothing.
-func (d *driver) withToken(ctx context.Context, f func() error) error {
-	err := f()
-	if d.login != nil && tokenRefused(err) {
-		if err = d.login.refresh(ctx, d.client); err == nil {
-			err = f()
-		}
-	}
-	return err
 }
 
 // failFast makes a call fail, with the reason, when no member can be reached. By default the

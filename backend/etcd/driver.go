@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -142,33 +141,11 @@ func view(resp *clientv3.TxnResponse, o *origin) lease.View {
 
 // item returns a key as an item; pair nil: it is not there.
 func item(k lease.Key, pair *mvccpb.KeyValue, o *origin) lease.Item {
-	it := lease.Item{Key: k, Age: -1}
 	if pair == nil {
-		return it
+		return lease.Stamp{}.Item(k)
 	}
-	it.Version, it.Created, it.Order = version{pair.ModRevision, pair.Version}.String(), strconv.FormatInt(pair.CreateRevision, 10), uint64(pair.ModRevision)
+	it := lease.Stamp{At: pair.ModRevision, Writes: pair.Version, Made: pair.CreateRevision}.Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, pair.Value), it.Order <= o.RestoredAt
 	it.Edited = lease.Edited(it.Value, pair.Version)
 	return it
-}
-
-// A version is an item's Version: the revision of the last write of its key, and how often the
-// key was written since it was created. The zero version is that of a key that is not there.
-type version struct{ revision, writes int64 }
-
-func (v version) String() string {
-	return string(strconv.AppendInt(append(strconv.AppendInt(nil, v.revision, 10), '.'), v.writes, 10))
-}
-
-func parseVersion(text string) (v version) {
-	if text == "" {
-		return v
-	}
-	revision, writes, _ := strings.Cut(text, ".")
-	var err error
-	if v.revision, err = strconv.ParseInt(revision, 10, 64); err != nil {
-		v.revision = -1 // no key has it
-	}
-	v.writes, _ = strconv.ParseInt(writes, 10, 64)
-	return v
 }

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -73,28 +72,4 @@ func (o *origins) Note(epoch string, position uint64, before *origin) origin {
 	}
 	o.now.Epoch, o.now.Newest = epoch, max(o.now.Newest, position)
 	return o.now
-}
-
-// splitChanges splits changes into requests of at most so many puts and checks. Changes of which one
-// writes a key of the other are in different requests, so that each has its own outcome in a store
-// that compares all conditions of a request before its first write.
-func splitChanges(changes []lease.Change, most int) (parts [][]int) {
-	items, written := 0, make(map[lease.Key]bool) // of the last part; false: the key is only checked
-	for i := range changes {
-		c := &changes[i]
-		conflict := slices.ContainsFunc(c.Check, func(it lease.Item) bool { return written[it.Key] }) ||
-			slices.ContainsFunc(c.Put, func(p lease.Put) bool { _, used := written[p.Over.Key]; return used })
-		if items += len(c.Put) + len(c.Check); i == 0 || conflict || items > most {
-			parts, items = append(parts, nil), len(c.Put)+len(c.Check)
-			clear(written)
-		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], i)
-		for _, it := range c.Check {
-			written[it.Key] = false
-		}
-		for _, p := range c.Put {
-			written[p.Over.Key] = true
-		}
-	}
-	return parts
 }

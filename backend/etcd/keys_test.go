@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/go-election/go-election/backend/lease"
@@ -39,22 +38,5 @@ func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
 	}
 	if now = o.Note("2", 90, &now); now.WentBack != 2 || now.RestoredAt != 90 || now.Epoch != "2" {
 		t.Errorf("another store: %+v", now)
-	}
-}
-
-func TestChangesOfOneKeyAreInDifferentParts(t *testing.T) {
-	put := func(name string, checks ...string) (c lease.Change) {
-		c.Put = []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Records, Name: name}}}}
-		for _, name := range checks {
-			c.Check = append(c.Check, lease.Item{Key: lease.Key{Kind: lease.Records, Name: name}})
-		}
-		return c
-	}
-	got := splitChanges([]lease.Change{put("a", "x"), put("b", "x"), put("a"), put("c", "a"), put("x"), put("y", "z", "w"), put("v")}, 4)
-	if want := [][]int{{0, 1}, {2}, {3, 4}, {5, 6}}; !slices.EqualFunc(got, want, slices.Equal[[]int]) {
-		t.Errorf("parts %v, want %v", got, want)
-	}
-	if got := splitChanges(nil, 4); got != nil {
-		t.Errorf("parts of nothing: %v", got)
 	}
 }

@@ -22,10 +22,10 @@ type Driver interface {
 	// number are those of one moment, and not older than any other item.
 	Read(ctx context.Context, keys []Key) (View, error)
 
-	// Write applies each change by itself, as a whole or not at all. Of two changes over the
-	// same version the first one wins. The store refuses a change
-	// in another epoch. Then it compares the versions of the items in verify, in the same step or
-	// later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
+	// Write applies each change by itself, as a whole or not at all. No item that one change puts
+	// is in another change of the call. The store refuses a change in another epoch. If there is
+	// one change, verify may have items that were there: their versions are compared in the same
+	// step or later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	// ErrEpoch says that another store has answered than that of epoch, or that it went back more
 	// often than wentBack says.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)

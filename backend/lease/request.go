@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -28,9 +29,13 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 			return errors.Join(stale, err)
 		}
 		var changes []Change
-		var todo []backend.Request
+		var todo, again []backend.Request
 		for n, q := range requests {
 			st := &states[n]
+			if slices.ContainsFunc(todo, func(before backend.Request) bool { return before.Election == q.Election }) {
+				again = append(again, q)
+				continue
+			}
 			if q.Term == 0 || st.Term != q.Term {
 				stale = errors.Join(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
 				continue
@@ -48,7 +53,6 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 			return stale
 		}
 		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
-		var again []backend.Request
 		for n, q := range todo {
 			switch r := w.result(n); {
 			case r.Outcome == backend.Refused:

@@ -36,46 +36,16 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		}
 	}
 	errs := make([]error, len(changes))
-	apply := func(i int) {
+	ensemble.InParallel(len(changes), func(i int) {
 		t := transaction{d: d, o: o, c: &changes[i]}
 		errs[i] = t.run(ctx)
 		w.Results[i] = t.result
-	}
-	if independent(changes) {
-		ensemble.InParallel(len(changes), apply)
-	} else {
-		for i := range changes {
-			apply(i)
-		}
-	}
+	})
 	if err := cmp.Or(errs...); err != nil {
 		return w, d.fail(err)
 	}
 	w.Stale, err = d.stale(ctx, o, verify)
 	return w, d.fail(err)
-}
-
-// independent reports whether no change writes an item that another one writes or checks.
-func independent(changes []lease.Change) bool {
-	used := make(map[lease.Key]int)
-	for i := range changes {
-		for _, p := range changes[i].Put {
-			used[p.Over.Key]++
-		}
-	}
-	for i := range changes {
-		for _, it := range changes[i].Check {
-			if used[it.Key] > 0 {
-				return false
-			}
-		}
-	}
-	for _, n := range used {
-		if n > 1 {
-			return false
-		}
-	}
-	return true
 }
 
 // A transaction makes one change.

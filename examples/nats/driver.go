@@ -347,7 +347,7 @@ func (d *driver) present(ctx context.Context, epoch string, items []lease.Item) 
 }
 
 // apply sends changes together, and sets their results. If a batch is refused, it reads which of the
-// changes do not hold, and sends the others again. Changes of the same item wait for each other.
+// changes do not hold, and sends the others again.
 func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change, results []lease.Result) error {
 	s, err := d.lookUp(ctx)
 	if err != nil || s.epoch != epoch {
@@ -365,7 +365,7 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 				now[it.Key] = it
 			}
 		}
-		part, size, put := []int(nil), 0, map[lease.Key]bool{} // the changes of this batch
+		part, size := []int(nil), 0 // the changes of this batch
 		for n, c := range changes {
 			all := needs(c)
 			if results[n].Outcome != backend.Unknown || results[n].Err != nil {
@@ -373,11 +373,8 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 			}
 			if reread && slices.ContainsFunc(all, func(it lease.Item) bool { return !same(it, now[it.Key]) }) {
 				results[n].Outcome = backend.Refused
-			} else if size+len(all) <= 200 && !slices.ContainsFunc(all, func(it lease.Item) bool { return put[it.Key] }) {
+			} else if size+len(all) <= 200 {
 				part, size = append(part, n), size+len(all)
-				for _, p := range c.Put {
-					put[p.Over.Key] = true
-				}
 			}
 		}
 		if part == nil {

@@ -7,7 +7,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/go-election/go-election/backend/clean"
@@ -40,6 +42,24 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 		}
 	}
 	return config, nil
+}
+
+// URL parses the address of a server, without a scheme or with that of HTTP. Its errors show no part
+// of an address that was not understood, because it may contain a password.
+func URL(address string) (*url.URL, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("it is not of the form https://host:port")
+	case u.User != nil:
+		return nil, errors.New("it contains credentials, which have options of their own")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("it has the scheme %.10q: http or https are known", u.Scheme)
+	}
+	return u, nil
 }
 
 // A Secret is a token or password that is replaced now and then. The zero value is empty.

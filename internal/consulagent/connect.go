@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -79,19 +78,9 @@ func parseAddress(address string) (to, socket string, secure bool, err error) {
 		}
 		return "http://localhost", path, false, nil
 	}
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return "", "", false, errors.New("address is not a host and port or URL") // the URL may hold a secret
-	case u.User != nil:
-		return "", "", false, errors.New("address contains credentials; use Token or TokenFile")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", "", false, fmt.Errorf("address begins with %.20q; http, https and unix are allowed", u.Scheme)
-	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-		return "", "", false, errors.New("address is not a host and port")
+	u, err := client.URL(address)
+	if err != nil {
+		return "", "", false, fmt.Errorf("address: %w", err)
 	}
 	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), "", u.Scheme == "https", nil
 }

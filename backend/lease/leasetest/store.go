@@ -201,6 +201,30 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, nil
 }
 
+// separate reports that an item that one change puts is in another one, which package lease promises
+// never to ask for.
+func separate(changes []lease.Change) error {
+	in := make(map[lease.Key]int)
+	for i := range changes {
+		for _, p := range changes[i].Put {
+			in[p.Over.Key]++
+		}
+	}
+	for i := range changes {
+		for _, p := range changes[i].Put {
+			if in[p.Over.Key] > 1 {
+				return fmt.Errorf("%w: two changes put %v", backend.ErrInvalid, p.Over.Key)
+			}
+		}
+		for _, it := range changes[i].Check {
+			if in[it.Key] > 0 {
+				return fmt.Errorf("%w: one change puts and another one checks %v", backend.ErrInvalid, it.Key)
+			}
+		}
+	}
+	return nil
+}
+
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	s := d.s
 	s.mu.Lock()
@@ -210,6 +234,9 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	}
 	if epoch != s.epoch || wentBack != d.wentBack {
 		return w, lease.ErrEpoch
+	}
+	if err := separate(changes); err != nil {
+		return w, err
 	}
 	went := d.notice()
 	for i := range changes {
