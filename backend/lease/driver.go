@@ -148,7 +148,7 @@ type Result struct {
 // Written is the answer of a write.
 type Written struct {
 	Results []Result // one for each change
-	Stale   []int    // which of the items in verify have another version
+	Stale   []int    // which of the items in verify have another version, if the change was granted
 }
 
 // errUnknown is the error of a change without an outcome and without a reason.

@@ -40,22 +40,23 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 func (d *driver) preflight(ctx context.Context, o origin, election string) error {
-	record, session := lease.Key{Kind: lease.Records, Name: election}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
+	session := lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
 	for range 5 {
-		now, _, err := d.readItem(ctx, d.writer, record, o)
-		if err != nil {
-			return err
-		}
-		meta := d.root.directory(lease.Records)
 		ops := []any{
 			&zk.CheckVersionRequest{Path: string(d.root), Version: -1},
 			&zk.CreateRequest{Path: d.root.path(session), Flags: zk.FlagEphemeral, Acl: d.ACL},
-			&zk.SetDataRequest{Path: meta, Version: -1},
 		}
-		if now.Version == "" {
-			ops = append(ops, &zk.CreateRequest{Path: d.root.path(record), Acl: d.ACL})
+		for _, k := range []lease.Key{{Kind: lease.Records, Name: election}, {Kind: lease.Metas}} {
+			now, err := d.readItem(ctx, d.writer, k, o)
+			if err != nil {
+				return err
+			}
+			if now.Version == "" {
+				ops = append(ops, &zk.CreateRequest{Path: d.root.path(k), Acl: d.ACL})
+			}
+			ops = append(ops, &zk.SetDataRequest{Path: d.root.path(k), Version: -1})
 		}
-		ops = append(ops, &zk.SetDataRequest{Path: d.root.path(record), Version: -1}, &zk.CheckVersionRequest{Path: string(d.root), Version: impossible})
+		ops = append(ops, &zk.CheckVersionRequest{Path: string(d.root), Version: -2}) // no node has it, and -1 would be any
 		_, failed, err := d.multi(ctx, o, ops)
 		switch {
 		case err == nil:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +130,7 @@ func (d *driver) identify(ctx context.Context, s *ensemble.Session, o *origin) e
 		if err := d.sync(ctx, s); err != nil {
 			return err
 		}
-		n, err := ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, string(d.root), false) })
+		n, err := d.readNode(ctx, s, string(d.root))
 		switch {
 		case err != nil:
 			return err
@@ -213,7 +212,8 @@ func (d *driver) noteZxid(zxid int64) int64 {
 }
 
 // readAll reads items and returns the newest zxid: sessions first, because what a watch says of records
-// is as new as the last answer, and the meta item last, so that it is not older than any record.
+// is as new as the last answer, and the meta item last, so that it is not older than any record. The
+// records are counted after that.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lease.View, newest int64, err error) {
 	d.watches.mu.Lock()
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.watches.fired + 1, Items: make([]lease.Item, len(keys))}
@@ -228,12 +228,16 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 			switch kind {
 			case lease.Records:
 				v.Items[i], errs[i] = d.record(ctx, keys[i], o)
-			case lease.Metas:
-				v.Items[i], v.Records, errs[i] = d.readItem(ctx, d.reader, keys[i], o)
 			default:
-				v.Items[i], _, errs[i] = d.readItem(ctx, d.reader, keys[i], o)
+				v.Items[i], errs[i] = d.readItem(ctx, d.reader, keys[i], o)
 			}
 		})
+	}
+	if of[lease.Metas] != nil && cmp.Or(errs...) == nil {
+		n, err := d.readNode(ctx, d.reader, d.root.directory(lease.Records))
+		if errs[0] = err; n.stat != nil {
+			v.Records = int64(n.stat.NumChildren)
+		}
 	}
 	for i := range v.Items {
 		newest = max(newest, int64(v.Items[i].Order))
@@ -241,22 +245,23 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 	return v, newest, cmp.Or(errs...)
 }
 
-// readItem reads an item from the server, and how many children its node has.
-func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (it lease.Item, children int64, err error) {
-	n, err := ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, d.root.path(k), false) })
-	if n.stat != nil {
-		children = int64(n.stat.NumChildren)
-	}
-	return o.item(k, n), children, err
+// readItem reads an item from the server.
+func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (lease.Item, error) {
+	n, err := d.readNode(ctx, s, d.root.path(k))
+	return o.item(k, n), err
+}
+
+// readNode reads a node and leaves no watch.
+func (d *driver) readNode(ctx context.Context, s *ensemble.Session, path string) (node, error) {
+	return ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
 }
 
 // item returns a node as an item.
 func (o *origin) item(k lease.Key, n node) lease.Item {
-	it := lease.Item{Key: k, Age: -1}
-	if n.stat == nil || k.Kind == lease.Metas && len(n.data) == 0 {
-		return it
+	if n.stat == nil {
+		return lease.Stamp{}.Item(k)
 	}
-	it.Version, it.Created, it.Order = versionOf(n.stat).String(), strconv.FormatInt(n.stat.Czxid, 16), uint64(n.stat.Mzxid)
+	it := stamp(n.stat).Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, n.data), o.old(&it)
 	it.Edited = n.stat.Version == 0 || lease.Edited(it.Value, int64(n.stat.Version)) // this package writes each node that it makes
 	return it
@@ -294,7 +299,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		names = names[len(part):]
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
-			items[i], _, errs[i] = d.readItem(ctx, d.reader, lease.Key{Kind: kind, Name: part[i]}, o)
+			items[i], errs[i] = d.readItem(ctx, d.reader, lease.Key{Kind: kind, Name: part[i]}, o)
 		})
 		if err := cmp.Or(errs...); err != nil {
 			return v, d.fail(err)

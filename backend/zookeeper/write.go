@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
@@ -14,11 +13,12 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// maxChecks is how many bytes the checks of one request may have.
-const maxChecks = 900 << 10
+// maxBytes is about the most that one request may have. Servers accept 1 MiB by default
+// (jute.maxbuffer).
+const maxBytes = 900 << 10
 
-// Write implements [lease.Driver]. A change is one transaction, which also checks the root. If there is
-// one change, verify is checked in its transaction, and after it only if that fails.
+// Write implements [lease.Driver]. A change is one transaction, which also checks the root, and the items
+// in verify if they fit.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	o, _, err := d.enter(ctx, d.writer)
 	if err != nil {
@@ -28,23 +28,20 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		return w, lease.ErrEpoch
 	}
 	w.Results = make([]lease.Result, len(changes))
-	if len(changes) == 1 && len(verify) > 0 {
-		t := transaction{d: d, o: o, c: &changes[0]}
-		if done, err := t.withChecks(ctx, verify); done || err != nil {
-			w.Results[0] = t.result
-			return w, d.fail(err)
-		}
-	}
 	errs := make([]error, len(changes))
 	ensemble.InParallel(len(changes), func(i int) {
 		t := transaction{d: d, o: o, c: &changes[i]}
-		errs[i] = t.run(ctx)
-		w.Results[i] = t.result
+		if len(changes) == 1 {
+			t.verify = verify
+		}
+		w.Results[i], errs[i] = t.run(ctx)
+		if t.verify != nil {
+			verify = nil
+		}
 	})
-	if err := cmp.Or(errs...); err != nil {
-		return w, d.fail(err)
+	if err = cmp.Or(errs...); err == nil {
+		w.Stale, err = d.stale(ctx, o, verify)
 	}
-	w.Stale, err = d.stale(ctx, o, verify)
 	return w, d.fail(err)
 }
 
@@ -53,79 +50,52 @@ type transaction struct {
 	d      *driver
 	o      origin
 	c      *lease.Change
-	result lease.Result
+	verify []lease.Item // what is checked in it
 
 	ops   []any
 	stats []int // of each put: the operation whose result has its stat; -1: a deletion
 }
 
 // run makes the change. An error leaves its outcome unknown.
-func (t *transaction) run(ctx context.Context) error {
-	for try := 0; try < 3; try++ {
+func (t *transaction) run(ctx context.Context) (lease.Result, error) {
+	for range 4 {
 		refused, err := t.prepare(ctx)
 		if err != nil {
-			return err
+			return lease.Result{}, err
 		}
 		if refused {
-			t.result = lease.Result{Outcome: backend.Refused}
-			return nil
+			return lease.Result{Outcome: backend.Refused}, nil
+		}
+		own := len(t.ops)
+		if checks := t.d.checks(t.verify, t.bytes()); len(checks) == len(t.verify) {
+			t.ops = append(t.ops, checks...)
+		} else {
+			t.verify = nil
 		}
 		results, failed, err := t.d.multi(ctx, t.o, t.ops)
-		if done, err := t.finish(ctx, results, failed, err); done || err != nil {
-			return err
+		switch {
+		case err == nil:
+			return lease.Result{Outcome: backend.Granted, Items: t.written(results)}, nil
+		case failed < 0:
+			return lease.Result{}, err
+		case !isNo(err):
+			return lease.Result{Err: t.d.fail(err)}, nil
+		case failed == 0:
+			t.d.forgetOrigin()
+			return lease.Result{}, lease.ErrEpoch
+		case failed >= own:
+			t.verify = nil
+			continue
+		}
+		create, is := t.ops[failed].(*zk.CreateRequest)
+		if !is || !errors.Is(err, zk.ErrNoNode) {
+			return lease.Result{Outcome: backend.Refused}, nil
+		}
+		if err := t.d.makeNode(ctx, parent(create.Path), nil); err != nil {
+			return lease.Result{}, err
 		}
 	}
-	t.result = lease.Result{Err: errBusy}
-	return nil
-}
-
-// withChecks makes the change and checks verify in the same transaction. done is false if nothing was
-// made.
-func (t *transaction) withChecks(ctx context.Context, verify []lease.Item) (done bool, err error) {
-	if refused, err := t.prepare(ctx); refused || err != nil {
-		return false, err
-	}
-	size := 0
-	for _, p := range t.c.Put {
-		if p.Value != nil {
-			size += len(lease.Encode(p.Value))
-		}
-	}
-	own := len(t.ops)
-	for _, it := range verify {
-		check := t.d.check(&it)
-		if size += opSize(check); check.Version == impossible || size > maxChecks {
-			return false, nil
-		}
-		t.ops = append(t.ops, check)
-	}
-	results, failed, err := t.d.multi(ctx, t.o, t.ops)
-	if err != nil && (failed >= own || failed >= 0 && isNo(err)) {
-		return false, nil // run finds out more
-	}
-	return t.finish(ctx, results[:min(own, len(results))], failed, err)
-}
-
-// finish notes the outcome. done is false if the transaction must be made again.
-func (t *transaction) finish(ctx context.Context, results []zk.MultiResponse, failed int, err error) (done bool, _ error) {
-	switch {
-	case err == nil:
-		t.result = lease.Result{Outcome: backend.Granted, Items: t.written(results)}
-		return true, nil
-	case failed < 0:
-		return false, err
-	case failed == 0 && isNo(err):
-		t.d.forgetOrigin()
-		return false, lease.ErrEpoch
-	case isNo(err):
-		if create, is := t.ops[failed].(*zk.CreateRequest); is && errors.Is(err, zk.ErrNoNode) {
-			return false, t.d.makeNode(ctx, parent(create.Path), nil)
-		}
-		t.result = lease.Result{Outcome: backend.Refused}
-		return true, nil
-	}
-	t.result = lease.Result{Err: t.d.fail(err)}
-	return true, nil
+	return lease.Result{Err: errBusy}, nil
 }
 
 // isNo reports whether err says that a condition does not hold.
@@ -151,84 +121,78 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 		t.ops = append(t.ops, d.check(it))
 	}
 	for i := range t.c.Put {
-		if refused, err := t.put(ctx, &t.c.Put[i]); refused || err != nil {
-			return refused, err
+		p := &t.c.Put[i]
+		if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
+			return true, err
 		}
+		t.put(p)
 	}
 	return false, nil
 }
 
-// put adds the operations of one put.
-func (t *transaction) put(ctx context.Context, p *lease.Put) (refused bool, err error) {
-	d, path := t.d, t.d.root.path(p.Over.Key)
-	if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
-		return true, err
+// put adds the operations of one put. A node that was just created has version 0. Its data comes by a
+// second operation, whose result has the zxid; that of a creation does not.
+func (t *transaction) put(p *lease.Put) {
+	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Stamp().Writes)
+	t.d.watches.changing(path)
+	if p.Value == nil {
+		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
+		return
 	}
-	d.watches.changing(path)
-	number := parseVersion(p.Over.Version).number
-	switch meta := p.Over.Kind == lease.Metas; {
-	case p.Over.Version == "" && meta: // the node is there, without data
-		n, err := ensemble.Read(ctx, d.writer, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
-		switch {
-		case err != nil:
-			return false, err
-		case len(n.data) > 0:
-			return true, nil
-		case n.stat == nil:
-			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL})
-		default:
-			number = n.stat.Version
-		}
-	case p.Over.Version == "":
+	if p.Over.Version == "" {
 		flags := int32(zk.FlagPersistent)
 		if p.Over.Kind == lease.Sessions {
 			flags = zk.FlagEphemeral
-			d.present.Store(true)
+			t.d.present.Store(true)
 		}
-		t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL, Flags: flags})
-	case p.Value == nil && !meta:
-		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
-		return false, nil
+		t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: t.d.ACL, Flags: flags})
 	}
-	// A node that was just created has version 0. Its data comes by a second operation, whose result
-	// has the zxid; that of a creation does not.
-	text := ""
-	if p.Value != nil {
-		lease.SetWrite(p.Value, int64(number)+1)
-		text = lease.Encode(p.Value)
-	}
+	lease.SetWrite(p.Value, int64(number)+1)
 	t.stats = append(t.stats, len(t.ops))
-	t.ops = append(t.ops, &zk.SetDataRequest{Path: path, Data: []byte(text), Version: number})
-	return false, nil
+	t.ops = append(t.ops, &zk.SetDataRequest{Path: path, Data: []byte(lease.Encode(p.Value)), Version: number})
+}
+
+// bytes returns about how large the request is.
+func (t *transaction) bytes() (n int) {
+	for _, op := range t.ops {
+		if set, is := op.(*zk.SetDataRequest); is {
+			n += len(set.Data)
+		}
+	}
+	return n
 }
 
 // written returns the items of a change that was made.
 func (t *transaction) written(results []zk.MultiResponse) (items []lease.Item) {
 	for i, p := range t.c.Put {
-		it := lease.Item{Key: p.Over.Key, Age: -1}
-		if at := t.stats[i]; at >= 0 && p.Value != nil {
-			stat := results[at].Stat
-			it.Version, it.Created, it.Order = versionOf(stat).String(), strconv.FormatInt(stat.Czxid, 16), uint64(stat.Mzxid)
-			t.d.noteZxid(stat.Mzxid)
-		}
-		if p.Over.Kind == lease.Sessions && p.Value == nil {
+		var s lease.Stamp
+		if at := t.stats[i]; at >= 0 {
+			s = stamp(results[at].Stat)
+			t.d.noteZxid(s.At)
+		} else if p.Over.Kind == lease.Sessions {
 			t.d.present.Store(false)
 		}
-		items = append(items, it)
+		items = append(items, s.Item(p.Over.Key))
 	}
 	return items
 }
 
 // check returns the operation that checks that an item has its version.
 func (d *driver) check(it *lease.Item) *zk.CheckVersionRequest {
-	number := int32(impossible)
-	if it.Version != "" {
-		number = parseVersion(it.Version).number
-	}
-	return &zk.CheckVersionRequest{Path: d.root.path(it.Key), Version: number}
+	return &zk.CheckVersionRequest{Path: d.root.path(it.Key), Version: int32(it.Stamp().Writes)}
 }
 
-func opSize(c *zk.CheckVersionRequest) int { return len(c.Path) + 17 }
+// checks returns the checks of as many items as fit into a request beside so many bytes.
+func (d *driver) checks(items []lease.Item, bytes int) (ops []any) {
+	for i := range items {
+		op := d.check(&items[i])
+		if bytes += len(op.Path) + 17; bytes > maxBytes {
+			break
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
 
 // asRemembered reports whether an item that was remembered is still there in its version. ZooKeeper
 // compares only the number of a write, which a restored store counts anew.
@@ -239,7 +203,7 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	now, known := d.watches.item(d.root.path(it.Key))
 	if !known {
 		var err error
-		if now, _, err = d.readItem(ctx, d.writer, it.Key, o); err != nil {
+		if now, err = d.readItem(ctx, d.writer, it.Key, o); err != nil {
 			return false, err
 		}
 	}
@@ -249,30 +213,16 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 // stale returns which items have another version, by transactions that only check.
 func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stale []int, err error) {
 	for from := 0; from < len(verify); {
-		ops, size, to := []any(nil), 0, from
-		for ; to < len(verify); to++ {
-			check := d.check(&verify[to])
-			if size += opSize(check); ops != nil && size > maxChecks {
-				break
-			}
-			ops = append(ops, check)
-		}
+		ops := d.checks(verify[from:], 0)
 		_, failed, err := d.multi(ctx, o, ops)
 		switch {
 		case err == nil:
-			from = to
+			from += len(ops)
 		case failed < 0 || !isNo(err):
 			return nil, err
 		default: // all before it are as they were at that moment, which is after the write
-			at := from + failed
-			if verify[at].Version != "" {
-				stale = append(stale, at)
-			} else if now, _, err := d.readItem(ctx, d.writer, verify[at].Key, o); err != nil {
-				return nil, err
-			} else if now.Version != "" {
-				stale = append(stale, at)
-			}
-			from = at + 1
+			stale = append(stale, from+failed)
+			from += failed + 1
 		}
 	}
 	return stale, nil
