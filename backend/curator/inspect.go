@@ -18,16 +18,14 @@ var _ backend.Inspector = (*Backend)(nil)
 // servers know each other's sessions; and who has which rights at Root. It closes its
 // sessions at once and creates no nodes. Inspect needs no right, but it cannot show the
 // rights at Root to a user that may not read them.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.admit(""); err != nil {
 		return nil, err
 	}
-	statuses := b.access.Ask(ctx, b.options.MaxSession)
-	list = diagnostics(b.options, statuses, ttl, renew)
-	if f, mixed := b.access.CheckOneEnsemble(ctx, statuses); mixed {
-		list = append(list, f)
+	about := func(statuses []ensemble.Status) []backend.Diagnostic {
+		return diagnostics(b.options, statuses, ttl, renew)
 	}
-	f, err := b.access.Rights(b.options.Root, func() (acl []zk.ACL, err error) {
+	list, err := b.access.Inspect(ctx, b.options.MaxSession, about, b.options.Root, func() (acl []zk.ACL, err error) {
 		err = b.withSession(ctx, func(s *session) error {
 			acl, err = read(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
 				acl, _, err := c.GetACL(b.options.Root)
@@ -40,12 +38,11 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 	if err != nil {
 		return nil, b.wrap("inspect", err)
 	}
-	return append(list, f), nil
+	return list, nil
 }
 
-// diagnostics explains the servers' answers.
+// diagnostics explains which sessions the servers grant.
 func diagnostics(o Options, statuses []ensemble.Status, ttl, renew time.Duration) (list []backend.Diagnostic) {
-	list = ensemble.Diagnose(statuses)
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}

@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +25,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs, d, o := make([]error, len(bids)), b.driver, origin{}
 	err := b.Enter(bids[0].Candidate.Nonce)
 	if err == nil {
-		o, _, err = d.enter(ctx, d.writer)
+		o, err = d.writeOrigin(ctx)
 	}
 	ensemble.InParallel(len(bids), func(i int) {
 		if errs[i] = d.fail(err); err == nil {
@@ -63,10 +62,6 @@ func (d *driver) preflight(ctx context.Context, o origin, election string) error
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
 		case failed == len(ops)-1:
 			return nil
-		case errors.Is(err, zk.ErrNoNode) && failed < 3:
-			if err := d.makeDirectories(ctx); err != nil {
-				return err
-			}
 		case !isNo(err):
 			return err
 		} // else another process was faster
@@ -77,23 +72,20 @@ func (d *driver) preflight(ctx context.Context, o origin, election string) error
 // Inspect implements [backend.Inspector]. It asks each server what it is, whether all of them belong
 // to one ensemble, which sessions they grant, and who has which rights at the root. It needs no
 // right, but without one to read the root it cannot show the rights there.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	d := b.driver
-	statuses := d.Ask(ctx, sessionLength)
-	list = ensemble.Diagnose(statuses)
-	for _, s := range statuses {
-		if s.Serves() && s.Longest < 2*ttl {
-			list = append(list, clean.Diagnosticf(true, "session", "%s grants sessions of %v at most (maxSessionTimeout): with a TTL of %v a crash may cost as much in addition. Raise it to %v, or shorten the TTL", s.Server, s.Longest, ttl, 2*ttl))
-			break
+	tooShort := func(statuses []ensemble.Status) (list []backend.Diagnostic) {
+		for _, s := range statuses {
+			if s.Serves() && s.Longest < 2*ttl && list == nil {
+				list = append(list, clean.Diagnosticf(true, "session", "%s grants sessions of %v at most (maxSessionTimeout): with a TTL of %v a crash may cost as much in addition. Raise it to %v, or shorten the TTL", s.Server, s.Longest, ttl, 2*ttl))
+			}
 		}
+		return list
 	}
-	if f, mixed := d.CheckOneEnsemble(ctx, statuses); mixed {
-		list = append(list, f)
-	}
-	f, err := d.Rights(string(d.root), func() ([]zk.ACL, error) {
+	list, err := d.Inspect(ctx, sessionLength, tooShort, string(d.root), func() ([]zk.ACL, error) {
 		return ensemble.Read(ctx, d.writer, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(string(d.root))
 			return acl, err
@@ -102,5 +94,5 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
 	}
-	return append(list, f), nil
+	return list, nil
 }

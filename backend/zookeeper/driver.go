@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/ensemble"
 )
@@ -24,27 +24,16 @@ type driver struct {
 	root    root
 	writer  *ensemble.Session // has the ephemeral node, and makes all changes
 	reader  *ensemble.Session // makes readings, and has their watches
-	watches *watches
-	present atomic.Bool // the node of this process may be there
+	present atomic.Bool       // the node of this process may be there
 
-	entering chan struct{} // held while the origin is being found out
+	entering chan struct{} // held while the writer's session is looked at
 
 	mu     sync.Mutex
 	origin origin
-	reads  int64 // the reader's session in which the root was read
 	newest int64 // the greatest zxid that was seen
 }
 
 var _ lease.Listener = (*driver)(nil)
-
-// An origin is what is known of the store.
-type origin struct {
-	epoch    string // the data of the root: random text that was written when it was made
-	version  int32  // of the root
-	writes   int64  // the writer's session in which a write has shown whether the store went back; 0: none
-	wentBack int
-	backTo   int64 // the zxid to which the store went back; 0: it did not
-}
 
 // Limits implements [lease.Driver].
 func (d *driver) Limits() lease.Limits {
@@ -62,181 +51,62 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// enter returns the origin as it is known in the session of a reading or a write, and whether it was
-// just found out.
-func (d *driver) enter(ctx context.Context, s *ensemble.Session) (o origin, fresh bool, err error) {
-	client, err := s.Ready(ctx)
-	if err != nil {
-		return o, false, err
-	}
-	id := client.SessionID()
-	if id == 0 { // it has just ended
-		return o, false, errSessionEnded
-	}
-	known := func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		o = d.origin
-		return s == d.reader && d.reads == id || s == d.writer && o.writes == id
-	}
-	if known() {
-		return o, false, nil
-	}
-	select {
-	case d.entering <- struct{}{}:
-		defer func() { <-d.entering }()
-	case <-ctx.Done():
-		return o, false, ctx.Err()
-	}
-	if known() {
-		return o, false, nil
-	}
-	before, wentBack, seen := o.epoch, o.wentBack, d.noteZxid(0)
-	if err := d.identify(ctx, s, &o); err != nil {
-		return o, true, err
-	}
-	if o.epoch != before {
-		seen, o.backTo, o.writes = 0, 0, 0
-	}
-	newest := seen
-	if s == d.writer {
-		if newest, err = d.prove(ctx); err != nil {
-			return o, true, err
+// Read implements [lease.Driver]. All answers come on one connection, so that they are of one store, and
+// none is older than the one before.
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
+	for range 3 {
+		before, err := d.reader.Ready(ctx)
+		if err != nil {
+			return v, d.fail(err)
 		}
-		if o.writes = id; newest < seen {
-			o.wentBack, o.backTo = o.wentBack+1, newest
+		v, err = d.readSynced(ctx, keys)
+		if after, lost := d.reader.Ready(ctx); lost == nil && after == before {
+			return v, d.fail(err)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if o.epoch != before || o.wentBack != wentBack {
-		d.newest = newest
-		if s == d.writer { // what was read so far may be of the other store
-			d.reads = 0
-			d.watches.lost()
-		}
-	} else {
-		d.newest = max(d.newest, newest) // there may have been readings meanwhile
-	}
-	if d.origin = o; s == d.reader {
-		d.reads = id
-	}
-	return o, true, nil
+	return lease.View{}, errSessionEnded
 }
 
-// identify reads the root, which it makes if there is none.
-func (d *driver) identify(ctx context.Context, s *ensemble.Session, o *origin) error {
-	for range 5 {
-		if err := d.sync(ctx, s); err != nil {
-			return err
-		}
-		n, err := d.readNode(ctx, s, string(d.root))
-		switch {
-		case err != nil:
-			return err
-		case n.stat == nil:
-			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
-		case len(n.data) == 0: // an administrator has made it
-			_, err = ensemble.Call(ctx, d.writer, func(c *zk.Conn) (*zk.Stat, error) {
-				return c.Set(string(d.root), []byte(backend.NewNonce()), n.stat.Version)
-			})
-		default:
-			o.epoch, o.version = clean.Text(string(n.data), 64, false), n.stat.Version
-			return nil
-		}
-		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-	}
-	return errBusy
-}
-
-// sync brings the server that answers up to date with the ensemble's leader.
-func (d *driver) sync(ctx context.Context, s *ensemble.Session) error {
-	_, err := ensemble.Read(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
-}
-
-// prove returns the zxid of a write.
-func (d *driver) prove(ctx context.Context) (int64, error) {
-	path := d.root.directory(lease.Sessions)
-	for try := 0; ; try++ {
-		stat, err := ensemble.Call(ctx, d.writer, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, nil, -1) })
-		switch {
-		case err == nil:
-			return stat.Mzxid, nil
-		case !errors.Is(err, zk.ErrNoNode) || try > 0:
-			return 0, err
-		}
-		if err := d.makeDirectories(ctx); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// forgetOrigin notes that the root is not as it was read.
-func (d *driver) forgetOrigin() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.origin.writes, d.reads = 0, 0
-}
-
-// Read implements [lease.Driver]. Servers answer with what they have, which may be old. What is newer
-// than all that this process has seen need only be newer; if nothing is, the server is brought up to
-// date, and all is read again. docs/design/zookeeper.md, "Readings", says why that is safe.
-func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	o, fresh, err := d.enter(ctx, d.reader)
-	if err != nil {
-		return lease.View{}, d.fail(err)
-	}
+// readSynced reads items. Servers answer with what they have, which may be old. What is newer than all
+// that this process has seen need only be newer; if nothing is, the server is brought up to date, and all
+// is read again. docs/design/zookeeper.md, "Readings", says why that is safe.
+func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	before := d.noteZxid(0)
-	v, newest, err := d.readAll(ctx, keys, o)
-	if err == nil && newest <= before && !fresh {
+	v, newest, err := d.readAll(ctx, keys)
+	if err == nil && newest <= before {
 		if err = d.sync(ctx, d.reader); err == nil {
-			v, newest, err = d.readAll(ctx, keys, o)
+			v, newest, err = d.readAll(ctx, keys)
 		}
 	}
 	d.noteZxid(newest)
-	return v, d.fail(err)
-}
-
-// noteZxid notes a zxid, and returns the greatest.
-func (d *driver) noteZxid(zxid int64) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.newest = max(d.newest, zxid)
-	return d.newest
+	return v, err
 }
 
 // readAll reads items and returns the newest zxid: sessions first, because what a watch says of records
 // is as new as the last answer, and the meta item last, so that it is not older than any record. The
 // records are counted after that.
-func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lease.View, newest int64, err error) {
-	d.watches.mu.Lock()
-	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: d.watches.fired + 1, Items: make([]lease.Item, len(keys))}
-	d.watches.mu.Unlock()
-	of, errs := map[lease.Kind][]int{}, make([]error, len(keys))
+func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, newest int64, err error) {
+	o, err := d.readOrigin(ctx)
+	if err != nil {
+		return v, 0, err
+	}
+	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Items: make([]lease.Item, len(keys))}
+	v.Position, _ = d.reader.Watches.Fired()
+	v.Position++ // never 0
+	of, errs := map[lease.Kind][]int{}, make([]error, len(keys)+1)
 	for i, k := range keys {
 		of[k.Kind] = append(of[k.Kind], i)
 	}
 	for _, kind := range []lease.Kind{lease.Sessions, lease.Records, lease.Metas} {
 		ensemble.InParallel(len(of[kind]), func(n int) {
 			i := of[kind][n]
-			switch kind {
-			case lease.Records:
-				v.Items[i], errs[i] = d.record(ctx, keys[i], o)
-			default:
-				v.Items[i], errs[i] = d.readItem(ctx, d.reader, keys[i], o)
-			}
+			v.Items[i], errs[i] = d.readItem(ctx, d.reader, keys[i], o)
 		})
 	}
-	if of[lease.Metas] != nil && cmp.Or(errs...) == nil {
-		n, err := d.readNode(ctx, d.reader, d.root.directory(lease.Records))
-		if errs[0] = err; n.stat != nil {
-			v.Records = int64(n.stat.NumChildren)
+	if of[lease.Metas] != nil {
+		var n ensemble.Node
+		if n, errs[len(keys)] = ensemble.ReadNode(ctx, d.reader, d.root.directory(lease.Records)); n.Stat != nil {
+			v.Records = int64(n.Stat.NumChildren)
 		}
 	}
 	for i := range v.Items {
@@ -245,37 +115,54 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key, o origin) (v lea
 	return v, newest, cmp.Or(errs...)
 }
 
-// readItem reads an item from the server.
+// readItem reads an item. A record that is read in the reader's session leaves a watch, and comes from
+// memory if one says that it has not changed.
 func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (lease.Item, error) {
-	n, err := d.readNode(ctx, s, d.root.path(k))
+	if k.Kind == lease.Records && s == d.reader {
+		n, err := s.Watched(ctx, d.root.path(k))
+		return o.item(k, n), err
+	}
+	n, err := ensemble.ReadNode(ctx, s, d.root.path(k))
 	return o.item(k, n), err
 }
 
-// readNode reads a node and leaves no watch.
-func (d *driver) readNode(ctx context.Context, s *ensemble.Session, path string) (node, error) {
-	return ensemble.Read(ctx, s, func(c *zk.Conn) (node, error) { return readNode(c, path, false) })
-}
-
 // item returns a node as an item.
-func (o *origin) item(k lease.Key, n node) lease.Item {
-	if n.stat == nil {
+func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
+	if n.Stat == nil {
 		return lease.Stamp{}.Item(k)
 	}
-	it := stamp(n.stat).Item(k)
-	it.Value, it.Old = lease.Decode(k.Kind, n.data), o.old(&it)
-	it.Edited = n.stat.Version == 0 || lease.Edited(it.Value, int64(n.stat.Version)) // this package writes each node that it makes
+	it := stamp(n.Stat).Item(k)
+	it.Value, it.Old = lease.Decode(k.Kind, n.Data), n.Stat.Mzxid <= o.backTo
+	it.Edited = n.Stat.Version == 0 || lease.Edited(it.Value, int64(n.Stat.Version)) // this package writes each node that it makes
 	return it
 }
 
-// old reports whether an item was written before the store went back.
-func (o *origin) old(it *lease.Item) bool { return it.Version != "" && int64(it.Order) <= o.backTo }
+// Listen implements [lease.Listener] by the watches that readings have left. It only says that
+// something has changed. Positions count the watches that have fired.
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+	for {
+		fired, next := d.reader.Watches.Fired()
+		switch now := fired + 1; {
+		case position == 0 || position > now:
+			return nil
+		case position < now:
+			on(nil, now)
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	o, fresh, err := d.enter(ctx, d.reader)
-	if err == nil && !fresh {
-		err = d.sync(ctx, d.reader)
+	if err := d.sync(ctx, d.reader); err != nil {
+		return v, d.fail(err)
 	}
+	o, err := d.readOrigin(ctx)
 	if err != nil {
 		return v, d.fail(err)
 	}
@@ -299,7 +186,9 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		names = names[len(part):]
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
-			items[i], errs[i] = d.readItem(ctx, d.reader, lease.Key{Kind: kind, Name: part[i]}, o)
+			k := lease.Key{Kind: kind, Name: part[i]}
+			n, err := ensemble.ReadNode(ctx, d.reader, d.root.path(k))
+			items[i], errs[i] = o.item(k, n), err
 		})
 		if err := cmp.Or(errs...); err != nil {
 			return v, d.fail(err)
@@ -311,4 +200,13 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		}
 	}
 	return v, nil
+}
+
+var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
+
+var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", backend.ErrUnavailable)
+
+// fail adds to err its class and what an operator must do.
+func (d *driver) fail(err error) error {
+	return d.Fail(err, fmt.Sprintf("read, write, create and delete at %s and below (zkCli.sh: getAcl -R %s)", d.root, d.root))
 }

@@ -45,16 +45,6 @@ func (d *driver) makeNode(ctx context.Context, path string, data []byte) error {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// makeDirectories makes the parents of records and sessions.
-func (d *driver) makeDirectories(ctx context.Context) error {
-	for _, kind := range []lease.Kind{lease.Records, lease.Sessions} {
-		if err := d.makeNode(ctx, d.root.directory(kind), nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // stamp returns what ZooKeeper says of a node: the zxid of its last write, which never comes again, and
 // the number that it compares, which begins anew when the node is made again.
 func stamp(s *zk.Stat) lease.Stamp {

@@ -20,7 +20,7 @@ const maxBytes = 900 << 10
 // Write implements [lease.Driver]. A change is one transaction, which also checks the root, and the items
 // in verify if they fit.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
-	o, _, err := d.enter(ctx, d.writer)
+	o, err := d.writeOrigin(ctx)
 	if err != nil {
 		return w, d.fail(err)
 	}
@@ -58,7 +58,7 @@ type transaction struct {
 
 // run makes the change. An error leaves its outcome unknown.
 func (t *transaction) run(ctx context.Context) (lease.Result, error) {
-	for range 4 {
+	for {
 		refused, err := t.prepare(ctx)
 		if err != nil {
 			return lease.Result{}, err
@@ -81,21 +81,15 @@ func (t *transaction) run(ctx context.Context) (lease.Result, error) {
 		case !isNo(err):
 			return lease.Result{Err: t.d.fail(err)}, nil
 		case failed == 0:
-			t.d.forgetOrigin()
+			t.d.mu.Lock()
+			t.d.origin.writer = 0
+			t.d.mu.Unlock()
 			return lease.Result{}, lease.ErrEpoch
-		case failed >= own:
-			t.verify = nil
-			continue
-		}
-		create, is := t.ops[failed].(*zk.CreateRequest)
-		if !is || !errors.Is(err, zk.ErrNoNode) {
+		case failed < own:
 			return lease.Result{Outcome: backend.Refused}, nil
 		}
-		if err := t.d.makeNode(ctx, parent(create.Path), nil); err != nil {
-			return lease.Result{}, err
-		}
+		t.verify = nil // one has changed; the change is made all the same
 	}
-	return lease.Result{Err: errBusy}, nil
 }
 
 // isNo reports whether err says that a condition does not hold.
@@ -134,7 +128,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 // second operation, whose result has the zxid; that of a creation does not.
 func (t *transaction) put(p *lease.Put) {
 	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Stamp().Writes)
-	t.d.watches.changing(path)
+	t.d.reader.Watches.Changing(path)
 	if p.Value == nil {
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
 		return
@@ -200,7 +194,8 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	if !it.Remembered || it.Value == nil {
 		return true, nil
 	}
-	now, known := d.watches.item(d.root.path(it.Key))
+	n, known := d.reader.Watches.Node(d.root.path(it.Key))
+	now := o.item(it.Key, n)
 	if !known {
 		var err error
 		if now, err = d.readItem(ctx, d.writer, it.Key, o); err != nil {
@@ -228,31 +223,35 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 	return stale, nil
 }
 
-// multi makes all operations or none, in the session of o. failed is the first that could not be made,
-// or -1 if the outcome is unknown.
+// multi makes all operations or none, in the writer's session of o. It makes the parent of a node if there is
+// none. failed is the first operation that could not be made, or -1 if the outcome is unknown.
 func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.MultiResponse, failed int, err error) {
-	type outcome struct {
-		results []zk.MultiResponse
-		err     error
-	}
-	got, err := ensemble.Call(ctx, d.writer, func(c *zk.Conn) (outcome, error) {
-		if c.SessionID() != o.writes { // it may be another ensemble
-			return outcome{}, errSessionEnded
+	for range 3 {
+		results, err = ensemble.Call(ctx, d.writer, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			if c.SessionID() != o.writer { // it may be another ensemble
+				return nil, errSessionEnded
+			}
+			return c.Multi(ops...)
+		})
+		if err == nil && len(results) != len(ops) {
+			err = fmt.Errorf("%d answers to %d operations", len(results), len(ops))
 		}
-		r, err := c.Multi(ops...)
-		return outcome{r, err}, nil
-	})
-	if err == nil {
-		err = got.err
+		if failed = -1; err == nil {
+			return results, failed, nil
+		}
+		if at, why := ensemble.FailedOp(results); at >= 0 {
+			failed, err = at, why
+		}
+		if failed < 0 || !errors.Is(err, zk.ErrNoNode) {
+			break
+		}
+		create, is := ops[failed].(*zk.CreateRequest)
+		if !is {
+			break
+		}
+		if err := d.makeNode(ctx, parent(create.Path), nil); err != nil {
+			return nil, -1, err
+		}
 	}
-	if err == nil && len(got.results) != len(ops) {
-		err = fmt.Errorf("%d answers to %d operations", len(got.results), len(ops))
-	}
-	if err == nil {
-		return got.results, -1, nil
-	}
-	if failed, why := ensemble.FailedOp(got.results); failed >= 0 {
-		return nil, failed, why
-	}
-	return nil, -1, err
+	return nil, failed, err
 }

@@ -98,9 +98,8 @@ const sessionLength = time.Minute
 func newDriver(o Options) (*driver, error) {
 	d := &driver{root: root(cmp.Or(o.Root, DefaultRoot)), entering: make(chan struct{}, 1)}
 	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
-	d.watches = newWatches()
-	d.writer = ensemble.NewSession(&d.Access, sessionLength, nil)
-	d.reader = ensemble.NewSession(&d.Access, sessionLength, &ensemble.Watching{Fired: d.watches.fire, Lost: d.watches.lost, Any: d.watches.any})
+	d.writer = ensemble.NewSession(&d.Access, sessionLength, false)
+	d.reader = ensemble.NewSession(&d.Access, sessionLength, true)
 	err := d.Access.Check()
 	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {
 		err = fmt.Errorf("root: %w", bad)

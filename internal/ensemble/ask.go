@@ -21,14 +21,30 @@ import (
 // askLimit is how long one server may take to answer.
 const askLimit = 5 * time.Second
 
-// Ask asks each server what it is, with the one four-letter word that all servers answer (srvr), and
+// Inspect asks each server what it is, whether all of them belong to one ensemble, which sessions they grant
+// up to longest, and who has which rights at the root. about says what the backend makes of the answers; getACL
+// reads the rights. Without a right to read them, Inspect cannot show them.
+func (a *Access) Inspect(ctx context.Context, longest time.Duration, about func([]Status) []backend.Diagnostic, root string, getACL func() ([]zk.ACL, error)) ([]backend.Diagnostic, error) {
+	statuses := a.ask(ctx, longest)
+	list := append(diagnose(statuses), about(statuses)...)
+	if f, mixed := a.checkOneEnsemble(ctx, statuses); mixed {
+		list = append(list, f)
+	}
+	f, err := a.rights(root, getACL)
+	if err != nil {
+		return nil, err
+	}
+	return append(list, f), nil
+}
+
+// ask asks each server what it is, with the one four-letter word that all servers answer (srvr), and
 // which session lengths it grants up to longest, by opening sessions, which it closes at once. This
 // needs no right.
-func (a *Access) Ask(ctx context.Context, longest time.Duration) []Status {
+func (a *Access) ask(ctx context.Context, longest time.Duration) []Status {
 	statuses := make([]Status, len(a.Servers))
 	var all sync.WaitGroup
 	for i, server := range a.Servers {
-		all.Go(func() { statuses[i] = a.ask(ctx, server, longest) })
+		all.Go(func() { statuses[i] = a.askServer(ctx, server, longest) })
 	}
 	all.Wait()
 	return statuses
@@ -48,8 +64,8 @@ var (
 	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
 )
 
-// ask asks one server what it is and how long sessions may be.
-func (a *Access) ask(ctx context.Context, server string, longest time.Duration) (s Status) {
+// askServer asks one server what it is and how long sessions may be.
+func (a *Access) askServer(ctx context.Context, server string, longest time.Duration) (s Status) {
 	s.Server = server
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -77,9 +93,9 @@ func (a *Access) ask(ctx context.Context, server string, longest time.Duration) 
 	return s
 }
 
-// CheckOneEnsemble checks that every server knows a session of another one, as in an
+// checkOneEnsemble checks that every server knows a session of another one, as in an
 // ensemble.
-func (a *Access) CheckOneEnsemble(ctx context.Context, statuses []Status) (f backend.Diagnostic, mixed bool) {
+func (a *Access) checkOneEnsemble(ctx context.Context, statuses []Status) (f backend.Diagnostic, mixed bool) {
 	var first *rawSession
 	creator := ""
 	for _, s := range statuses {
@@ -109,8 +125,8 @@ func (a *Access) CheckOneEnsemble(ctx context.Context, statuses []Status) (f bac
 	return f, mixed
 }
 
-// Diagnose explains what the servers have answered.
-func Diagnose(statuses []Status) (list []backend.Diagnostic) {
+// diagnose explains what the servers have answered.
+func diagnose(statuses []Status) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
@@ -152,8 +168,8 @@ func Diagnose(statuses []Status) (list []backend.Diagnostic) {
 // Serves reports whether the server can serve a member.
 func (s *Status) Serves() bool { return s.Err == nil && !s.ReadOnly }
 
-// Rights tells who may do what at the root, whose rights getACL reads.
-func (a *Access) Rights(root string, getACL func() ([]zk.ACL, error)) (f backend.Diagnostic, err error) {
+// rights tells who may do what at the root, whose rights getACL reads.
+func (a *Access) rights(root string, getACL func() ([]zk.ACL, error)) (f backend.Diagnostic, err error) {
 	f.What = "rights"
 	acl, err := getACL()
 	switch {

@@ -21,7 +21,7 @@ type conn struct {
 	received  atomic.Int64 // bytes
 	lastRead  atomic.Int64 // as an offset from opened
 	opened    time.Time
-	watching  *Watching
+	watches   *Watches
 
 	lastWrite, lastPing time.Time // used by the library's one goroutine that sends
 }
@@ -33,7 +33,7 @@ func (s *Session) dial(address string, timeout time.Duration) (net.Conn, error) 
 		s.change(func() { s.why = err })
 		return nil, err // the library tries the next server at once
 	}
-	c := &conn{Conn: raw, opened: time.Now(), lastPing: time.Now(), watching: s.Watching}
+	c := &conn{Conn: raw, opened: time.Now(), lastPing: time.Now(), watches: s.Watches}
 	c.handshake = time.AfterFunc(acceptTimeout, func() { raw.Close() })
 	s.mu.Lock()
 	old := s.conn
@@ -65,14 +65,15 @@ func (c *conn) Read(p []byte) (int, error) {
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
 // Write leaves out a ping if there was another request in the second half of the time since the last
-// one: every request keeps the session alive. It leaves out all if nobody would miss the session.
+// one: every request keeps the session alive. It leaves out all if nobody would miss the session, of which
+// nothing but the root is remembered.
 // A failure is told by the next Read alone: after a failed write the library may wait for ever, as it
 // answers one request twice (conn.go, sendData and flushRequests).
 func (c *conn) Write(p []byte) (int, error) {
 	now := time.Now()
 	if bytes.Equal(p, ping) {
 		needless := now.Sub(c.lastWrite) < now.Sub(c.lastPing)/2
-		if c.lastPing = now; needless || c.watching != nil && !c.watching.Any() {
+		if c.lastPing = now; needless || c.watches != nil && c.watches.Len() < 2 {
 			return len(p), nil
 		}
 	}

@@ -21,10 +21,10 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Watching, if set, makes a session for readings that leave watches. It is over when its connection is
-	// lost: the library would set the watches again, but by a zxid that it reads while answers change it
-	// (go-zookeeper/zk#35), so that changes could be missed.
-	Watching *Watching
+	// Watches are set in a session for readings. It is over when its connection is lost: the library would set
+	// the watches again, but by a zxid that it reads while answers change it (go-zookeeper/zk#35), so that
+	// changes could be missed.
+	Watches *Watches
 
 	Servers ServerList
 	access  *Access
@@ -40,22 +40,19 @@ type Session struct {
 	closed     bool
 }
 
-// Watching says what to do about watches.
-type Watching struct {
-	Fired func(path string) // is called for each, before any later answer is delivered
-	Lost  func()            // is called when all watches are gone
-	Any   func() bool       // reports whether there are watches; without any, nothing keeps the session alive
-}
-
 // maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
 const (
 	maxRequest = 1 << 20
 	maxReply   = 32 << 20
 )
 
-// NewSession returns a session that connects when it is first used.
-func NewSession(a *Access, length time.Duration, w *Watching) *Session {
-	return &Session{access: a, Length: length, Watching: w, changed: make(chan struct{})}
+// NewSession returns a session that connects when it is first used, for writes or for readings.
+func NewSession(a *Access, length time.Duration, readings bool) *Session {
+	s := &Session{access: a, Length: length, changed: make(chan struct{})}
+	if readings {
+		s.Watches = &Watches{byPath: make(map[string]*watch), changed: make(chan struct{})}
+	}
+	return s
 }
 
 // change changes fields of s and wakes all waiters.
@@ -79,7 +76,7 @@ func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, s.explain(ctx.Err())
 		}
 	}
 }
@@ -165,8 +162,8 @@ func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
 // event is called by the library with each event, before any later answer is delivered.
 func (s *Session) event(client *zk.Conn, e zk.Event) {
 	switch {
-	case e.Type != zk.EventSession && s.Watching != nil:
-		s.Watching.Fired(e.Path)
+	case e.Type != zk.EventSession && s.Watches != nil:
+		s.Watches.fire(e.Path)
 	case e.State == zk.StateHasSession:
 		s.change(func() { s.connected, s.why = true, nil })
 	case e.State == zk.StateExpired: // what waits in the library is not for the next session
@@ -180,7 +177,7 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 	case e.State == zk.StateDisconnected:
 		over := false
 		s.change(func() {
-			over = s.connected && s.Watching != nil
+			over = s.connected && s.Watches != nil
 			if s.connected {
 				s.connected, s.lost = false, time.Now()
 			}
@@ -190,16 +187,9 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 		})
 		if over {
 			go client.Close()
-			s.Watching.Lost()
+			s.Watches.Forget()
 		}
 	}
-}
-
-// Why returns why the last attempt to connect has failed; nil: there is a connection, or none was tried.
-func (s *Session) Why() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.why
 }
 
 // Call makes a request of the library, whose methods take no context. It returns when the request is
@@ -224,11 +214,27 @@ func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}()
 	select {
 	case a := <-answers:
+		if errors.Is(a.err, zk.ErrNoServer) || errors.Is(a.err, zk.ErrConnectionClosed) {
+			a.err = s.explain(a.err)
+		}
 		return a.value, a.err
 	case <-ctx.Done():
 		s.dropIfSilent(ctx, began)
-		return none, ctx.Err()
+		return none, s.explain(ctx.Err())
 	}
+}
+
+// explain adds to an error why there is no connection, if that is known.
+func (s *Session) explain(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == nil {
+		return err
+	}
+	if Class(s.why) == backend.ErrDenied { // that is for a person, and trying again does not mend it
+		return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, s.why)
+	}
+	return fmt.Errorf("not connected: %w (%w)", err, s.why)
 }
 
 // Read is Call for requests that may be repeated after the connection was lost.
@@ -263,7 +269,10 @@ func InParallel(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
+// closeTimeout limits how long a server may take to end a session. The library waits for a second.
+const closeTimeout = 200 * time.Millisecond
+
+// Close ends the connection. It ends the session, and with it its ephemeral nodes, only if end says so.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
 	client, conn, again := s.client, s.conn, s.closed
@@ -276,7 +285,15 @@ func (s *Session) Close(end bool) {
 	if !end && conn != nil {
 		conn.Close()
 	}
-	client.Close()
+	done := make(chan struct{})
+	go func() {
+		client.Close()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+	}
 	if conn != nil {
 		conn.Close()
 	}
