@@ -12,7 +12,7 @@
 // # In the store
 //
 //	/election                   the identity of this store
-//	/election/record            how many elections there are, and the greatest TTL
+//	/election/meta              how many elections were made, and the greatest TTL
 //	/election/record/<name>     an election: term, leader, request, history; JSON
 //	/election/session/<nonce>   a process, with its heartbeat; EPHEMERAL, JSON
 //
