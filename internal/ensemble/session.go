@@ -26,8 +26,7 @@ type Session struct {
 	// (go-zookeeper/zk#35), so that changes could be missed.
 	Watching *Watching
 
-	Servers ServerList
-	access  *Access
+	access *Access
 
 	mu         sync.Mutex
 	client     *zk.Conn // nil: there was no call yet, or the connection is over
@@ -129,7 +128,7 @@ func (s *Session) connect() error {
 				s.event(client, e)
 			}
 		}),
-		zk.WithHostProvider(&s.Servers), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&ServerList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
