@@ -262,6 +262,9 @@ func InParallel(n int, f func(i int)) {
 	all.Wait()
 }
 
+// closeLimit is how long Close waits for a server to answer. The library would wait for a second.
+const closeLimit = 200 * time.Millisecond
+
 // Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
@@ -275,9 +278,17 @@ func (s *Session) Close(end bool) {
 	if !end && conn != nil {
 		conn.Close()
 	}
-	client.Close()
-	if conn != nil {
-		conn.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		client.Close()
+		if conn != nil {
+			conn.Close()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeLimit):
 	}
 }
 
