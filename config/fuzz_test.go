@@ -19,18 +19,19 @@ func FuzzFileAndEnvironment(f *testing.F) {
 		"<<: {ttl: 3s}\n", "id: !!binary gIGC\n", "id: |\n  text\n\tmore\n", "ttl: 1e400\n", "observer: 0x1\nbackend: [memory]\n",
 		"backend: memory\n---\nbackend: file\n", "\ufeffbackend: memory\n", "id: \"\\x00\\u202e\"\n", strings.Repeat("[", 100), strings.Repeat("a:\n ", 50),
 		"curator: {servers: [a, b], paths: {x: /a, x: /b}, acl: [\"world:anyone:r\"]}\nbackend: curator\n",
+		"zookeeper: {servers: h, root: /a//b, user: \"a:b\", password: x, insecure_auth: yes}\nbackend: zookeeper\n",
 		"etcd: {endpoints: \"http://a\"}\nconsul: {checks: []}\nmanual: {leaders: {a: b}}\nfile: {dir: /x, max_ttl: 1h}\n",
 	} {
 		f.Add([]byte(text), "")
 		f.Add([]byte(text), "ELECTION_BACKEND=memory\nELECTION_TTL=10s\nELECTION_ID=\n")
 	}
-	for _, environ := range []string{"ELECTION_", "ELECTION_TTL", "ELECTION_TTL==", "ELECTION_CURATOR_PATHS=a=b,c", "ELECTION_ETCD_ENDPOINTS=,,", "ELECTION_MYSQL_DSN_FILE=x\nELECTION_MYSQL_DSN=y",
+	for _, environ := range []string{"ELECTION_", "ELECTION_TTL", "ELECTION_TTL==", "ELECTION_CURATOR_PATHS=a=b,c", "ELECTION_ZOOKEEPER_SERVERS=a,,b\nELECTION_ZOOKEEPER_ACL=:", "ELECTION_ETCD_ENDPOINTS=,,", "ELECTION_MYSQL_DSN_FILE=x\nELECTION_MYSQL_DSN=y",
 		"ELECTION_MANUAL_LEADERS==", "ELECTION_OBSERVER=maybe", "ELECTION_TTL=\xff", "ELECTION_MYSQL_PORT_3306_TCP=tcp://1"} {
 		f.Add([]byte("backend: memory\n"), environ)
 	}
 	const secret = "open sesame 4711"
 	f.Fuzz(func(t *testing.T, text []byte, environ string) {
-		variables := append(strings.Split(environ, "\n"), "ELECTION_ETCD_PASSWORD="+secret, "ELECTION_CONSUL_TOKEN="+secret)
+		variables := append(strings.Split(environ, "\n"), "ELECTION_ETCD_PASSWORD="+secret, "ELECTION_ZOOKEEPER_PASSWORD="+secret, "ELECTION_CONSUL_TOKEN="+secret)
 		c, err := config.Parse("election.yaml", text, config.Options{Environ: variables})
 		if err != nil {
 			if !errors.Is(err, backend.ErrInvalid) {

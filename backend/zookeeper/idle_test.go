@@ -54,6 +54,27 @@ func TestAnIdleSessionKeepsItsConnection(t *testing.T) {
 	}
 }
 
+// A manager that closes has waited for its lease already.
+func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	fastest := time.Hour // a busy machine may be slow once
+	for range 3 {
+		p := start(t, "a", Options{Servers: []string{server.Addr()}})
+		p.read("billing")
+		server.Stop(t)
+		began := time.Now()
+		if err := p.driver.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(began))
+		server.Continue(t)
+	}
+	if fastest > 800*time.Millisecond {
+		t.Errorf("Close has taken %v at the least", fastest)
+	}
+}
+
 func copyAll(to, from net.Conn) {
 	b := make([]byte, 4096)
 	for {

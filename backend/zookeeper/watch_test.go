@@ -119,3 +119,25 @@ func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
 		t.Errorf("%d watches are remembered for %d records", n, records)
 	}
 }
+
+// The connection of readings breaks. The next reading has another one at once, also if there is one server
+// alone: the library waits a second before it tries the same server again.
+func TestABrokenConnectionIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	proxy := testbed.NewProxy(t, servers[0])
+	p := start(t, "a", Options{Servers: []string{proxy.Addr()}, Root: newRoot(t, servers)})
+	p.read("billing")
+	fastest := time.Hour // a busy machine may be slow once
+	for range 5 {
+		_, lost := p.driver.reader.Watches.Fired()
+		proxy.Reset()
+		<-lost
+		began := time.Now()
+		p.read("billing")
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest > 800*time.Millisecond {
+		t.Errorf("a connection is replaced after %v at the earliest", fastest)
+	}
+}

@@ -47,10 +47,10 @@ func (a *app) doctorCommand() *cobra.Command {
   timings;
 - its elections and members;
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
-  the cluster's members, versions, alarms, free space. Consul: servers, how many can be
-  lost, and their health if the token may read it. curator: each server's role, whether
-  its sessions are long enough, rights. file: the directory. manual: the leader named.
-  migration: both stores;
+  the cluster's members, versions, alarms, free space. Consul, firefly: servers, how many
+  can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
+  role, whether its sessions are long enough, rights. file: the directory. manual: the
+  leader named. migration: both stores;
 - what to expect of this configuration: the time without a leader after a crash, and the
   load of an idle election.
 

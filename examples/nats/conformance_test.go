@@ -5,8 +5,11 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-election/go-election/backend"
@@ -17,36 +20,49 @@ import (
 
 // TestConformance runs the suite on one server that all cases share.
 func TestConformance(t *testing.T) {
-	n := startNode(t, "shared", 0)
-	conformance.Run(t, testbed.InTier(conformance.Harness{
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n, 1) },
-		Parallel: true, Short: true,
-		Only: func(c conformance.Case) bool { return !c.OwnServer() },
-	}))
+	nodes := []*node{startNode(t, "shared", 0)}
+	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) []*node { return nodes })))
 }
 
-// TestConformanceWithRestarts runs the cases that need their own server.
-func TestConformanceWithRestarts(t *testing.T) {
-	conformance.Run(t, conformance.Harness{
-		NewStore: func(t testing.TB) conformance.Store {
-			n := startNode(t, "own", 0)
-			s := newStore(t, n, 1)
-			s.Faults[conformance.FaultRestart] = func(bool, string) error {
-				n.stop()
-				return n.start()
-			}
-			return s
-		},
-		Parallel: true, Short: true,
-		Only: conformance.Case.OwnServer,
+// TestConformanceOnThreeServers runs the suite on buckets of three replicas.
+func TestConformanceOnThreeServers(t *testing.T) {
+	nodes := startCluster(t)
+	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) []*node { return nodes })))
+}
+
+// TestConformanceWithServerFaults runs the cases in which the server that leads the stream is killed or
+// stopped. It takes two others up to 9 s to elect the next leader.
+func TestConformanceWithServerFaults(t *testing.T) {
+	t.Run("one replica", func(t *testing.T) {
+		conformance.Run(t, harness(true, func(t testing.TB) []*node { return []*node{startNode(t, "own", 0)} }))
+	})
+	t.Run("three replicas", func(t *testing.T) {
+		h := harness(true, startCluster)
+		h.Late = 12 * time.Second
+		conformance.Run(t, h)
 	})
 }
 
-// newStore returns a new bucket behind a proxy.
-func newStore(t testing.TB, n *node, replicas int) conformance.Store {
-	p := testbed.NewProxy(t, n.addr())
+// harness is that of the cases that need their own servers, or of the others.
+func harness(own bool, nodes func(testing.TB) []*node) conformance.Harness {
+	return conformance.Harness{
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, nodes(t), own) },
+		Only:     func(c conformance.Case) bool { return c.OwnServer() == own },
+		TTL:      1500 * time.Millisecond, Late: time.Second, Short: true, Parallel: true,
+	}
+}
+
+// newStore returns a new bucket on servers behind proxies, with a replica on each. own: the servers may be
+// harmed.
+func newStore(t testing.TB, nodes []*node, own bool) conformance.Store {
+	var proxies []*testbed.Proxy
+	var through []string
+	for _, n := range nodes {
+		p := testbed.NewProxy(t, n.addr())
+		proxies, through = append(proxies, p), append(through, p.Addr())
+	}
 	bucket := string(backend.NewNonce()[:12])
-	admin := mustOpen(t, n.addr(), bucket, replicas)
+	admin := mustOpen(t, addrs(nodes), bucket, len(nodes))
 	t.Cleanup(func() {
 		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
 		admin.Close()
@@ -61,7 +77,7 @@ func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			return lease.New(mustOpen(t, p.Addr(), bucket, replicas))
+			return lease.New(mustOpen(t, strings.Join(through, ","), bucket, len(nodes), nats.IgnoreDiscoveredServers()))
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
@@ -74,7 +90,22 @@ func newStore(t testing.TB, n *node, replicas int) conformance.Store {
 			},
 		},
 	}
-	maps.Copy(store.Faults, testbed.LineFaults(p))
+	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
+	if own {
+		var stopped *node
+		store.Faults[conformance.FaultRestart] = func(bool, string) error {
+			n := leader(t, nodes, admin)
+			n.kill()
+			return n.start()
+		}
+		store.Faults[conformance.FaultPause] = func(on bool, _ string) error {
+			if !on {
+				return stopped.process.Signal(syscall.SIGCONT)
+			}
+			stopped = leader(t, nodes, admin)
+			return stopped.process.Signal(syscall.SIGSTOP)
+		}
+	}
 	return store
 }
 

@@ -96,16 +96,17 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	if s := d.current.Load(); s != nil {
 		return s, nil
 	}
-	base := "$KV." + d.bucket + "."
-	s = &store{}
-	if s.stream, err = d.js.Stream(ctx, "KV_"+d.bucket); errors.Is(err, jetstream.ErrStreamNotFound) {
-		s.stream, err = d.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: d.replicas, MaxMsgsPerSubject: 1,
-			Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
-		})
-	}
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has made it
-		s.stream, err = d.js.Stream(ctx, "KV_"+d.bucket)
+	s, base := &store{}, "$KV."+d.bucket+"."
+	for again := true; again; { // another process may be making it, or servers elect its leader: then they may not answer
+		attempt, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
+		if s.stream, err = d.js.Stream(attempt, "KV_"+d.bucket); errors.Is(err, jetstream.ErrStreamNotFound) {
+			s.stream, err = d.js.CreateStream(attempt, jetstream.StreamConfig{
+				Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: d.replicas, MaxMsgsPerSubject: 1,
+				Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
+			})
+		}
+		cancel()
+		again = ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse))
 	}
 	if err != nil {
 		return nil, d.failed(err)
@@ -264,9 +265,8 @@ func (s *store) item(k lease.Key, m *nats.Msg, backTo uint64) lease.Item {
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	_, v, err := d.read(ctx, keys)
 	if err == nil && slices.ContainsFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas }) {
-		var all lease.View // after the items: a record that is deleted meanwhile must not be counted
-		all, err = d.list(ctx, lease.Records, "", v.Position)
-		v.Records = int64(len(all.Items))
+		all, failed := d.list(ctx, lease.Records, "", v.Position) // after the items: a record that is deleted meanwhile must not be counted
+		v.Records, err = int64(len(all.Items)), failed
 	}
 	return v, err
 }

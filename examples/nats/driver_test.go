@@ -3,6 +3,8 @@ package natskv
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
@@ -23,8 +25,8 @@ func TestDriver(t *testing.T) {
 	t.Run("three replicas", func(t *testing.T) { test(t, startCluster(t)[0], 3) })
 }
 
-func mustOpen(t testing.TB, url, bucket string, replicas int) *driver {
-	d, err := Open(url, bucket, replicas)
+func mustOpen(t testing.TB, url, bucket string, replicas int, options ...nats.Option) *driver {
+	d, err := Open(url, bucket, replicas, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -62,16 +61,22 @@ func adminFault(name string, f func(r *run, election string)) fault {
 }
 
 func consulAdmin(base, prefix string) map[string]fault {
-	key := func(election string) string {
-		return base + "/v1/kv/" + prefix + "/leases/lock/" + (&url.URL{Path: election}).EscapedPath()
-	}
+	kv := base + "/v1/kv/"
 	return map[string]fault{
-		"lock deleted": adminFault("lock deleted", func(r *run, election string) { callHTTP(r, http.MethodDelete, key(election), nil, nil) }),
+		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
+			callHTTP(r, http.MethodDelete, kv+prefix+"/record/"+election, nil, nil)
+		}),
 		"session ended": adminFault("session ended", func(r *run, election string) {
-			var found []struct{ Session string }
-			callHTTP(r, http.MethodGet, key(election), nil, &found)
-			if len(found) == 1 && found[0].Session != "" {
-				callHTTP(r, http.MethodPut, base+"/v1/session/destroy/"+found[0].Session, nil, nil)
+			var found []struct {
+				Key   string
+				Value []byte
+			}
+			callHTTP(r, http.MethodGet, kv+prefix+"/?recurse", nil, &found)
+			for _, f := range found {
+				var record struct{ Nonce string }
+				if f.Key == prefix+"/record/"+election && json.Unmarshal(f.Value, &record) == nil && record.Nonce != "" {
+					callHTTP(r, http.MethodDelete, kv+prefix+"/session/"+record.Nonce, nil, nil)
+				}
 			}
 		}),
 	}
@@ -125,17 +130,23 @@ func curatorAdmin(addr, root string) map[string]fault {
 }
 
 func zooKeeperAdmin(addr, root string) map[string]fault {
-	return map[string]fault{
-		"session ended": adminFault("session ended", func(r *run, election string) {
+	with := func(name string, do func(c *zk.Conn, record string)) fault {
+		return adminFault(name, func(r *run, election string) {
 			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
 			if err != nil {
 				r.Fatal(err)
 			}
 			defer c.Close()
-			text, _, err := c.Get(root + "/record/" + election)
-			var record struct{ Nonce string }
-			if err == nil && json.Unmarshal(text, &record) == nil && record.Nonce != "" {
-				c.Delete(root+"/session/"+record.Nonce, -1)
+			do(c, root+"/record/"+strings.ReplaceAll(election, "/", "%2F"))
+		})
+	}
+	return map[string]fault{
+		"lock deleted": with("lock deleted", func(c *zk.Conn, record string) { c.Delete(record, -1) }),
+		"session ended": with("session ended", func(c *zk.Conn, record string) {
+			text, _, err := c.Get(record)
+			var holder struct{ Nonce string }
+			if err == nil && json.Unmarshal(text, &holder) == nil && holder.Nonce != "" {
+				c.Delete(root+"/session/"+holder.Nonce, -1)
 			}
 		}),
 	}

@@ -74,7 +74,7 @@ func (a *Agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
 	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
-	case code == 413:
+	case has("#txn_max_req_len"):
 		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
 	case code == 404, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
@@ -102,7 +102,7 @@ func Refusal(answer *api.KVTxnResponse) error {
 	if delayed(text) {
 		return ErrDelayed
 	}
-	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
+	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") || strings.Contains(text, "unknown KV ") {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))

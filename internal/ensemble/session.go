@@ -26,8 +26,7 @@ type Session struct {
 	// changes could be missed.
 	Watches *Watches
 
-	Servers ServerList
-	access  *Access
+	access *Access
 
 	mu         sync.Mutex
 	client     *zk.Conn // nil: there was no call yet, or the connection is over
@@ -126,7 +125,7 @@ func (s *Session) connect() error {
 				s.event(client, e)
 			}
 		}),
-		zk.WithHostProvider(&s.Servers), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&ServerList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
@@ -269,10 +268,10 @@ func InParallel(n int, f func(i int)) {
 	all.Wait()
 }
 
-// closeTimeout limits how long a server may take to end a session. The library waits for a second.
-const closeTimeout = 200 * time.Millisecond
+// closeLimit is how long Close waits for a server to answer. The library would wait for a second.
+const closeLimit = 200 * time.Millisecond
 
-// Close ends the connection. It ends the session, and with it its ephemeral nodes, only if end says so.
+// Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
 	client, conn, again := s.client, s.conn, s.closed
@@ -287,15 +286,15 @@ func (s *Session) Close(end bool) {
 	}
 	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		client.Close()
-		close(done)
+		if conn != nil {
+			conn.Close()
+		}
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeTimeout):
-	}
-	if conn != nil {
-		conn.Close()
+	case <-time.After(closeLimit):
 	}
 }
 

@@ -1,0 +1,98 @@
+package consulagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func connect(t *testing.T, address string) *Agent {
+	t.Helper()
+	a, err := Connect("consul", Options{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+// Of three servers one dies, and then another one, so that none leads.
+func TestInspectSaysWhenServersAreLost(t *testing.T) {
+	t.Parallel()
+	servers := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+	a := connect(t, servers[0].URL())
+	says := func(when string, want ...string) {
+		t.Helper()
+		// The servers report their health every few seconds, and at first not at all.
+		testbed.Eventually(t, 2*time.Minute, when, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			list, err := a.Inspect(ctx)
+			if err != nil {
+				return err
+			}
+			text := ""
+			for _, d := range list {
+				text += fmt.Sprintf("%v %s: %s\n", d.Warning, d.What, d.Text)
+			}
+			for _, w := range want {
+				if !strings.Contains(text, w) {
+					return fmt.Errorf("%q is missing:\n%s", w, text)
+				}
+			}
+			return nil
+		})
+	}
+	says("all live", "false servers: 3; ", "1 of them can fail", "false health: the servers report healthy: true; 1 of them can fail now")
+	servers[1].Kill(t)
+	says("one is dead", "is not healthy: serf status failed", "true health: the servers report healthy: false; 0 of them can fail now")
+	servers[2].Kill(t)
+	says("two are dead", "true servers: 3, and none leads", "true health: consul: inspect: ")
+}
+
+// A real server refuses what is wrong, and the error says what to correct.
+func TestRefusalsSayWhatToCorrect(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartConsul(t, testbed.ConsulOptions{})
+	a := connect(t, server.URL())
+	missing := connect(t, server.URL())
+	missing.checks = []string{"no-such-check"}
+	for want, do := range map[string]func(ctx context.Context) error{
+		"lower session_ttl_min of the servers": func(ctx context.Context) error {
+			_, err := a.CreateSession(ctx, &api.SessionEntry{TTL: "1s"})
+			return err
+		},
+		"correct the option that names it": func(ctx context.Context) error {
+			_, err := missing.CreateSession(ctx, &api.SessionEntry{TTL: "10s"})
+			return err
+		},
+		"Consul 1.14 or later is needed": func(ctx context.Context) error {
+			_, answer, err := a.Txn(ctx, api.KVTxnOps{{Verb: "no-such-verb", Key: "election/x"}})
+			if err == nil {
+				err = Refusal(answer)
+			}
+			return err
+		},
+		"raise txn_max_req_len of the agents": func(ctx context.Context) error {
+			_, _, err := a.Txn(ctx, api.KVTxnOps{{Verb: api.KVSet, Key: "election/x", Value: make([]byte, 1<<20)}})
+			return err
+		},
+		"is this the address of a Consul agent?": func(ctx context.Context) error {
+			_, err := a.Client.Raw().Query("/no-such-page", nil, Consistent(ctx))
+			return err
+		},
+	} {
+		err := a.Fail(do(t.Context()))
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want ErrDenied with %q", err, want)
+		}
+	}
+}
