@@ -1,9 +1,7 @@
 package backend
 
 import (
-	"cmp"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 )
@@ -92,12 +90,4 @@ func (m Member) CampaignsFor(election string) bool {
 		}
 	}
 	return false
-}
-
-// Page returns what List or Members return out of everything in a store: items with keys not
-// less than from, in byte order of keys, up to limit. It reorders the slice.
-func Page[T any](all []T, from string, limit int, key func(T) string) []T {
-	all = slices.DeleteFunc(all, func(v T) bool { return key(v) < from })
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return all[:min(len(all), max(limit, 0))]
 }

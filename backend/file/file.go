@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // Limits of a TTL.
@@ -30,7 +31,7 @@ type Backend struct {
 	poll   bool
 
 	mutexes [64]chan struct{} // one per call about an election, chosen by the hash of its name
-	owner   backend.SingleOwner
+	owner   single.Owner
 
 	mu            sync.Mutex
 	cleaned       bool                     // old member records were removed

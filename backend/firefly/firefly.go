@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/single"
 	"github.com/go-election/go-election/internal/consulagent"
 )
 
@@ -46,7 +47,7 @@ type Backend struct {
 	agent *consulagent.Agent
 	root  string // of the elections' keys
 	fleet Fleet
-	owner backend.SingleOwner
+	owner single.Owner
 
 	sessionMutex chan struct{} // held while the session is made or renewed
 

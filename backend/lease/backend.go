@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Backend keeps leases in the store of a [Driver]. It implements [backend.Backend] and
@@ -15,7 +16,7 @@ import (
 type Backend struct {
 	driver Driver
 	limits Limits
-	owner  backend.SingleOwner
+	owner  single.Owner
 
 	sessionMutex chan struct{} // held while the session is written, so that heartbeats are written in order
 

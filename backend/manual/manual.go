@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Backend grants leases to the candidates that are named. It implements
@@ -23,7 +24,7 @@ type Backend struct {
 	file    string
 	maxTTL  time.Duration
 
-	owner  backend.SingleOwner
+	owner  single.Owner
 	fileMu sync.Mutex // held from reading the file until it was compared with the last one
 	text   []byte     // of the last file that was accepted; guarded by fileMu
 
