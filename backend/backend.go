@@ -103,7 +103,6 @@ type Guarantees struct {
 	Push bool // Listen hears of changes
 	Poll bool // Listen may miss changes: the manager must also read each lease after each expected renewal
 
-	Marks        bool // the Backend is a [Marker], and its layout has room for marks
 	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
 	DurableTerms bool // terms grow through the loss of any one server and of any record
 }

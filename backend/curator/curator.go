@@ -185,7 +185,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		ClockMargin: o.Tick,
 		Expiry:      backend.ByChallengers,
 		Push:        true, Poll: true, // everything but renewals
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 	if b.layout.kind == Node {
 		g.Expiry, g.Poll = backend.ByStore, false

@@ -106,7 +106,7 @@ func (b *Backend) Location() string { return b.dir }
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name, MinTTL: minTTL, MaxTTL: b.maxTTL, Expiry: backend.ByKernel,
-		Push: !b.poll, Poll: b.poll, Marks: true, Exclusive: true, DurableTerms: true,
+		Push: !b.poll, Poll: b.poll, Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -152,9 +152,9 @@ func (f *Backend) Guarantees() backend.Guarantees {
 		Expiry: backend.ByStore,
 		// Consul waits for twice the session's TTL, and checks once a second at worst
 		// whether a session has ended.
-		Takeover: 2*f.fleet.SessionTTL + f.fleet.confirmWait() + time.Second,
-		Push:     true,
-		Marks:    true, Exclusive: true, DurableTerms: true,
+		Takeover:  2*f.fleet.SessionTTL + f.fleet.confirmWait() + time.Second,
+		Push:      true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -50,7 +50,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: b.limits.Name, MinTTL: b.limits.MinTTL, MaxTTL: b.limits.MaxTTL, Expiry: backend.ByChallengers,
 		Push: push, Poll: true, // Listen returns for changes of records, not for renewals
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -34,10 +34,7 @@ type Backend struct {
 	ledVersion map[string]uint64 // the version under which this process has led each election
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Marker  = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 // Open checks o and returns a Backend. It does not read the file. All errors are
 // ErrInvalid, except those of package backend/file about Dir.
@@ -90,7 +87,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if g.Expiry == backend.ByKernel { // with Dir
 		return g
 	}
-	g.Expiry, g.Exclusive, g.DurableTerms, g.Marks = backend.ByOperator, false, false, false
+	g.Expiry, g.Exclusive, g.DurableTerms = backend.ByOperator, false, false
 	if b.file != "" {
 		g.MinTTL, g.MaxTTL = minTTL, b.maxTTL
 	}

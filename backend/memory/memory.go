@@ -213,7 +213,7 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 }
 
 func (c *client) Guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Marks: true,
+	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true,
 		Exclusive: true, DurableTerms: true}
 }
 

@@ -132,7 +132,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 			g.Exclusive = n.Exclusive
 		}
 	}
-	g.Name, g.Marks = Name, false
+	g.Name = Name
 	return g
 }
 

@@ -146,7 +146,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
 		Push:   b.notifyConns != nil, Poll: true,
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 
