@@ -52,7 +52,7 @@
 //
 // # Optional interfaces
 //
-// A [Preparer] makes what its store needs first, a [Preflighter] checks beforehand whether it
+// A [Preparer] first creates what its store needs, a [Preflighter] checks beforehand whether it
 // could be granted a lease, a [Marker] keeps the marks of a migration, an [Inspector] describes
 // its servers, a [Located] says where its store is. Package conformance has the suite that
 // every Backend passes; backend/memory is the executable specification; packages clean, single and

@@ -39,9 +39,9 @@ type Member struct {
 // that show elections leave it out.
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
-// Since is when the state that the record shows began: the present leadership, or the end of
-// the last one: by the store's clock, or by this machine's if the lease has expired. It is zero if
-// the store does not know. It is for people.
+// Since is when the present leadership began, or when the last one ended, by the store's clock. If
+// the lease has expired, it is the time of that, by this machine's clock. It is zero if the store
+// does not know. It is for people.
 func (r Record) Since() time.Time {
 	switch {
 	case r.ExpiredFor() > 0:

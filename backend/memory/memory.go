@@ -30,7 +30,7 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	created  time.Time                        // Age in the maps is the time from created to the last write, until it is read
+	created  time.Time                        // in the maps, Age is the time of the last write, counted from created
 	records  map[string]backend.Record        // by election
 	members  map[backend.Nonce]backend.Member // by nonce
 	notifier notifier
