@@ -30,6 +30,9 @@ var retired = map[string]string{
 	`storedecides`:                        "ExpiresInStore",
 	`somebody's hand`:                     "edited manually",
 	`is no matter`:                        "has no effect",
+	`findings?`:                           "diagnostic",
+	`provers?`:                            "preflight",
+	`(is|are|was|were|be|been) let go`:    "is released",
 	`leases? (have|has)? ?r[ua]n(s)? out`: "the lease expires",
 }
 
