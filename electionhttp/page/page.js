@@ -279,11 +279,11 @@ let unjoinedAt = -Infinity; // when they were last requested
 async function refreshUnjoined() {
   if (last.store.state !== "ok" || performance.now() < unjoinedAt + 30_000) return;
   unjoinedAt = performance.now();
-  const answer = await fetchJSON("records?joined=no&limit=20").catch(() => null);
+  const answer = await fetchJSON("records?joined=no&limit=10").catch(() => null);
   if (!answer) return;
   const n = answer.matching;
   $("unjoined-card").hidden = n === 0;
-  text($("unjoined-count"), `${answer.more ? "more than " : ""}${count(n, "other election", "other elections")} in the store${n > 20 ? "; the first 20:" : ""}`);
+  text($("unjoined-count"), `${answer.more ? "more than " : ""}${count(n, "other election", "other elections")} in the store${n > 10 ? "; the first 10:" : ""}`);
   const said = JSON.stringify(answer.records);
   if ($("unjoined").dataset.said === said) return;
   $("unjoined").dataset.said = said;
