@@ -11,9 +11,9 @@ import (
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never waits for
 	// the holder to release a lease. The store grants a bid if the lease is unchanged since
-	// [Bid.Expected]. A lease that the bidder's own nonce still holds may have changed: the
-	// store grants it anew, by compare-and-swap and with a new term, unless a failover may
-	// have lost a later grant.
+	// [Bid.Expected]. If the bidder's own nonce still holds the lease, the store grants it
+	// anew, with a new term, even if it has changed; but not if a failover may have lost a
+	// later grant.
 	// A refused bid's answer has the lease as it stands now. A grant clears any request,
 	// and its term exceeds Bid.MinTerm.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
@@ -46,8 +46,8 @@ type Backend interface {
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
 	// early. It must not miss a change since seen was read, except on a store that is polled
-	// as well ([Guarantees].Poll). There seen has one lease of each holder, the holder of most
-	// leases first; on other stores it has all observed leases. When ctx ends, Listen returns
+	// as well ([Guarantees].Poll). On such a store, seen has one lease of each holder, the
+	// holder of most leases first; on others it has all observed leases. When ctx ends, Listen returns
 	// ctx.Err(). The manager calls it only if Guarantees.Push is set.
 	Listen(ctx context.Context, seen []Lease) error
 
@@ -103,7 +103,6 @@ type Guarantees struct {
 	Push bool // Listen hears of changes
 	Poll bool // Listen may miss changes: the manager must also read each lease after each expected renewal
 
-	Marks        bool // the Backend is a [Marker], and its layout has room for marks
 	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
 	DurableTerms bool // terms grow through the loss of any one server and of any record
 }
@@ -112,8 +111,8 @@ type Guarantees struct {
 type Expiry string
 
 const (
-	ByChallengers Expiry = "challengers" // a challenger that has observed it for its TTL
-	ByStore       Expiry = "store"       // its sessions or keys expire
-	ByKernel      Expiry = "kernel"      // when the process ends
-	ByOperator    Expiry = "operator"    // who edits the assignment
+	ByChallengers Expiry = "challengers" // a challenger that has observed the lease for its TTL
+	ByStore       Expiry = "store"       // the store, when a session or key expires
+	ByKernel      Expiry = "kernel"      // the kernel, when the process ends
+	ByOperator    Expiry = "operator"    // an operator, who edits the assignment
 )

@@ -52,9 +52,9 @@
 //
 // # Optional interfaces
 //
-// A [Preparer] makes what its store needs first, a [Preflighter] checks beforehand whether it
+// A [Preparer] first creates what its store needs, a [Preflighter] checks beforehand whether it
 // could be granted a lease, a [Marker] keeps the marks of a migration, an [Inspector] describes
 // its servers, a [Located] says where its store is. Package conformance has the suite that
-// every Backend passes; backend/memory is the executable specification; backend/clean makes
-// safe what is read from a store.
+// every Backend passes; backend/memory is the executable specification; packages clean, single and
+// page help to write one.
 package backend

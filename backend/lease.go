@@ -5,7 +5,7 @@ import "time"
 // A Lease is one election's state in the store. It is comparable.
 type Lease struct {
 	Election string
-	Holder   Candidate // zero: vacant. A program without nonces has "node X" or "session X" as its nonce
+	Holder   Candidate // zero: vacant. If another program holds it that has no nonces, Nonce is "node X" or "session X"
 	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
 
 	// Version is opaque. A challenger must observe it unchanged. Each grant, renewal and

@@ -8,8 +8,8 @@ import "context"
 type Preflighter interface {
 	// Preflight has the store check what grants of these bids need, by writes that cannot
 	// take effect: no lease, record or request changes. It may make what any bid makes, such
-	// as the parents of nodes or this process's session. Of a bid, Election, Candidate and
-	// TTL matter.
+	// as the parents of nodes or this process's session. Only Election, Candidate and TTL of
+	// a bid matter.
 	//
 	// There is one error for each bid: nil if nothing but the lease itself stands in the
 	// way, or an error classed like those of Acquire. Rights may be revoked a moment later.

@@ -1,9 +1,7 @@
 package backend
 
 import (
-	"cmp"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 )
@@ -41,9 +39,9 @@ type Member struct {
 // that show elections leave it out.
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
-// Since is when the state that the record shows began: the present leadership, or the end of
-// the last one: by the store's clock, or by this machine's if the lease has expired. It is zero if
-// the store does not know. It is for people.
+// Since is when the present leadership began, or when the last one ended, by the store's clock. If
+// the lease has expired, it is the time of that, by this machine's clock. It is zero if the store
+// does not know. It is for people.
 func (r Record) Since() time.Time {
 	switch {
 	case r.ExpiredFor() > 0:
@@ -92,12 +90,4 @@ func (m Member) CampaignsFor(election string) bool {
 		}
 	}
 	return false
-}
-
-// Page returns what List or Members return out of everything in a store: items with keys not
-// less than from, in byte order of keys, up to limit. It reorders the slice.
-func Page[T any](all []T, from string, limit int, key func(T) string) []T {
-	all = slices.DeleteFunc(all, func(v T) bool { return key(v) < from })
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return all[:min(len(all), max(limit, 0))]
 }

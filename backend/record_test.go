@@ -2,7 +2,6 @@ package backend_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -29,26 +28,6 @@ func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 	} {
 		if got := c.record.Since(); got.Sub(c.want).Abs() > time.Second {
 			t.Errorf("%s: since %v, want %v", what, got, c.want)
-		}
-	}
-}
-
-func TestAPageBeginsAtAKeyAndEndsAtALimit(t *testing.T) {
-	for _, c := range []struct {
-		from  string
-		limit int
-		want  []string
-	}{
-		{"", 9, []string{"B", "a", "a ", "aa", "é"}},
-		{"a", 2, []string{"a", "a "}},
-		{"a\x00", 2, []string{"a ", "aa"}},
-		{"é", 1, []string{"é"}},
-		{"ê", 1, nil},
-		{"", 0, nil},
-	} {
-		all := []string{"aa", "é", "B", "a ", "a"}
-		if got := backend.Page(all, c.from, c.limit, func(s string) string { return s }); !slices.Equal(got, c.want) {
-			t.Errorf("up to %d from %q on: %q, want %q", c.limit, c.from, got, c.want)
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TermJump is in microseconds, about 13 days. A jump is the clock, plus TermJump, plus the time
-// since 2026. [NextTerm] jumps if terms may have been granted that the store does not know,
-// because another server wrote the record last, or because a record is missing.
+// TermJump is about 13 days, in microseconds. If terms may have been granted that the store does
+// not know, because another server wrote the record last or because a record is missing, [NextTerm]
+// jumps: to the clock, plus TermJump, plus the time since 2026.
 const TermJump = 1 << 40
 
 // MaxTerm is the greatest term after which [NextTerm] grants another. A greater one in a store was

@@ -19,20 +19,14 @@ var markCases = []Case{
 		Says: "Mark changes Version, so the store refuses a bid that expects the lease from before."},
 	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
 		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
-	{Rule: "V6", Name: "a store without marks refuses Mark", Run: marksUnsupported, skip: func(f facts) string {
-		if f.Marks {
-			return "the store has marks (Guarantees.Marks)"
-		}
-		return ""
-	}, Says: "A store without Guarantees.Marks answers Mark, if it is a Marker, with ErrInvalid."},
-	{Rule: "V7", Name: "Preflight changes nothing", Run: preflightChangesNothing,
+	{Rule: "V6", Name: "Preflight changes nothing", Run: preflightChangesNothing,
 		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
 }
 
-// needsMarks skips a case unless Mark works.
+// needsMarks skips a case unless the backend has Mark.
 func needsMarks(f facts) string {
-	if !f.Marks {
-		return "the store has no marks for migrations (Guarantees.Marks)"
+	if _, ok := f.backend.(backend.Marker); !ok {
+		return "the store keeps no marks of migrations (it is no Marker)"
 	}
 	return ""
 }
@@ -227,18 +221,6 @@ func marksEndCampaigns(t *Trial) error {
 	}
 	t.sleep(2 * t.TTL)
 	return expect(!p.Leading() && p.runs() == 0, "no leader of an election that has moved", p.Current())
-}
-
-func marksUnsupported(t *Trial) error {
-	c := t.client("c")
-	ctx, cancel := t.callContext()
-	defer cancel()
-	m, ok := c.Backend.(backend.Marker)
-	if !ok {
-		return nil
-	}
-	_, err := m.Mark(ctx, []backend.Held{{Election: "jobs", Holder: c.candidate, Term: 1, TTL: t.TTL, MovedTo: "there"}})
-	return expect(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)
 }
 
 func preflightChangesNothing(t *Trial) error {

@@ -28,7 +28,8 @@ type Case struct {
 type facts struct {
 	Harness
 	backend.Guarantees
-	store Store
+	store   Store
+	backend backend.Backend
 }
 
 // Skipped is a case that does not apply to a store, with the reason.
@@ -70,12 +71,12 @@ func Cases() []Case {
 	)
 }
 
-// Plan returns the selected cases that apply to a store with these guarantees, and those
-// that do not, with the reasons. Plan skips a case only if the store does not claim what
-// it tests, or if the harness lacks the fault that it needs. A name in [Harness.Names] that
+// Plan returns the selected cases that apply to a store, of which b is a client, and those
+// that do not, with the reasons. Plan skips a case only if b does not claim what it tests, or
+// if the harness lacks the fault that it needs. A name in [Harness.Names] that
 // selects no case is an error.
-func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipped, err error) {
-	f, all := facts{h.withDefaults(), g, s}, Cases()
+func Plan(h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped, err error) {
+	f, all := facts{h.withDefaults(), b.Guarantees(), s, b}, Cases()
 	for _, name := range h.Names {
 		if !slices.ContainsFunc(all, func(c Case) bool { return c.matches(name) }) {
 			return nil, nil, fmt.Errorf("Harness.Names has %q, which is no case's letter, rule or title", name)
@@ -108,7 +109,7 @@ func Run(t *testing.T, h Harness) {
 	err := h.inBubble(t, func(t *testing.T) (err error) {
 		s := h.NewStore(t)
 		b := s.Open(t)
-		run, skipped, err = Plan(h, s, b.Guarantees())
+		run, skipped, err = Plan(h, s, b)
 		return errors.Join(err, b.Close())
 	})
 	if err != nil {

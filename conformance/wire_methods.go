@@ -33,7 +33,7 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer
 	}, w.recordAnswers)
 }
 
-// Mark implements [backend.Marker]. A Backend that does not refuses it.
+// Mark implements [backend.Marker]. For a Backend that does not, it returns ErrInvalid.
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {

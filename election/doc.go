@@ -19,7 +19,7 @@
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
 //     leader within TTL + RenewEvery + CallTimeout + [backend.Guarantees].Takeover, and
 //     FailoverDelay + IncumbentGrace more after a failure.
-//   - Sticky. The leader changes only by a fault, an operator's request, or a resignation.
+//   - Sticky. Only a fault, an operator's request or a resignation ends a leadership.
 //
 // A process that is stopped between Leading and its next write may write late; no lease can
 // prevent that. Send [Leadership.Term] with every write, and let the receiver refuse smaller

@@ -18,6 +18,8 @@ var clients = map[string][]string{
 	"file":            nil,
 	"manual":          nil,
 	"clean":           nil,
+	"page":            nil,
+	"single":          nil,
 	"lease":           nil,
 	"lease/leasetest": nil,
 	"migration":       nil,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // Records ranges over the store's records of all elections, joined or not, in byte order of names.
@@ -13,7 +14,7 @@ import (
 // CallTimeout at most. After an error the range ends.
 func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] {
 	return func(yield func(backend.Record, error) bool) {
-		for r, err := range backend.All(ctx, m.callStore, m.backend.List, func(r backend.Record) string { return r.Election }) {
+		for r, err := range page.All(ctx, m.callStore, m.backend.List, func(r backend.Record) string { return r.Election }) {
 			if !yield(clean.Record(r), err) {
 				return
 			}
@@ -25,7 +26,7 @@ func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] 
 // any election. Each call of the store takes CallTimeout at most. The error is the store's, ctx's,
 // or [ErrClosed].
 func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error) {
-	for v, err := range backend.All(ctx, m.callStore, m.backend.Members, func(v backend.Member) string { return string(v.Nonce) }) {
+	for v, err := range page.All(ctx, m.callStore, m.backend.Members, func(v backend.Member) string { return string(v.Nonce) }) {
 		if err != nil {
 			return nil, err
 		}

@@ -19,10 +19,10 @@ import (
 //	machine_input.go    inputs from the program: campaign, resign, pause, leave
 //	machine_lease.go    the lease of this process: when to bid, renew, step down, release
 //	machine_bid.go      answers to bids
-//	machine_observe.go    the leases of other processes
+//	machine_observe.go  the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
-//	machine_timers.go   elections by the time at which they must be looked at
+//	machine_timers.go   elections by the time of their next step
 type machine struct {
 	Options
 	me             backend.Candidate
@@ -94,7 +94,7 @@ type elec struct {
 	sameIDReported bool           // watchers were told that another process uses this id
 	deniedCall     callKind       // the call whose denial was reported, plus one; 0: none
 
-	phase phase
+	phase phase // see machine_phase.go
 
 	// The lease of this process. Valid while phase.held().
 	term         uint64

@@ -242,8 +242,8 @@ func (m *machine) addItem(c *call, e *elec, now time.Duration) {
 	}
 }
 
-// addNearlyDue adds the elections whose reading is due soon, though not those whose renewal is not
-// expected yet: so one call reads them all.
+// addNearlyDue adds the elections whose reading is due soon, so that one call reads them all. It
+// leaves out those whose holder is not yet expected to have renewed.
 func (m *machine) addNearlyDue(queue []*elec, now time.Duration) []*elec {
 	soon := now + m.renewalSpread() + m.shortWait()/2
 	if m.listen && !m.poll {

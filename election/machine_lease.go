@@ -138,7 +138,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	l := e.observed
 	at := max(m.holdBackUntil(e), e.retryBidAt)
 	switch {
-	case l.ObserveFor > 0: // 0 if the record names this process, unless a failover may have lost a later grant
+	case l.ObserveFor > 0: // also of a lease of this process, if a failover may have lost a later grant
 		at = max(at, e.unchangedSince+l.ObserveFor)
 	case l.ObserveFor < 0 && e.phase == phaseQueued:
 		return never

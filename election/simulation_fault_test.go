@@ -106,10 +106,8 @@ func (n *simNode) fault() {
 	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.oneIn(3) {
 		return
 	}
-	life := n.life
 	i := s.random.IntN(s.elections)
 	p := &n.places[i]
-	again := func(d time.Duration, do func()) { s.after(d, func() { n.run(life, do) }) }
 	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallClockJump, rateChange, rateChange, cutOff, cutOff, answersCut, answersCut,
 		slowNetwork, slowNetwork, slowNetwork, callsOutlast, healthFails, healthHangs, resigning, pausing, leaving, nominating, nominating, deposing, deposing, functionLingers}[s.random.IntN(28)]
 	switch {
@@ -122,6 +120,13 @@ func (n *simNode) fault() {
 	}
 	s.trace(n.id, "fault: %v", f)
 	n.count(f)
+	n.inject(f, i)
+}
+
+// inject makes a fault happen; i is the election that it concerns, if any.
+func (n *simNode) inject(f fault, i int) {
+	s, p, life := n.s, &n.places[i], n.life
+	again := func(d time.Duration, do func()) { s.after(d, func() { n.run(life, do) }) }
 	switch f {
 	case crash:
 		n.up = false

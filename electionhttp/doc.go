@@ -21,6 +21,7 @@
 //	GET  /elections       all elections that this process has joined, or those that the query selects
 //	GET  /elections/NAME  one election, with the last leaderships that the store keeps
 //	GET  /members         the members, in any election of the store
+//	GET  /records         all elections of the store, joined or not
 //	GET  /changes         the last changes, newest first
 //	GET  /events          every change, as server-sent events
 //	POST /actions         pause, resume, resign, nominate, depose; only with Options.Authorize
@@ -50,7 +51,7 @@
 // # Limits
 //
 // Requests share a snapshot of the manager for 100 ms unless something changes, and share
-// reads of the store for a second. A stream for which 256 changes wait loses them and
+// reads of the store for a second, that of all records for ten. A stream for which 256 changes wait loses them and
 // starts again from the current states. A client that accepts nothing for 10 s is
 // disconnected.
 package electionhttp

@@ -74,6 +74,7 @@ type Handler struct {
 	shared     shared
 	records    cache[backend.Record]
 	members    cache[[]backend.Member]
+	listings   cache[listing]
 	renewals   cache[*renewalsJSON]
 }
 
@@ -133,6 +134,7 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.hub = newHub(rand.Text()[:10], o.Details, o.MaxStreams)
+	h.listings.keep = keepRecords
 	h.shared.sinces = make(map[string]storeSince)
 	h.unwatch = m.Watch(h.hub.event)
 	h.hub.addStates(m.Status().Elections) // after Watch, so that no change is missed between the two
@@ -169,6 +171,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.elections(w, r)
 	case "/members":
 		h.listMembers(w, r)
+	case "/records":
+		h.listRecords(w, r)
 	case "/changes":
 		h.changes(w, r)
 	case "/events":

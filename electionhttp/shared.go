@@ -1,6 +1,7 @@
 package electionhttp
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -51,12 +52,13 @@ func (sh *shared) invalidate() {
 	sh.takenAt = time.Time{}
 }
 
-// cacheFor is how long a cache keeps a result.
+// cacheFor is how long a cache keeps a result, unless its keep is set.
 const cacheFor = time.Second
 
 // A cache keeps results and errors of the store for a moment, so that many requests cost
 // the store no more than one. Its keys are names of joined elections.
 type cache[T any] struct {
+	keep    time.Duration
 	mu      sync.Mutex
 	entries map[string]*cached[T]
 }
@@ -79,9 +81,9 @@ func (c *cache[T]) get(key string, read func() (T, error)) (T, error) {
 		c.entries[key] = entry
 	}
 	c.mu.Unlock()
-	entry.mu.Lock() // held for at most one call to the store, which has a time limit
+	entry.mu.Lock() // held for at most one reading of the store, which has a time limit
 	defer entry.mu.Unlock()
-	if entry.at.IsZero() || time.Since(entry.at) > cacheFor {
+	if entry.at.IsZero() || time.Since(entry.at) > cmp.Or(c.keep, cacheFor) {
 		entry.value, entry.err = read()
 		entry.at = time.Now()
 	}

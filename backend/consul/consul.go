@@ -73,6 +73,7 @@ type Backend struct {
 
 var (
 	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Marker      = (*Backend)(nil)
 	_ backend.Inspector   = (*Backend)(nil)
 )
 

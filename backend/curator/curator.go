@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/single"
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
@@ -90,7 +91,7 @@ type Backend struct {
 	options Options
 	layout  layout
 	access  ensemble.Access
-	owner   backend.SingleOwner
+	owner   single.Owner
 
 	opening chan struct{} // held while a session is being opened
 
@@ -184,7 +185,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		ClockMargin: o.Tick,
 		Expiry:      backend.ByChallengers,
 		Push:        true, Poll: true, // everything but renewals
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 	if b.layout.kind == Node {
 		g.Expiry, g.Poll = backend.ByStore, false

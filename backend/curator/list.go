@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/page"
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
@@ -35,7 +36,7 @@ func (b *Backend) readRecords(ctx context.Context, s *session, from string, limi
 			names = append(names, name)
 		}
 	}
-	names = backend.Page(names, from, limit, func(name string) string { return name })
+	names = page.Cut(names, from, limit, func(name string) string { return name })
 	snaps, errs := make([]snapshot, len(names)), make([]error, len(names))
 	mode := readMode{sessions: &sessionReads{}}
 	ensemble.InParallel(len(names), func(i int) { snaps[i], errs[i] = b.takeSnapshot(ctx, s, names[i], mode) })

@@ -15,88 +15,29 @@ import (
 // next, whatever was created, deleted, written, refused, or ended with its session before.
 func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	t.Parallel()
-	o, acl := shared(t), zk.WorldACL(zk.PermAll)
-	admin, queue := dial(t, o.Servers), "/queue-"+string(backend.NewNonce())
-	if _, err := admin.CreateContainer(queue, nil, zk.FlagContainer, acl); err != nil {
-		t.Fatal(err)
-	}
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	seq := func(c *zk.Conn, flags int32) string {
-		p, err := c.Create(queue+"/x-", nil, flags|zk.FlagSequence, acl)
-		must(nil, err)
-		return p
-	}
-	steps := []struct {
-		name string
-		do   func()
-	}{
-		{"persistent", func() { seq(admin, 0) }},
-		{"made and deleted", func() { must(nil, admin.Delete(seq(admin, 0), -1)) }},
-		{"no sequence", func() { must(admin.Create(fmt.Sprintf("%s/y-%d", queue, rand.Int()), nil, 0, acl)) }},
-		{"data of the queue", func() { must(admin.Set(queue, []byte("x"), -1)) }},
-		{"acl of the queue", func() { must(admin.SetACL(queue, acl, -1)) }},
-		{"grandchild", func() {
-			p := seq(admin, 0)
-			must(admin.Create(p+"/z", nil, 0, acl))
-			must(nil, admin.Delete(p+"/z", -1))
-		}},
-		{"session closed", func() {
-			c := dial(t, o.Servers)
-			for range 3 {
-				seq(c, zk.FlagEphemeral)
-			}
-			c.Close()
-		}},
-		{"failed multi", func() {
-			_, err := admin.Multi(&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
-				&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
-				&zk.CheckVersionRequest{Path: queue, Version: impossibleVersion})
-			if err == nil {
-				t.Fatal("want it to fail")
-			}
-		}},
-		{"failed create", func() {
-			_, err := admin.Create(queue+"/x-/a/b", nil, zk.FlagSequence, acl)
-			if err == nil {
-				t.Fatal("want it to fail")
-			}
-		}},
-		{"multi made and deleted", func() {
-			must(admin.Create(queue+"/gone", nil, 0, acl))
-			_, err := admin.Multi(&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
-				&zk.DeleteRequest{Path: queue + "/gone", Version: -1},
-				&zk.CreateRequest{Path: queue + "/gone", Acl: acl},
-				&zk.DeleteRequest{Path: queue + "/gone", Version: -1})
-			must(nil, err)
-		}},
-		{"container child", func() {
-			must(admin.CreateContainer(fmt.Sprintf("%s/c-%d", queue, rand.Int()), nil, zk.FlagContainer, acl))
-		}},
-	}
+	o := shared(t)
+	q := &changedQueue{t, o.Servers, dial(t, o.Servers), "/queue-" + string(backend.NewNonce())}
+	q.must(q.admin.CreateContainer(q.path, nil, zk.FlagContainer, anyone))
+	steps := q.changes()
 	for round := range 40 {
 		s := steps[round%len(steps)]
 		if round >= len(steps) {
 			s = steps[rand.IntN(len(steps))]
 		}
 		s.do()
-		must(admin.Sync("/"))
-		names, stat, err := admin.Children(queue)
-		must(nil, err)
+		q.must(q.admin.Sync("/"))
+		names, stat, err := q.admin.Children(q.path)
+		q.must(nil, err)
 		if int(stat.NumChildren) != len(names) {
 			t.Errorf("%d names, %d children", len(names), stat.NumChildren)
 		}
 		want := fmt.Sprintf("-%010d", createdChildren(*stat))
-		p := seq(admin, zk.FlagEphemeral)
+		p := q.create(q.admin, zk.FlagEphemeral)
 		if !strings.HasSuffix(p, want) {
 			t.Errorf("after %s: want %s, got %s", s.name, want, p)
 		}
 		if rand.IntN(2) == 0 {
-			must(nil, admin.Delete(p, -1))
+			q.must(nil, q.admin.Delete(p, -1))
 		}
 	}
 }
@@ -118,5 +59,81 @@ func TestANumberIsComparedWhole(t *testing.T) {
 		if got := isNextNumber(c.node, "a-latch-", c.made); got != c.want {
 			t.Errorf("%s is the next after %d: %v, want %v", c.node, c.made, got, c.want)
 		}
+	}
+}
+
+// A changedQueue is a queue of Curator's, and what may happen to one.
+type changedQueue struct {
+	t       *testing.T
+	servers []string
+	admin   *zk.Conn
+	path    string
+}
+
+var anyone = zk.WorldACL(zk.PermAll)
+
+type change struct {
+	name string
+	do   func()
+}
+
+func (q *changedQueue) must(_ any, err error) {
+	q.t.Helper()
+	if err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// create makes the next node of the queue.
+func (q *changedQueue) create(c *zk.Conn, flags int32) string {
+	p, err := c.Create(q.path+"/x-", nil, flags|zk.FlagSequence, anyone)
+	q.must(nil, err)
+	return p
+}
+
+func (q *changedQueue) changes() []change {
+	return []change{
+		{"persistent", func() { q.create(q.admin, 0) }},
+		{"made and deleted", func() { q.must(nil, q.admin.Delete(q.create(q.admin, 0), -1)) }},
+		{"no sequence", func() { q.must(q.admin.Create(fmt.Sprintf("%s/y-%d", q.path, rand.Int()), nil, 0, anyone)) }},
+		{"data of the queue", func() { q.must(q.admin.Set(q.path, []byte("x"), -1)) }},
+		{"acl of the queue", func() { q.must(q.admin.SetACL(q.path, anyone, -1)) }},
+		{"grandchild", func() {
+			p := q.create(q.admin, 0)
+			q.must(q.admin.Create(p+"/z", nil, 0, anyone))
+			q.must(nil, q.admin.Delete(p+"/z", -1))
+		}},
+		{"session closed", func() {
+			c := dial(q.t, q.servers)
+			for range 3 {
+				q.create(c, zk.FlagEphemeral)
+			}
+			c.Close()
+		}},
+		{"failed multi", func() {
+			_, err := q.admin.Multi(&zk.CreateRequest{Path: q.path + "/x-", Acl: anyone, Flags: zk.FlagSequence},
+				&zk.CreateRequest{Path: q.path + "/x-", Acl: anyone, Flags: zk.FlagSequence},
+				&zk.CheckVersionRequest{Path: q.path, Version: impossibleVersion})
+			if err == nil {
+				q.t.Fatal("want it to fail")
+			}
+		}},
+		{"failed create", func() {
+			_, err := q.admin.Create(q.path+"/x-/a/b", nil, zk.FlagSequence, anyone)
+			if err == nil {
+				q.t.Fatal("want it to fail")
+			}
+		}},
+		{"multi made and deleted", func() {
+			q.must(q.admin.Create(q.path+"/gone", nil, 0, anyone))
+			_, err := q.admin.Multi(&zk.CreateRequest{Path: q.path + "/x-", Acl: anyone, Flags: zk.FlagSequence},
+				&zk.DeleteRequest{Path: q.path + "/gone", Version: -1},
+				&zk.CreateRequest{Path: q.path + "/gone", Acl: anyone},
+				&zk.DeleteRequest{Path: q.path + "/gone", Version: -1})
+			q.must(nil, err)
+		}},
+		{"container child", func() {
+			q.must(q.admin.CreateContainer(fmt.Sprintf("%s/c-%d", q.path, rand.Int()), nil, zk.FlagContainer, anyone))
+		}},
 	}
 }

@@ -20,6 +20,7 @@ import (
 var (
 	_ backend.Inspector   = (*Backend)(nil)
 	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Marker      = (*Backend)(nil)
 )
 
 // Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // Limits of a TTL.
@@ -30,7 +31,7 @@ type Backend struct {
 	poll   bool
 
 	mutexes [64]chan struct{} // one per call about an election, chosen by the hash of its name
-	owner   backend.SingleOwner
+	owner   single.Owner
 
 	mu            sync.Mutex
 	cleaned       bool                     // old member records were removed
@@ -105,7 +106,7 @@ func (b *Backend) Location() string { return b.dir }
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name, MinTTL: minTTL, MaxTTL: b.maxTTL, Expiry: backend.ByKernel,
-		Push: !b.poll, Poll: b.poll, Marks: true, Exclusive: true, DurableTerms: true,
+		Push: !b.poll, Poll: b.poll, Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -15,19 +15,23 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
+// fileTexts are texts for the files of an election, to begin with.
+var fileTexts = []string{
+	"", "null", "[]", "{", "\xff\x00", `{"layout":1,"election":"jobs","term":0}`, `{"layout":2,"election":"jobs","term":5}`, `{"layout":1,"election":"other","term":5}`,
+	`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":null,"end":"released","last_id":"a"}`,
+	`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":` + holder + `,"ttl_ns":10000000000,"renew_ns":3000000000,"lock":"LOCK","written":"2026-01-02T03:04:05Z","elected":"2026-01-02T03:04:05Z"}`,
+	`{"layout":1,"election":"jobs","term":18446744073709551615,"heartbeat":"0","holder":` + holder + `,"ttl_ns":-1,"renew_ns":9223372036854775807,"lock":"LOCK","written":"0000-01-01T00:00:00-23:59"}`,
+	`{"layout":1,"election":"jobs","term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"history":[{},{"from":"9999-12-31T23:59:59-23:59"}]}`,
+	`{"term":6,"nonce":"n","heartbeat":"9","ttl_ns":-1,"renew_ns":1,"lock":"LOCK","written":"2026-01-02T03:04:05Z"}`,
+	`{"election":"jobs","term":5,"kind":"depose"}`, `{"election":"jobs","term":6,"kind":"\u001b","id":"\u0000","nonce":"\ud800"}`,
+}
+
+const holder = `{"id":"a","nonce":"n","address":"h:1","metadata":"text"}`
+
 // FuzzFiles reads arbitrary text as the files of one election. If here, the record and the
 // lock line name the lock file of the directory.
 func FuzzFiles(f *testing.F) {
-	const holder = `{"id":"a","nonce":"n","address":"h:1","metadata":"text"}`
-	for _, text := range []string{
-		"", "null", "[]", "{", "\xff\x00", `{"layout":1,"election":"jobs","term":0}`, `{"layout":2,"election":"jobs","term":5}`, `{"layout":1,"election":"other","term":5}`,
-		`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":null,"end":"released","last_id":"a"}`,
-		`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":` + holder + `,"ttl_ns":10000000000,"renew_ns":3000000000,"lock":"LOCK","written":"2026-01-02T03:04:05Z","elected":"2026-01-02T03:04:05Z"}`,
-		`{"layout":1,"election":"jobs","term":18446744073709551615,"heartbeat":"0","holder":` + holder + `,"ttl_ns":-1,"renew_ns":9223372036854775807,"lock":"LOCK","written":"0000-01-01T00:00:00-23:59"}`,
-		`{"layout":1,"election":"jobs","term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"history":[{},{"from":"9999-12-31T23:59:59-23:59"}]}`,
-		`{"term":6,"nonce":"n","heartbeat":"9","ttl_ns":-1,"renew_ns":1,"lock":"LOCK","written":"2026-01-02T03:04:05Z"}`,
-		`{"election":"jobs","term":5,"kind":"depose"}`, `{"election":"jobs","term":6,"kind":"\u001b","id":"\u0000","nonce":"\ud800"}`,
-	} {
+	for _, text := range fileTexts {
 		f.Add([]byte(text), []byte(text), []byte(text), "", true)
 		f.Add([]byte(text), []byte(`{"term":5,"nonce":"n","heartbeat":"9","lock":"LOCK"}`), []byte(`{"election":"jobs","term":5,"kind":"accept","id":"x"}`), "jobs\n", true)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/single"
 	"github.com/go-election/go-election/internal/consulagent"
 )
 
@@ -46,7 +47,7 @@ type Backend struct {
 	agent *consulagent.Agent
 	root  string // of the elections' keys
 	fleet Fleet
-	owner backend.SingleOwner
+	owner single.Owner
 
 	sessionMutex chan struct{} // held while the session is made or renewed
 
@@ -151,9 +152,9 @@ func (f *Backend) Guarantees() backend.Guarantees {
 		Expiry: backend.ByStore,
 		// Consul waits for twice the session's TTL, and checks once a second at worst
 		// whether a session has ended.
-		Takeover: 2*f.fleet.SessionTTL + f.fleet.confirmWait() + time.Second,
-		Push:     true,
-		Marks:    true, Exclusive: true, DurableTerms: true,
+		Takeover:  2*f.fleet.SessionTTL + f.fleet.confirmWait() + time.Second,
+		Push:      true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // A member is the value of a member's key.
@@ -103,5 +104,5 @@ func (f *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 			list = append(list, m)
 		}
 	}
-	return backend.Page(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
+	return page.Cut(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Backend keeps leases in the store of a [Driver]. It implements [backend.Backend] and
@@ -15,7 +16,7 @@ import (
 type Backend struct {
 	driver Driver
 	limits Limits
-	owner  backend.SingleOwner
+	owner  single.Owner
 
 	sessionMutex chan struct{} // held while the session is written, so that heartbeats are written in order
 
@@ -49,7 +50,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: b.limits.Name, MinTTL: b.limits.MinTTL, MaxTTL: b.limits.MaxTTL, Expiry: backend.ByChallengers,
 		Push: push, Poll: true, // Listen returns for changes of records, not for renewals
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 

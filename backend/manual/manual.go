@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Backend grants leases to the candidates that are named. It implements
@@ -23,7 +24,7 @@ type Backend struct {
 	file    string
 	maxTTL  time.Duration
 
-	owner  backend.SingleOwner
+	owner  single.Owner
 	fileMu sync.Mutex // held from reading the file until it was compared with the last one
 	text   []byte     // of the last file that was accepted; guarded by fileMu
 
@@ -33,10 +34,7 @@ type Backend struct {
 	ledVersion map[string]uint64 // the version under which this process has led each election
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Marker  = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 // Open checks o and returns a Backend. It does not read the file. All errors are
 // ErrInvalid, except those of package backend/file about Dir.
@@ -89,7 +87,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if g.Expiry == backend.ByKernel { // with Dir
 		return g
 	}
-	g.Expiry, g.Exclusive, g.DurableTerms, g.Marks = backend.ByOperator, false, false, false
+	g.Expiry, g.Exclusive, g.DurableTerms = backend.ByOperator, false, false
 	if b.file != "" {
 		g.MinTTL, g.MaxTTL = minTTL, b.maxTTL
 	}

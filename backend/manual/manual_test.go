@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
@@ -35,6 +36,11 @@ func write(t *testing.T, path, text string) {
 func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *manual.Backend) {
 	t.Helper()
 	b := open(t, o)
+	return campaignOn(t, id, b), b
+}
+
+func campaignOn(t *testing.T, id string, b backend.Backend) *election.Election {
+	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,7 @@ func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *m
 	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	return e, b
+	return e
 }
 
 // takes waits until ok returns true, and returns how long that took.
@@ -361,4 +367,26 @@ func TestInADirectoryTwoNeverLead(t *testing.T) {
 		t.Errorf("expected an error that names the unknown id, got %v", err)
 	}
 	takes(t, patience, "no error with b's configuration", func() bool { return atB.Check(t.Context()) == nil })
+}
+
+// Before elections of a directory move to another store, its members change to package file.
+func TestADirectoryIsSharedWithPackageFile(t *testing.T) {
+	dir := memoryDir(t)
+	a, atA := campaign(t, "a", manual.Options{Leader: "a", Dir: dir, MaxTTL: time.Minute})
+	takes(t, patience, "a to lead", a.Leading)
+	inFile, err := file.Open(file.Options{Dir: dir, MaxTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := campaignOn(t, "b", inFile)
+	takes(t, patience, "b to know that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
+	if err := atA.Assign("", ""); err != nil {
+		t.Fatal(err)
+	}
+	takes(t, patience, "b to lead when nobody is named", func() bool {
+		if a.Leading() && b.Leading() {
+			t.Fatal("two lead")
+		}
+		return b.Leading()
+	})
 }

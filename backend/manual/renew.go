@@ -9,25 +9,12 @@ import (
 
 // Renew extends leases if their holder is still named. It reads the file again.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.renew(ctx, "renew", held, b.inner.Renew)
-}
-
-// Mark is a renewal that also writes the marks of a migration, which only a directory keeps.
-func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	m, ok := b.inner.(backend.Marker)
-	if !ok || !b.Guarantees().Marks {
-		return nil, fail("mark", fmt.Errorf("%w: without a directory nothing is kept", backend.ErrInvalid))
-	}
-	return b.renew(ctx, "mark", held, m.Mark)
-}
-
-func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, inner func(context.Context, []backend.Held) ([]backend.Answer, error)) ([]backend.Answer, error) {
 	if err := b.enter(ctx, held[0].Holder); err != nil {
-		return nil, fail(verb, err)
+		return nil, fail("renew", err)
 	}
 	a, err := b.assignment()
 	if err != nil {
-		return nil, fail(verb, err)
+		return nil, fail("renew", err)
 	}
 	answers := make([]backend.Answer, len(held))
 	var named []backend.Held
@@ -40,20 +27,20 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, i
 		}
 		now, err := b.readInner(ctx, h.Election)
 		if err != nil {
-			return answers, fail(verb, err)
+			return answers, fail("renew", err)
 		}
 		answers[i] = backend.Answer{Lease: b.lease(now[0], a), Outcome: backend.Refused,
-			Err: fmt.Errorf("manual: %s %q: version %d of the configuration names %q", verb, h.Election, a.Version, id)}
+			Err: fmt.Errorf("manual: renew %q: version %d of the configuration names %q", h.Election, a.Version, id)}
 	}
 	if len(named) == 0 {
 		return answers, nil
 	}
-	got, err := inner(ctx, named)
+	got, err := b.inner.Renew(ctx, named)
 	for i, answer := range got {
 		if answer.Outcome != backend.Unknown {
 			answer.Lease = b.lease(answer.Lease, a)
 		}
 		answers[places[i]] = answer
 	}
-	return answers, fail(verb, err)
+	return answers, fail("renew", err)
 }

@@ -23,12 +23,14 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	created  time.Time                        // Age in the maps is the time from created to the last write, until it is read
+	created  time.Time                        // in the maps, Age is the time of the last write, counted from created
 	records  map[string]backend.Record        // by election
 	members  map[backend.Nonce]backend.Member // by nonce
 	notifier notifier
@@ -45,7 +47,7 @@ func (s *Store) Backend() backend.Backend { return &client{Store: s} }
 // A client is the access of one manager to the store.
 type client struct {
 	*Store
-	owner backend.SingleOwner
+	owner single.Owner
 }
 
 // each runs do for every item of one call, under the store's mutex. verb names the call in
@@ -188,7 +190,7 @@ func (c *client) Request(ctx context.Context, requests []backend.Request) error 
 
 func (c *client) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
 	err = each(ctx, c, "list", "", maps.Keys(c.records), func(election string) { list = append(list, c.read(election)) })
-	return backend.Page(list, from, limit, func(r backend.Record) string { return r.Election }), err
+	return page.Cut(list, from, limit, func(r backend.Record) string { return r.Election }), err
 }
 
 // Announce stores the member and deletes members that have not announced themselves
@@ -207,11 +209,11 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 			list = append(list, m)
 		}
 	})
-	return backend.Page(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), err
+	return page.Cut(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), err
 }
 
 func (c *client) Guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Marks: true,
+	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true,
 		Exclusive: true, DurableTerms: true}
 }
 

@@ -38,8 +38,7 @@
 //
 //   - At stage both, a grant costs a read and a grant in each store, and a renewal one in
 //     each. If one store is down for longer than a TTL, nobody leads.
-//   - Both stores must keep marks ([backend.Guarantees].Marks). Those of this module do,
-//     except manual without a directory.
+//   - Both stores must keep marks ([backend.Marker]). Those of this module do, except manual.
 //   - If a store has lost a mark, to an older backup or in a failover, restart one member
 //     at both and then at to.
 //   - A member left at to after the fleet went back may move the election again, if the

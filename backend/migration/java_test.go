@@ -358,6 +358,12 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 		w.end(m)
 	}
 	w.stop()
+	w.checkAllStages()
+}
+
+// checkAllStages checks that there was a leader at each stage, and never two.
+func (w *javaFleet) checkAllStages() {
+	t := w.t
 	history, led, overlap := w.check()
 	t.Logf("who believed to lead, by one clock:%s", history)
 	if overlap != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // A Backend elects by two stores at once. It implements [backend.Backend].
@@ -18,7 +19,7 @@ type Backend struct {
 	oldName, newName string
 	stage            Stage
 	unsealed         bool
-	owner            backend.SingleOwner
+	owner            single.Owner
 
 	mu        sync.Mutex
 	announced bool                    // this process has a member record in the new store
@@ -131,7 +132,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 			g.Exclusive = n.Exclusive
 		}
 	}
-	g.Name, g.Marks = Name, false
+	g.Name = Name
 	return g
 }
 

@@ -77,7 +77,7 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt, answers []backe
 // keepsMarks reports whether a store can be marked.
 func keepsMarks(store backend.Backend) bool {
 	_, ok := store.(backend.Marker)
-	return ok && store.Guarantees().Marks
+	return ok
 }
 
 // mark writes marks into leases of one store, and returns the attempts that have them. It

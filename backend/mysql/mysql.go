@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // Name is how this backend is registered.
@@ -67,7 +68,7 @@ type Backend struct {
 	servers     servers
 	candidates  candidateCache
 	notifier    notifier
-	owner       backend.SingleOwner
+	owner       single.Owner
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 
@@ -145,7 +146,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
 		Push:   b.notifyConns != nil, Poll: true,
-		Marks: true, Exclusive: true, DurableTerms: true,
+		Exclusive: true, DurableTerms: true,
 	}
 }
 

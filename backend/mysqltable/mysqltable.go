@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/single"
 )
 
 // Name is how this backend is registered.
@@ -83,7 +84,7 @@ type Backend struct {
 	checked atomic.Bool // the table has the right layout
 	locked  atomic.Bool // another session seems to have locked a row
 
-	singleOwner backend.SingleOwner
+	singleOwner single.Owner
 	mu          sync.Mutex
 	candidate   backend.Candidate // of this Backend, once it is known
 }

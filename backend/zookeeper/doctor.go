@@ -16,6 +16,7 @@ import (
 var (
 	_ backend.Inspector   = (*Backend)(nil)
 	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Marker      = (*Backend)(nil)
 )
 
 // Preflight implements [backend.Preflighter]. For each bid it sends the writes of a grant in a

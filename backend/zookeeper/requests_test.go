@@ -31,33 +31,6 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			servers := testbed.SharedZooKeeper(t)
 			root := newRoot(t, servers)
 			leads, follows := testbed.NewZooKeeperMeter(t, servers[0]), testbed.NewZooKeeperMeter(t, servers[0])
-			manage := func(addr string) []*election.Election {
-				b, err := Open(Options{Servers: []string{addr}, Root: root})
-				if err != nil {
-					t.Fatal(err)
-				}
-				m, err := election.New(b, election.Options{TTL: ttl})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), ttl)
-					defer cancel()
-					m.Close(ctx)
-				})
-				var all []*election.Election
-				for i := range elections {
-					e, err := m.Join(fmt.Sprint("jobs", i))
-					if err == nil {
-						err = e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil })
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					all = append(all, e)
-				}
-				return all
-			}
 			eventually := func(what string, all []*election.Election, ok func(*election.Election) bool) {
 				t.Helper()
 				testbed.Eventually(t, patience, what, func() error {
@@ -69,8 +42,8 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 					return nil
 				})
 			}
-			eventually("a leads all", manage(leads.Addr), (*election.Election).Leading)
-			eventually("b knows the leaders", manage(follows.Addr), func(e *election.Election) bool {
+			eventually("a leads all", leadMany(t, Options{Servers: []string{leads.Addr}, Root: root}, ttl, elections), (*election.Election).Leading)
+			eventually("b knows the leaders", leadMany(t, Options{Servers: []string{follows.Addr}, Root: root}, ttl, elections), func(e *election.Election) bool {
 				_, _, ok := e.Leader()
 				return ok
 			})
@@ -93,6 +66,35 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leadMany starts a manager that campaigns for as many elections.
+func leadMany(t *testing.T, o Options, ttl time.Duration, elections int) (all []*election.Election) {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := election.New(b, election.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), ttl)
+		defer cancel()
+		m.Close(ctx)
+	})
+	for i := range elections {
+		e, err := m.Join(fmt.Sprint("jobs", i))
+		if err == nil {
+			err = e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // A change that is refused because of another item leaves the record's watch as it is.

@@ -42,7 +42,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve [NAME…]", Short: "Show over HTTP who leads: a page, JSON, events, checks and metrics",
 		Long: `Serve the elections NAME…, or all elections of the store, over HTTP: the page at /,
-/elections, /members, /changes and /events, /leader/NAME, /healthz, /readyz and /metrics.
+/elections, /records, /members, /changes and /events, /leader/NAME, /healthz, /readyz and /metrics.
 
 Elect serve only observes: it never campaigns, needs no right to write, and can be stopped
 without any effect on the elections. /leader/NAME answers for another process: the candidate

@@ -25,19 +25,7 @@ func TestElectReachesAProgramWithTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := m.Join("billing/nightly")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends := make(chan error, 10)
-		err = e.Lead(func(ctx context.Context, lead *election.Leadership) error {
-			<-ctx.Done()
-			ends <- context.Cause(ctx)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, ends := leadNightly(t, m)
 		done := make(chan error, 1)
 		go func() { done <- electionhttp.ServeLocal(t.Context(), m, path) }()
 		leads := func(why string) {
@@ -88,4 +76,22 @@ func TestElectReachesAProgramWithTheLibrary(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// leadNightly campaigns with a function that tells why its context has ended.
+func leadNightly(t *testing.T, m *election.Manager) (e *election.Election, ends chan error) {
+	t.Helper()
+	e, err := m.Join("billing/nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends = make(chan error, 10)
+	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error {
+		<-ctx.Done()
+		ends <- context.Cause(ctx)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return e, ends
 }

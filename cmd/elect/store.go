@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
@@ -70,7 +71,7 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 
 // records returns the records of all elections, without forgotten ones, cleaned for a terminal.
 func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
-	return unforgotten(backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+	return unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
 }
 
 // unforgotten collects records without forgotten ones, cleaned for a terminal.
@@ -88,7 +89,7 @@ func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Recor
 
 // members returns the members of all elections, cleaned for a terminal.
 func (s *store) members(ctx context.Context) (list []backend.Member, err error) {
-	for m, err := range backend.All(ctx, s.within, s.Members, func(m backend.Member) string { return string(m.Nonce) }) {
+	for m, err := range page.All(ctx, s.within, s.Members, func(m backend.Member) string { return string(m.Nonce) }) {
 		if err != nil {
 			return nil, err
 		}

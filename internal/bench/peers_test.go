@@ -43,54 +43,9 @@ func (r role) peer(ctx context.Context) error {
 		}
 	}
 	failed := make(chan error, n)
-	var resign func(i int) // ends what election i holds
-	var campaign func(i int) error
-	switch r.Peer {
-	case etcdElection:
-		client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.Server, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-		if err != nil {
-			return err
-		}
-		session, err := concurrency.NewSession(client, concurrency.WithTTL(int(r.TTL.Seconds())))
-		if err != nil {
-			return err
-		}
-		elections := make([]*concurrency.Election, n)
-		for i := range elections {
-			elections[i] = concurrency.NewElection(session, fmt.Sprintf("%s/%d", r.Name, i))
-		}
-		campaign = func(i int) error { return elections[i].Campaign(context.Background(), r.ID) }
-		resign = func(i int) { elections[i].Resign(context.Background()) }
-	case consulLock:
-		config := consul.DefaultConfig()
-		config.Address = r.Server
-		client, err := consul.NewClient(config)
-		if err != nil {
-			return err
-		}
-		locks := make([]*consul.Lock, n)
-		for i := range locks {
-			if locks[i], err = client.LockOpts(&consul.LockOptions{
-				Key: fmt.Sprintf("%s/%d", r.Name, i), Value: []byte(r.ID), SessionTTL: r.TTL.String(),
-			}); err != nil {
-				return err
-			}
-		}
-		campaign = func(i int) error { _, err := locks[i].Lock(nil); return err }
-		resign = func(i int) { locks[i].Unlock() }
-	case zkLock:
-		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-		if err != nil {
-			return err
-		}
-		locks := make([]*zk.Lock, n)
-		for i := range locks {
-			locks[i] = zk.NewLock(conn, fmt.Sprintf("/%s/%d", r.Name, i), zk.WorldACL(zk.PermAll))
-		}
-		campaign = func(i int) error { return locks[i].Lock() }
-		resign = func(i int) { locks[i].Unlock() }
-	default:
-		return fmt.Errorf("no peer is called %q", r.Peer)
+	campaign, resign, err := r.contender(n)
+	if err != nil {
+		return err
 	}
 	for i := range n {
 		go func() {
@@ -113,6 +68,58 @@ func (r role) peer(ctx context.Context) error {
 		resign(i)
 	}
 	return nil
+}
+
+// contender connects a peer, and returns how it campaigns for election i, and how it resigns.
+func (r role) contender(n int) (campaign func(i int) error, resign func(i int), err error) {
+	switch r.Peer {
+	case etcdElection:
+		client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.Server, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, nil, err
+		}
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(int(r.TTL.Seconds())))
+		if err != nil {
+			return nil, nil, err
+		}
+		elections := make([]*concurrency.Election, n)
+		for i := range elections {
+			elections[i] = concurrency.NewElection(session, fmt.Sprintf("%s/%d", r.Name, i))
+		}
+		campaign = func(i int) error { return elections[i].Campaign(context.Background(), r.ID) }
+		resign = func(i int) { elections[i].Resign(context.Background()) }
+	case consulLock:
+		config := consul.DefaultConfig()
+		config.Address = r.Server
+		client, err := consul.NewClient(config)
+		if err != nil {
+			return nil, nil, err
+		}
+		locks := make([]*consul.Lock, n)
+		for i := range locks {
+			if locks[i], err = client.LockOpts(&consul.LockOptions{
+				Key: fmt.Sprintf("%s/%d", r.Name, i), Value: []byte(r.ID), SessionTTL: r.TTL.String(),
+			}); err != nil {
+				return nil, nil, err
+			}
+		}
+		campaign = func(i int) error { _, err := locks[i].Lock(nil); return err }
+		resign = func(i int) { locks[i].Unlock() }
+	case zkLock:
+		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		if err != nil {
+			return nil, nil, err
+		}
+		locks := make([]*zk.Lock, n)
+		for i := range locks {
+			locks[i] = zk.NewLock(conn, fmt.Sprintf("/%s/%d", r.Name, i), zk.WorldACL(zk.PermAll))
+		}
+		campaign = func(i int) error { return locks[i].Lock() }
+		resign = func(i int) { locks[i].Unlock() }
+	default:
+		return nil, nil, fmt.Errorf("no peer is called %q", r.Peer)
+	}
+	return campaign, resign, nil
 }
 
 // settle waits, and then measures the memory and goroutines of a process with n elections.

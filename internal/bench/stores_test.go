@@ -247,80 +247,13 @@ func newValue() []byte { return []byte(time.Now().String()) }
 func stores(t *testing.T) (all []store) {
 	wanted := func(k testbed.Kind) bool { return regexp.MustCompile(*only).MatchString(string(k)) }
 	if wanted(testbed.Consul) {
-		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
-		all = append(all, store{
-			writer: func() func() error {
-				config := consul.DefaultConfig()
-				config.Address = agent.Addr()
-				client, err := consul.NewClient(config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return func() error {
-					_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: newValue()}, nil)
-					return err
-				}
-			},
-			name: "Consul", version: agent.Version(), backend: "consul", server: agent.Addr(), peers: []string{consulLock},
-			section: func(name string) any { return map[string]any{"address": agent.Addr(), "prefix": name} },
-			count:   metrics(agent.URL()+"/v1/agent/metrics?format=prometheus", regexp.MustCompile(`^consul_api_http_count\{.*path="v1_(kv|session|txn)`)), // not our own reading of this
-		})
+		all = append(all, consulStore(t))
 	}
 	if wanted(testbed.Etcd) {
-		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
-		all = append(all, store{
-			writer: func() func() error {
-				client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { client.Close() })
-				return func() error {
-					_, err := client.Put(t.Context(), "bench-write", string(newValue()))
-					return err
-				}
-			},
-			name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
-			section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
-			count: func() (sum float64, err error) { // requests, and messages of streams
-				for name, value := range node.Metrics(t) {
-					if strings.HasPrefix(name, "grpc_server_msg_received_total") {
-						sum += value
-					}
-				}
-				return sum, nil
-			},
-		})
+		all = append(all, etcdStore(t))
 	}
 	if wanted(testbed.ZooKeeper) {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
-		zooKeeper := store{
-			writer: func() func() error {
-				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(conn.Close)
-				if _, err := conn.Create("/bench-write", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-					t.Fatal(err)
-				}
-				return func() error {
-					_, err := conn.Set("/bench-write", newValue(), -1)
-					return err
-				}
-			},
-			name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
-			section: func(name string) any {
-				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name}
-			},
-			count: packets(server.Addr()),
-		}
-		beside := zooKeeper
-		beside.name, beside.backend, beside.writer, beside.peers = "ZooKeeper, curator", "curator", nil, nil
-		beside.section = func(name string) any {
-			return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
-		}
-		all = append(all, zooKeeper, beside)
+		all = append(all, zooKeeperStores(t)...)
 	}
 	for _, k := range testbed.Kinds {
 		if !wanted(k) {
@@ -345,4 +278,83 @@ func stores(t *testing.T) (all []store) {
 		})
 	}
 	return all
+}
+
+func consulStore(t *testing.T) store {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+	return store{
+		writer: func() func() error {
+			config := consul.DefaultConfig()
+			config.Address = agent.Addr()
+			client, err := consul.NewClient(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() error {
+				_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: newValue()}, nil)
+				return err
+			}
+		},
+		name: "Consul", version: agent.Version(), backend: "consul", server: agent.Addr(), peers: []string{consulLock},
+		section: func(name string) any { return map[string]any{"address": agent.Addr(), "prefix": name} },
+		count:   metrics(agent.URL()+"/v1/agent/metrics?format=prometheus", regexp.MustCompile(`^consul_api_http_count\{.*path="v1_(kv|session|txn)`)), // not our own reading of this
+	}
+}
+
+func etcdStore(t *testing.T) store {
+	node := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	return store{
+		writer: func() func() error {
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			return func() error {
+				_, err := client.Put(t.Context(), "bench-write", string(newValue()))
+				return err
+			}
+		},
+		name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
+		section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
+		count: func() (sum float64, err error) { // requests, and messages of streams
+			for name, value := range node.Metrics(t) {
+				if strings.HasPrefix(name, "grpc_server_msg_received_total") {
+					sum += value
+				}
+			}
+			return sum, nil
+		},
+	}
+}
+
+func zooKeeperStores(t *testing.T) []store {
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
+	zooKeeper := store{
+		writer: func() func() error {
+			conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Close)
+			if _, err := conn.Create("/bench-write", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+			return func() error {
+				_, err := conn.Set("/bench-write", newValue(), -1)
+				return err
+			}
+		},
+		name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
+		section: func(name string) any {
+			return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name}
+		},
+		count: packets(server.Addr()),
+	}
+	beside := zooKeeper
+	beside.name, beside.backend, beside.writer, beside.peers = "ZooKeeper, curator", "curator", nil, nil
+	beside.section = func(name string) any {
+		return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
+	}
+	return []store{zooKeeper, beside}
 }

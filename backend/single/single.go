@@ -1,24 +1,28 @@
-package backend
+// Package single keeps each Backend for one manager, as the contract demands. Backends use it;
+// programs do not need it.
+package single
 
 import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/go-election/go-election/backend"
 )
 
-// A SingleOwner admits the calls of one manager to a Backend: that of the first nonce, until
+// An Owner admits the calls of one manager to a Backend: that of the first nonce, until
 // Close. A store that keeps sessions, watches or locks for a process can do so for one
 // manager only. The zero value is ready for use, and safe for concurrent use.
-type SingleOwner struct {
+type Owner struct {
 	mu     sync.Mutex
-	nonce  Nonce
+	nonce  backend.Nonce
 	closed bool
 }
 
 // Enter begins a call of the candidate with this nonce; an empty nonce stands for the present
-// owner. It returns [ErrClosed] after Close, the context's error if ctx has ended, and
-// [ErrInvalid] for another candidate. It does not block.
-func (o *SingleOwner) Enter(ctx context.Context, nonce Nonce) error {
+// owner. It returns [backend.ErrClosed] after Close, the context's error if ctx has ended, and
+// [backend.ErrInvalid] for another candidate. It does not block.
+func (o *Owner) Enter(ctx context.Context, nonce backend.Nonce) error {
 	err := o.Admit("")
 	if err == nil {
 		err = ctx.Err()
@@ -30,14 +34,14 @@ func (o *SingleOwner) Enter(ctx context.Context, nonce Nonce) error {
 }
 
 // Admit is Enter for a call that checks its context later.
-func (o *SingleOwner) Admit(nonce Nonce) error {
+func (o *Owner) Admit(nonce backend.Nonce) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return ErrClosed
+		return backend.ErrClosed
 	case nonce != "" && o.nonce != "" && nonce != o.nonce:
-		return fmt.Errorf("%w: this Backend serves another manager; give each its own", ErrInvalid)
+		return fmt.Errorf("%w: this Backend serves another manager; give each its own", backend.ErrInvalid)
 	case o.nonce == "":
 		o.nonce = nonce
 	}
@@ -45,14 +49,14 @@ func (o *SingleOwner) Admit(nonce Nonce) error {
 }
 
 // Nonce returns the owner's nonce, or "" before the first call.
-func (o *SingleOwner) Nonce() Nonce {
+func (o *Owner) Nonce() backend.Nonce {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.nonce
 }
 
-// Close refuses all later calls. It reports whether the SingleOwner was open.
-func (o *SingleOwner) Close() bool {
+// Close refuses all later calls. It reports whether the Owner was open.
+func (o *Owner) Close() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	was := !o.closed
