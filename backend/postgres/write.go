@@ -94,8 +94,8 @@ func split(changes []lease.Change) (parts [][]int) {
 	return parts
 }
 
-// patience is how long a change is tried again whose row is locked by somebody else.
-const patience = time.Second
+// lockPatience is how long a change is tried again whose row is locked by somebody else.
+const lockPatience = time.Second
 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.
@@ -120,7 +120,7 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		if len(part) == 0 {
 			return nil
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > lockPatience {
 			for _, i := range part {
 				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row of %s locked, or keeps changing it", backend.ErrUnavailable, w.table)
 			}

@@ -478,3 +478,53 @@ func (d *PostgresDatabase) On(t testing.TB, p *PostgresServer) *PostgresDatabase
 	t.Cleanup(other.admin.Close)
 	return &other
 }
+
+// StopReplication makes a standby follow nobody: later writes do not reach it.
+func (p *PostgresServer) StopReplication(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is disconnected", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_wal_receiver"); n != "0" {
+			return errors.New("it receives")
+		}
+		return nil
+	})
+}
+
+// Synchronous makes a primary confirm no commit before its standby has it.
+func (p *PostgresServer) Synchronous(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is synchronous", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"); n != "1" {
+			return fmt.Errorf("%s are", n)
+		}
+		return nil
+	})
+}
+
+// CopyAsServer copies a data directory, as the user that runs servers.
+func CopyAsServer(t testing.TB, from, to string) {
+	t.Helper()
+	if err := runAsServer("cp", "-a", from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Terminate shuts the server down and waits until it has ended. It does not wait for clients.
+func (p *PostgresServer) Terminate(t testing.TB) {
+	t.Helper()
+	process, err := os.FindProcess(p.Pid(t))
+	if err == nil {
+		err = process.Signal(os.Interrupt)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, endLimit, "the server ends", func() error {
+		if p.Running() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
