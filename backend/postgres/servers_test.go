@@ -46,7 +46,9 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 	follow()
 	failovers := 0
 	return conformance.Store{
-		Open: func(t testing.TB) backend.Backend { return backendOn(t, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 3 * time.Second}) },
+		Open: func(t testing.TB) backend.Backend {
+			return backendOn(t, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 3 * time.Second})
+		},
 		Faults: map[string]conformance.Fault{conformance.FaultFailover: func(bool, string) error {
 			standby.CatchUp(t, primary)
 			if !synchronous && failovers%2 == 0 {
