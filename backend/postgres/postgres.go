@@ -8,6 +8,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -195,7 +196,7 @@ func (d *driver) locate(c *pgconn.Config) {
 		within += "/" + d.table.schema
 	}
 	if d.table.name != DefaultPrefix+"_item" {
-		within += "/" + d.table.name
+		within += "/" + strings.TrimSuffix(d.table.name, "_item")
 	}
 	d.location, d.user, d.password = clean.Location(within, hosts...), c.User, c.Password
 }
