@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,12 +70,8 @@ func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err err
 
 // broken reports whether another connection may succeed.
 func broken(err error) bool {
-	switch code := code(err); {
-	case code == "":
-		return !isTLS(err)
-	default:
-		return standby(err) || code[:2] == "08" || code == "57P01" || code == "57P02" || code == "57P03"
-	}
+	c := code(err)
+	return c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
 }
 
 // payload returns data for a statement, as an expression of type json. Nothing in it can be SQL.

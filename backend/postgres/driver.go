@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -27,7 +28,6 @@ type driver struct {
 	db         *sql.DB       // or nil
 	ownPool    bool
 	table      table
-	statements statements
 	maxTTL     time.Duration
 	keepSchema bool
 
@@ -86,33 +86,25 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// The keys that a statement gets.
-type keyRow struct {
-	Kind lease.Kind `json:"k"`
-	Name string     `json:"n"`
-}
-
 // Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	rows, count := make([]keyRow, len(keys)), "false"
+	rows, count := make([][2]string, len(keys)), "false"
 	for i, k := range keys {
-		if rows[i] = keyRow(k); k.Kind == lease.Metas {
+		if rows[i] = [2]string{string(k.Kind), k.Name}; k.Kind == lease.Metas {
 			count = "true"
 		}
 	}
-	v, found, err := d.reading(ctx, strings.NewReplacer("{payload}", payload(rows), "{count}", count).Replace(d.statements.read))
+	v, found, err := d.reading(ctx, d.table.statement(readSQL, rows, "{count}", count))
 	if err != nil {
 		return lease.View{}, d.fail(err)
 	}
-	items := make(map[lease.Key]lease.Item, len(found))
+	at := make(map[lease.Key]lease.Item, len(found))
 	for _, it := range found {
-		items[it.Key] = it
+		at[it.Key] = it
 	}
 	for _, k := range keys {
-		it, ok := items[k]
-		if !ok {
-			it = lease.Item{Key: k, Age: -1}
-		}
+		it := at[k]
+		it.Key = k
 		v.Items = append(v.Items, it)
 	}
 	return v, nil
@@ -120,14 +112,8 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	// No name has a zero byte, and no text in PostgreSQL.
-	before, _, after := strings.Cut(from, "\x00")
-	r := strings.NewReplacer("{count}", "false", "{limit}", strconv.Itoa(limit), "{payload}", payload(struct {
-		Kind  lease.Kind `json:"k"`
-		From  string     `json:"f"`
-		After bool       `json:"x"`
-	}{kind, before, after}))
-	v, v.Items, err = d.reading(ctx, r.Replace(d.statements.list))
+	first, _, after := strings.Cut(from, "\x00") // no name has a zero byte, and no text in PostgreSQL
+	v, v.Items, err = d.reading(ctx, d.table.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
 	return v, d.fail(err)
 }
 
@@ -141,7 +127,7 @@ func (d *driver) reading(ctx context.Context, statement string) (v lease.View, i
 			return v, nil, err
 		}
 		head, rows := results[1], results[2]
-		here, position, next, kept := text(head, 0, 0), number(head, 0, 1), number(head, 0, 2), text(head, 0, 3)
+		here, kept := text(head, 0, 0), text(head, 0, 3)
 		if here == "" {
 			return v, nil, errStandby
 		}
@@ -158,25 +144,25 @@ func (d *driver) reading(ctx context.Context, statement string) (v lease.View, i
 		if maxTTL != 0 && maxTTL != d.maxTTL {
 			return v, nil, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need the same; docs/postgres.md says how to change it", backend.ErrDenied, d.maxTTL, d.table, maxTTL)
 		}
-		o := d.note(epoch, position, next, &before)
+		o, ok := d.note(epoch, number(head, 0, 1), number(head, 0, 2), &before)
+		if !ok {
+			continue
+		}
 		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: bells, Records: int64(number(head, 0, 4))}
 		for i := range rows.Rows {
 			items = append(items, item(rows, i, &o))
 		}
 		return v, items, nil
 	}
-	return v, nil, fmt.Errorf("%w: the row with the epoch keeps changing", backend.ErrUnavailable)
+	return v, nil, lease.ErrEpoch
 }
 
 // item returns a row of itemSQL.
 func item(r *pgconn.Result, i int, o *origin) lease.Item {
 	k := lease.Key{Kind: lease.Kind(text(r, i, 0)), Name: text(r, i, 1)}
 	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: lease.Decode(k.Kind, r.Rows[i][2])}
-	written := number(r, i, 3)
-	it.Edited = number(r, i, 4) != written&0xffffffff // xmin is of the last writer, whoever that was
-	it.Old = written < o.backTo
-	age, _ := strconv.ParseInt(text(r, i, 6), 10, 64)
-	it.Age = time.Duration(max(0, age)) * time.Microsecond
+	it.Edited = it.Version != version(number(r, i, 3)) // the column xmin is of the last writer, whoever that was
+	it.Old, it.Age = number(r, i, 3) < o.backTo, time.Duration(number(r, i, 6))*time.Microsecond
 	return it
 }
 
@@ -190,26 +176,21 @@ func number(r *pgconn.Result, row, column int) uint64 {
 	return n
 }
 
-// The origin's row has the epoch, which is server, timeline and a random text, and the greatest TTL.
-// Two standbys that are promoted in turn may have the same timeline.
+// originText is that of the row with the epoch: server, timeline and a random text, since two standbys
+// that are promoted in turn may have the same timeline; and the greatest TTL.
 var originText = regexp.MustCompile(`^([0-9]+\.[0-9A-F]{8}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
 
 func parseOrigin(kept string) (epoch string, maxTTL time.Duration) {
-	m := originText.FindStringSubmatch(kept)
-	if m == nil {
-		return "", 0
+	if m := originText.FindStringSubmatch(kept); m != nil {
+		epoch = m[1]
+		maxTTL, _ = time.ParseDuration(m[2])
 	}
-	maxTTL, _ = time.ParseDuration(m[2])
-	return m[1], maxTTL
+	return epoch, maxTTL
 }
 
 // makeOrigin writes the row, if it is still as it was read.
 func (d *driver) makeOrigin(ctx context.Context, here, kept string, maxTTL time.Duration) error {
-	if maxTTL == 0 {
-		maxTTL = d.maxTTL
-	}
-	p := payload(map[string]string{"w": kept, "v": fmt.Sprintf("%s.%s max_ttl=%v", here, string(backend.NewNonce()), maxTTL)})
-	_, err := d.exec(ctx, strings.ReplaceAll(d.statements.origin, "{payload}", p))
+	_, err := d.exec(ctx, d.table.statement(originSQL, []string{fmt.Sprintf("%s.%s max_ttl=%v", here, string(backend.NewNonce()), cmp.Or(maxTTL, d.maxTTL)), kept}))
 	return err
 }
 
@@ -220,18 +201,20 @@ func (d *driver) origin() origin {
 	return d.now
 }
 
-// note notes an answer: the next transaction of the server was next. before is what was known when the
-// call began. Unless the store went back, the answer is of the same epoch and not from before that.
-func (d *driver) note(epoch string, position, next uint64, before *origin) origin {
+// note notes an answer: the server's next transaction is next. before is what was known when the call
+// began. Unless the store went back, the answer is of the same epoch and not from before that. ok is
+// false if another call has noticed that meanwhile: the answer may be of either store.
+func (d *driver) note(epoch string, position, next uint64, before *origin) (o origin, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.now.wentBack != before.wentBack {
+		return d.now, false
+	}
 	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
-		if d.now.epoch == before.epoch && d.now.wentBack == before.wentBack { // else another call has noticed
-			d.now = origin{wentBack: d.now.wentBack + 1, backTo: next}
-		}
+		d.now = origin{wentBack: before.wentBack + 1, backTo: next}
 	}
 	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
-	return d.now
+	return d.now, true
 }
 
 var errStandby = errors.New("the server is a standby, which is read-only")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,31 +28,21 @@ func standby(err error) bool {
 	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
 }
 
-// ofOneChange reports whether one change of a transaction may have failed the others.
+// ofOneChange reports whether one change of a transaction may have failed the others: by a lock or a
+// deadlock, text of another encoding, its size, or because it was cancelled.
 func ofOneChange(err error) bool {
-	switch code(err) {
-	case uniqueViolation, "55P03", "40P01", "22P05", "54000", "57014": // a lock, a deadlock, another encoding, too large, cancelled
-		return true
-	}
-	return false
+	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", "57014"}, code(err))
 }
 
-// isTLS reports whether the two sides do not agree on TLS.
-func isTLS(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS")
-}
-
-// isDenied reports whether an administrator must act.
+// isDenied reports whether an administrator must act: because of credentials, TLS, a missing or
+// other table, rights, the encoding, a full disk or a row that is too large.
 func isDenied(err error) bool {
 	c := code(err)
-	switch {
-	case c == "":
-		return isTLS(err) || errors.Is(err, backend.ErrDenied)
-	case c[:2] == "28", c[:2] == "3D", c[:2] == "3F", c == "42501", c == "42P01", c == "42703", c == "42804", c == "42883", c == "22P05", c == "53100", c == "54000":
-		return true
+	if c == "" {
+		text := err.Error()
+		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
 	}
-	return false
+	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", "42P01", "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
 }
 
 // fail adds to err its class and what an operator must do, and removes the password.
@@ -60,24 +51,21 @@ func (d *driver) fail(err error) error {
 		return nil
 	}
 	class, hint := backend.Class(err), ""
-	text := err.Error()
-	switch c := code(err); {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-	case isDenied(err):
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied
-		switch {
-		case c == "42P01", c == "3F000", c == "42703", c == "42804":
+		switch code(err) {
+		case "42P01", "3F000", "42703", "42804":
 			hint = "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + d.table.createSQL()
-		case c == "42501" && strings.Contains(text, "pg_control_system"):
-			hint = "; an administrator can grant what is needed: GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
-		case c == "42501":
+		case "42501":
 			hint = "; an administrator can grant what is needed: " + d.table.grantSQL(d.account())
-		case c == "22P05":
+			if strings.Contains(err.Error(), "pg_control_system") {
+				hint = "; an administrator can grant what is needed: GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
+			}
+		case "22P05":
 			hint = "; the encoding of the database must be UTF8"
 		}
 	}
-	err = clean.Secrets(err, d.password)
-	if errors.Is(err, class) {
+	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -39,50 +40,48 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 }
 
 // hear waits until something may have changed. That includes that it could not listen for a while.
-func (d *driver) hear(ctx context.Context) error {
-	if d.listener == nil || d.listener.IsClosed() {
-		pooled, err := d.listen(ctx)
-		if pooled { // notifications would go to other clients
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		if err != nil {
-			return d.fail(err)
-		}
+func (d *driver) hear(ctx context.Context) (err error) {
+	if d.listener != nil && !d.listener.IsClosed() {
+		_, err = d.listener.WaitForNotification(ctx)
+	} else {
+		err = d.listen(ctx)
+	}
+	if err == nil {
 		d.bells.Add(1)
 		return nil
 	}
-	if _, err := d.listener.WaitForNotification(ctx); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err() // the connection stays, and keeps what comes meanwhile
-		}
-		d.dropListener()
-		return d.fail(err)
+	if ctx.Err() != nil {
+		return ctx.Err() // the connection stays, and keeps what comes meanwhile
 	}
-	d.bells.Add(1)
-	return nil
+	d.dropListener()
+	return d.fail(err)
 }
 
-// listen opens the connection. pooled is true if it leads to a pooler instead of the server.
-func (d *driver) listen(ctx context.Context) (pooled bool, err error) {
+// listen opens the connection. If it leads to a pooler, which would give the notifications to others,
+// listen waits until ctx is done.
+func (d *driver) listen(ctx context.Context) (err error) {
 	d.dropListener()
 	var config *pgx.ConnConfig
 	if err := d.withConn(ctx, func(c *pgx.Conn) error {
 		config = c.Config()
 		return nil
 	}); err != nil {
-		return false, err
+		return err
 	}
 	if d.listener, err = pgx.ConnectConfig(ctx, config); err != nil {
-		return false, err
+		return err
 	}
-	if pooled, err = behindPooler(ctx, d.listener); err == nil && !pooled {
-		_, err = d.listener.PgConn().Exec(ctx, `LISTEN "`+d.table.name+`"`).ReadAll()
+	pooled, err := behindPooler(ctx, d.listener)
+	if err == nil && !pooled {
+		_, err = d.listener.PgConn().Exec(ctx, d.table.statement(`LISTEN "{channel}"`, nil)).ReadAll()
 	}
 	if pooled || err != nil {
 		d.dropListener()
 	}
-	return pooled, err
+	if pooled {
+		<-ctx.Done()
+	}
+	return cmp.Or(err, ctx.Err())
 }
 
 // behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that

@@ -80,7 +80,7 @@ func TestTheDoctorNamesBadSettings(t *testing.T) {
 			text += d.String() + "\n"
 		}
 		for _, want := range []string{"WARNING encoding: that of the database is LATIN1", "WARNING durability: fsync is off", "replication: synchronous (one)",
-			"WARNING greatest TTL: every bid is refused: the TTL is 11s, and max_ttl 10s", "encryption: the connection has no TLS"} {
+			"WARNING TTL: every bid is refused: the TTL is 11s, and max_ttl 10s", "encryption: the connection has no TLS"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("there is nothing like %q:\n%s%v", want, text, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ const (
 // Options names the server and the table. Exactly one of DSN, Pool and DB is set.
 type Options struct {
 	// DSN is in the form of libpq: postgres://user:password@host:5432/database?sslmode=verify-full,
-	// or host=… user=…. What it lacks comes from PGHOST, PGPASSWORD and so on, as for psql. With
-	// several hosts the primary is found. It is never shown.
+	// or host=… user=…. What it lacks comes from PGHOST, PGPASSWORD and so on, as for psql. Of
+	// several hosts the primary is used. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
@@ -72,17 +73,15 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "postgres.Backend"
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN          string        `yaml:"dsn" json:"dsn"`
-			Schema       string        `yaml:"schema" json:"schema"`
-			Prefix       string        `yaml:"prefix" json:"prefix"`
-			MaxTTL       time.Duration `yaml:"max_ttl" json:"max_ttl"`
-			CreateTables bool          `yaml:"create_tables" json:"create_tables"`
+			Options      `yaml:",inline"`
+			CreateTables bool `yaml:"create_tables" json:"create_tables"`
 		}
 		c.CreateTables = true
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, MaxTTL: c.MaxTTL, KeepSchema: !c.CreateTables})
+		c.KeepSchema = !c.CreateTables
+		return Open(c.Options)
 	})
 }
 
@@ -113,9 +112,9 @@ var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
 func newTable(schema, prefix string) (table, error) {
 	prefix = cmp.Or(prefix, DefaultPrefix)
-	for _, name := range []struct{ what, text string }{{"schema", cmp.Or(schema, "public")}, {"prefix", prefix}} {
-		if !identifier.MatchString(name.text) {
-			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 small ASCII letters, digits and underscores and not begin with a digit", name.what, name.text)
+	for _, name := range [][2]string{{"schema", cmp.Or(schema, "public")}, {"prefix", prefix}} {
+		if !identifier.MatchString(name[1]) {
+			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 small ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
 		}
 	}
 	return table{schema, prefix + "_item"}, nil
@@ -142,23 +141,19 @@ func newDriver(o Options) (*driver, error) {
 	case maxTTL < minTTL || maxTTL > 5*time.Minute:
 		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
 	}
-	d := &driver{table: t, statements: newStatements(t), maxTTL: maxTTL, keepSchema: o.KeepSchema, pool: o.Pool, db: o.DB, listening: make(chan struct{}, 1)}
+	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema, pool: o.Pool, db: o.DB, listening: make(chan struct{}, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	switch {
-	case o.DSN != "":
+	if o.DSN != "" {
 		err = d.connect(o.DSN)
-	case o.DB != nil:
+	} else if o.DB != nil {
 		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
 			err = fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if d.pool != nil {
+	if err == nil && d.pool != nil {
 		d.locate(&d.pool.Config().ConnConfig.Config)
 	}
-	return d, nil
+	return d, err
 }
 
 // connect makes the pool, which dials when it is used.
@@ -187,16 +182,14 @@ func (d *driver) connect(dsn string) error {
 func (d *driver) locate(c *pgconn.Config) {
 	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
 	for _, f := range c.Fallbacks {
-		if host := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); host != hosts[len(hosts)-1] { // one with TLS, one without
-			hosts = append(hosts, host)
-		}
+		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
 	}
+	hosts = slices.Compact(hosts) // one is there with TLS and without
 	within := c.Database
-	if d.table.schema != "" {
-		within += "/" + d.table.schema
-	}
-	if d.table.name != DefaultPrefix+"_item" {
-		within += "/" + strings.TrimSuffix(d.table.name, "_item")
+	for _, part := range []string{d.table.schema, strings.TrimSuffix(d.table.name, "_item")} {
+		if part != "" && part != DefaultPrefix {
+			within += "/" + part
+		}
 	}
 	d.location, d.user, d.password = clean.Location(within, hosts...), c.User, c.Password
 }

@@ -42,6 +42,9 @@ func TestChangesOverMissingRowsExcludeEachOther(t *testing.T) {
 			t.Fatalf("round %d: made %v, want one of them", round, made)
 		}
 	}
+	if v := read(t, drivers[0]); v.WentBack != 0 {
+		t.Error("the store seems to have gone back")
+	}
 }
 
 // A manual edit of any column shows, also one that puts the former text back, and the next write over

@@ -8,7 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The collation is that in which package lease lists names. kind is record, session, meta or origin.
+// tableSQL has the collation in which package lease lists names. kind is record, session, meta or origin.
 const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   kind    text COLLATE "C" NOT NULL,
   name    text COLLATE "C" NOT NULL,
@@ -19,18 +19,15 @@ const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 70);`
 
-// memberRights are the rights that a member needs.
-const memberRights = "SELECT, INSERT, UPDATE, DELETE"
-
 func (t table) createSQL() string {
-	return strings.Join(strings.Fields(strings.Replace(tableSQL, "{table}", t.String(), 1)), " ")
+	return strings.Join(strings.Fields(t.statement(tableSQL, nil)), " ")
 }
 
 func (t table) grantSQL(account string) (text string) {
 	if t.schema != "" {
 		text = `GRANT USAGE ON SCHEMA "` + t.schema + `" TO ` + account + "; "
 	}
-	return text + "GRANT " + memberRights + " ON " + t.String() + " TO " + account + ";"
+	return text + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + t.String() + " TO " + account + ";"
 }
 
 // SchemaSQL returns the statements that create the table and grant the rights, as a text for people.
@@ -40,13 +37,11 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("postgres: %w: %w", backend.ErrInvalid, err)
 	}
-	return strings.Replace(tableSQL, "{table}", t.String(), 1) +
-		"\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+	return t.statement(tableSQL, nil) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
 		strings.ReplaceAll(t.grantSQL(`"account"`), "; ", ";\n") + "\nGRANT SELECT ON " + t.String() + " TO \"observer\";\n", nil
 }
 
-// CreateTables creates the table if it does not exist. The account needs the right to CREATE in the
-// schema.
+// CreateTables creates the table if it does not exist. The account needs CREATE in the schema.
 func (b *Backend) CreateTables(ctx context.Context) error {
 	if err := b.driver.createTable(ctx); err != nil {
 		return fmt.Errorf("postgres: create tables: %w", b.driver.fail(err))
@@ -61,7 +56,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	if d.keepSchema {
 		return nil
 	}
-	if _, err := d.exec(ctx, "SELECT FROM "+d.table.String()+" LIMIT 0"); err == nil || code(err) != "42P01" {
+	if _, err := d.exec(ctx, d.table.statement("SELECT FROM {table} LIMIT 0", nil)); err == nil || code(err) != "42P01" {
 		return nil // the next call says what is wrong, if anything is
 	}
 	if err := d.createTable(ctx); err != nil && !isDenied(err) {

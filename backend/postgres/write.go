@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,17 +17,6 @@ import (
 // maxChanges is how many changes are made in one transaction.
 const maxChanges = 500
 
-// A changeRow is a put or a check of a change.
-type changeRow struct {
-	Change  int        `json:"c"`
-	Kind    lease.Kind `json:"k"`
-	Name    string     `json:"n"`
-	Version string     `json:"w"`
-	Value   *string    `json:"v,omitempty"` // nil: deleted, or only checked
-	Before  *string    `json:"b,omitempty"` // not nil: the value must be this
-	Put     bool       `json:"p"`
-}
-
 // writing is one call of Write.
 type writing struct {
 	*driver
@@ -35,7 +25,6 @@ type writing struct {
 	before  origin
 	changes []lease.Change
 	verify  string // the statement that compares what the call verifies
-	stale   []int
 }
 
 // Write implements [lease.Driver]. Changes share transactions, which compare the epoch. The items in
@@ -46,27 +35,22 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		return w.Written, lease.ErrEpoch
 	}
 	w.Results = make([]lease.Result, len(changes))
-	type row struct {
-		Index   int        `json:"i"`
-		Kind    lease.Kind `json:"k"`
-		Name    string     `json:"n"`
-		Version string     `json:"w"`
-	}
-	rows := make([]row, len(verify))
+	rows := make([][4]any, len(verify))
 	for i, it := range verify {
-		rows[i] = row{i, it.Kind, it.Name, it.Version}
+		rows[i] = [4]any{i, it.Kind, it.Name, it.Version}
 	}
-	full, none := strings.Replace(d.statements.verify, "{payload}", payload(rows), 1), strings.Replace(d.statements.verify, "{payload}", payload([]row{}), 1)
 	parts := split(changes)
 	for n, part := range parts {
-		if w.verify = none; n == len(parts)-1 {
-			w.verify = full
+		if w.verify = d.table.statement(verifySQL, rows[:0]); n == len(parts)-1 {
+			w.verify = d.table.statement(verifySQL, rows)
 		}
-		if err := w.send(ctx, part); err != nil {
-			return w.Written, d.fail(err)
+		switch err := w.send(ctx, part); {
+		case errors.Is(err, lease.ErrEpoch):
+			return lease.Written{}, err
+		case err != nil:
+			return lease.Written{Results: w.Results}, d.fail(err)
 		}
 	}
-	w.Stale = w.stale
 	return w.Written, nil
 }
 
@@ -100,22 +84,21 @@ const lockPatience = time.Second
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.
 func (w *writing) send(ctx context.Context, part []int) error {
-	began := time.Now()
-	for pause := 2 * time.Millisecond; ; pause *= 2 {
+	for began, pause := time.Now(), 2*time.Millisecond; ; pause *= 2 {
 		busy, err := w.try(ctx, part)
 		switch {
-		case err != nil && ofOneChange(err) && len(part) > 1:
+		case err == nil:
+			part = busy
+		case !ofOneChange(err):
+			return err
+		case len(part) > 1:
 			if err := w.send(ctx, part[:len(part)/2]); err != nil {
 				return err
 			}
 			return w.send(ctx, part[len(part)/2:])
-		case err != nil && ofOneChange(err) && code(err) != uniqueViolation:
+		case code(err) != uniqueViolation: // else somebody has just made the row
 			w.Results[part[0]].Err = w.fail(err)
 			return nil
-		case err != nil && code(err) != uniqueViolation: // somebody else has just made the row
-			return err
-		case err == nil:
-			part = busy
 		}
 		if len(part) == 0 {
 			return nil
@@ -136,53 +119,49 @@ func (w *writing) send(ctx context.Context, part []int) error {
 
 // try sends one transaction. It returns the changes whose rows were locked.
 func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
-	p := struct {
-		Epoch  string      `json:"epoch"`
-		Newest string      `json:"newest"`
-		Rows   []changeRow `json:"rows"`
-		Notify []int       `json:"notify"`
-	}{w.epoch, strconv.FormatUint(w.before.position, 10), nil, []int{}}
-	made := false // a change needs that an item is missing
+	rows, notify, lock := [][7]any(nil), []int{}, "" // a row: change, key, version, new value, former value, whether it is put
+	add := func(i int, it *lease.Item, value lease.Value, put bool) {
+		row := [7]any{i, it.Kind, it.Name, it.Version, nil, nil, put}
+		if value != nil {
+			row[4] = lease.Encode(value)
+		}
+		if it.Remembered && it.Value != nil { // an older copy counts transactions anew
+			row[5] = lease.Encode(it.Value)
+		}
+		if rows = append(rows, row); it.Version == "" {
+			lock = lockSQL
+		}
+	}
 	for _, i := range part {
 		c := &w.changes[i]
 		for n := range c.Check {
-			p.Rows = append(p.Rows, rowOf(i, &c.Check[n]))
-			made = made || c.Check[n].Version == ""
+			add(i, &c.Check[n], nil, false)
 		}
 		for n := range c.Put {
-			put := &c.Put[n]
-			row := rowOf(i, &put.Over)
-			row.Put = true
-			if put.Value != nil {
-				text := lease.Encode(put.Value)
-				row.Value = &text
-			}
-			p.Rows = append(p.Rows, row)
-			made = made || put.Over.Version == ""
+			add(i, &c.Put[n].Over, c.Put[n].Value, true)
 		}
 		if c.Notify {
-			p.Notify = append(p.Notify, i)
+			notify = append(notify, i)
 		}
 	}
-	statement := beginSQL
-	if made {
-		statement += w.statements.lock
-	}
-	statement += strings.Replace(w.statements.write, "{payload}", payload(p), 1) + w.verify
+	statement := w.table.statement(beginSQL+lock+writeSQL, map[string]any{"epoch": w.epoch, "newest": w.before.position, "rows": rows, "notify": notify}) + w.verify
 	results, err := w.exec(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
-	answer, after := results[len(results)-3], results[len(results)-1]
-	if o := w.note(w.epoch, number(after, 0, 0), number(after, 0, 1), &w.before); o.wentBack != w.before.wentBack {
+	if busy, err = w.answered(results[len(results)-3]); err != nil {
+		return nil, err
+	}
+	after := results[len(results)-1]
+	if o, ok := w.note(w.epoch, number(after, 0, 0), number(after, 0, 1), &w.before); !ok || o.wentBack != w.before.wentBack {
 		return nil, lease.ErrEpoch
 	}
-	w.stale = nil
+	w.Stale = nil
 	for _, i := range strings.Fields(text(after, 0, 2)) {
 		n, _ := strconv.Atoi(i)
-		w.stale = append(w.stale, n)
+		w.Stale = append(w.Stale, n)
 	}
-	return w.answered(answer)
+	return busy, nil
 }
 
 // answered sets the outcomes of a transaction.
@@ -193,6 +172,7 @@ func (w *writing) answered(answer *pgconn.Result) (busy []int, err error) {
 		switch {
 		case !same:
 			return nil, lease.ErrEpoch
+		case answer.Rows[n][0] == nil: // there is no change
 		case locked:
 			busy = append(busy, i)
 		case !ok:
@@ -202,15 +182,6 @@ func (w *writing) answered(answer *pgconn.Result) (busy []int, err error) {
 		}
 	}
 	return busy, nil
-}
-
-func rowOf(change int, it *lease.Item) changeRow {
-	r := changeRow{Change: change, Kind: it.Kind, Name: it.Name, Version: it.Version}
-	if it.Remembered && it.Value != nil { // an older copy counts transactions anew
-		text := lease.Encode(it.Value)
-		r.Before = &text
-	}
-	return r
 }
 
 // written returns the items of a change that a transaction has made.
