@@ -40,7 +40,7 @@ type driver struct {
 	cancel    context.CancelFunc
 	listening chan struct{} // held while listener is used
 	listener  *pgx.Conn     // nil: none
-	bells     atomic.Uint64 // how often something may have changed
+	notified     atomic.Uint64 // how often something may have changed
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -121,7 +121,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 // timeline gives it an identity, and reads again.
 func (d *driver) reading(ctx context.Context, statement string) (v lease.View, items []lease.Item, err error) {
 	for range 3 {
-		before, bells := d.origin(), d.bells.Load()+1
+		before, notified := d.origin(), d.notified.Load()+1
 		results, err := d.exec(ctx, statement)
 		if err != nil {
 			return v, nil, err
@@ -148,7 +148,7 @@ func (d *driver) reading(ctx context.Context, statement string) (v lease.View, i
 		if !ok {
 			continue
 		}
-		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: bells, Records: int64(number(head, 0, 4))}
+		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: notified, Records: int64(number(head, 0, 4))}
 		for i := range rows.Rows {
 			items = append(items, item(rows, i, &o))
 		}

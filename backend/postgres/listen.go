@@ -22,7 +22,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		return ctx.Err()
 	}
 	for {
-		now := d.bells.Load() + 1
+		now := d.notified.Load() + 1
 		switch {
 		case position == 0 || position > now:
 			return nil
@@ -47,7 +47,7 @@ func (d *driver) hear(ctx context.Context) (err error) {
 		err = d.listen(ctx)
 	}
 	if err == nil {
-		d.bells.Add(1)
+		d.notified.Add(1)
 		return nil
 	}
 	if ctx.Err() != nil {
