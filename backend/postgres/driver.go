@@ -40,7 +40,7 @@ type driver struct {
 	cancel    context.CancelFunc
 	listening chan struct{} // held while listener is used
 	listener  *pgx.Conn     // nil: none
-	notified     atomic.Uint64 // how often something may have changed
+	notified  atomic.Uint64 // how often something may have changed
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -73,15 +73,7 @@ func (d *driver) Close() error {
 	defer func() { <-d.listening }()
 	d.dropListener()
 	if d.ownPool {
-		closed := make(chan struct{})
-		go func() {
-			defer close(closed)
-			d.pool.Close() // it waits many seconds for a server that it cannot reach
-		}()
-		select {
-		case <-closed:
-		case <-time.After(minTTL / 4):
-		}
+		go d.pool.Close() // it waits many seconds for a server that it cannot reach
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -185,11 +186,6 @@ func (d *driver) locate(c *pgconn.Config) {
 		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
 	}
 	hosts = slices.Compact(hosts) // one is there with TLS and without
-	within := c.Database
-	for _, part := range []string{d.table.schema, strings.TrimSuffix(d.table.name, "_item")} {
-		if part != "" && part != DefaultPrefix {
-			within += "/" + part
-		}
-	}
+	within := path.Join(c.Database, d.table.schema, strings.TrimSuffix(d.table.name, "_item"))
 	d.location, d.user, d.password = clean.Location(within, hosts...), c.User, c.Password
 }
