@@ -53,10 +53,13 @@ type origin struct {
 	backTo   uint64 // transactions before this one may not be the latest; 0: they are
 }
 
-const minTTL = time.Second
-
-// maxItems is how many puts and checks one change may have.
-const maxItems = 64
+const (
+	minTTL       = time.Second
+	maxConns     = 3           // of one Backend to a DSN, besides the one that listens
+	maxItems     = 64          // puts and checks in one change
+	maxChanges   = 500         // changes in one transaction
+	lockPatience = time.Second // for how long a change is tried again whose row is locked by somebody else
+)
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged.
 func (d *driver) Limits() lease.Limits {

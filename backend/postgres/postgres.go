@@ -121,9 +121,6 @@ func newTable(schema, prefix string) (table, error) {
 	return table{schema, prefix + "_item"}, nil
 }
 
-// maxConns bounds the connections of one Backend to a DSN, besides the one that listens.
-const maxConns = 3
-
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	t, err := newTable(o.Schema, o.Prefix)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -208,4 +209,41 @@ func TestAllProcessesHaveTheSameMaxTTL(t *testing.T) {
 	// What docs/postgres.md says to change it.
 	db.Exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
 	read(t, open(t, Options{DSN: db.DSN("")}))
+}
+
+// What the server has acknowledged survives kill -9, also if the server's defaults do not wait for the
+// disk. The epoch stays, and nobody takes the server for an older copy.
+func TestAnAcknowledgedChangeSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"synchronous_commit=off", "wal_writer_delay=10s"}})
+	d := open(t, Options{DSN: withTable(t, server.Database(t)).DSN("")})
+	before := read(t, d)
+	server.Exec(t, "CHECKPOINT")
+	for term := range uint64(5) {
+		v := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term})
+		server.Kill(t)
+		server.Start(t)
+		v = read(t, d, recordKey("jobs"))
+		if r, ok := v.Items[0].Value.(*lease.Record); !ok || r.Term != term || v.Epoch != before.Epoch || v.WentBack != 0 {
+			t.Fatalf("after a kill: %+v, want term %d in epoch %s", v, term, before.Epoch)
+		}
+	}
+}
+
+// Settings of a database or an account have no effect.
+func TestAnySettingsOfTheAccountWillDo(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		db := withTable(t, server.Database(t))
+		for _, set := range []string{
+			"default_transaction_isolation = 'serializable'", "default_transaction_deferrable = on", "standard_conforming_strings = off", "bytea_output = 'escape'",
+			"TimeZone = 'Asia/Kathmandu'", "DateStyle = 'German'", "IntervalStyle = 'sql_standard'", "extra_float_digits = -15", "lock_timeout = '1ms'",
+			"synchronous_commit = off", "enable_indexscan = off", "enable_hashjoin = off", "jit_above_cost = 0", "row_security = off", "array_nulls = off", "client_min_messages = 'debug5'",
+		} {
+			db.Exec(t, "ALTER ROLE "+db.User+" SET "+set)
+		}
+		return func(t testing.TB) lease.Driver { return open(t, Options{DSN: db.DSN("")}) }
+	}})
 }

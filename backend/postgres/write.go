@@ -14,9 +14,6 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// maxChanges is how many changes are made in one transaction.
-const maxChanges = 500
-
 // writing is one call of Write.
 type writing struct {
 	*driver
@@ -77,9 +74,6 @@ func split(changes []lease.Change) (parts [][]int) {
 	}
 	return parts
 }
-
-// lockPatience is how long a change is tried again whose row is locked by somebody else.
-const lockPatience = time.Second
 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.

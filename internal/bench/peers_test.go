@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	consul "github.com/hashicorp/consul/api"
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -24,6 +25,7 @@ import (
 // SIGTERM.
 const (
 	etcdElection = "concurrency.Election"
+	advisoryLock = "pg_advisory_lock"
 	consulLock   = "api.Lock"
 	zkLock       = "zk.Lock"
 	curatorLatch = "Curator LeaderLatch"
@@ -78,6 +80,31 @@ func (r role) peer(ctx context.Context) error {
 		}
 		campaign = func(i int) error { _, err := locks[i].Lock(nil); return err }
 		resign = func(i int) { locks[i].Unlock() }
+	case advisoryLock: // as programs poll it: once a second, for all elections on one connection
+		conn, err := pgx.Connect(ctx, r.Server)
+		if err != nil {
+			return err
+		}
+		locked, turn := make([]bool, n), make(chan struct{}, 1)
+		campaign = func(i int) error {
+			for ; ; time.Sleep(time.Second) {
+				turn <- struct{}{}
+				var err error
+				if !locked[i] {
+					err = conn.QueryRow(context.Background(), "SELECT pg_try_advisory_lock(hashtext($1))", fmt.Sprint(r.Name, i)).Scan(&locked[i])
+				}
+				won := locked[i]
+				<-turn
+				if err != nil || won {
+					return err
+				}
+			}
+		}
+		resign = func(i int) {
+			turn <- struct{}{}
+			conn.Exec(context.Background(), "SELECT pg_advisory_unlock(hashtext($1))", fmt.Sprint(r.Name, i))
+			<-turn
+		}
 	case zkLock:
 		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
 		if err != nil {

@@ -322,6 +322,24 @@ func stores(t *testing.T) (all []store) {
 		}
 		all = append(all, zooKeeper, beside)
 	}
+	if wanted(testbed.Postgres) {
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"autovacuum=off"}}) // its transactions would be counted
+		dsn := server.AdminDSN("postgres")
+		all = append(all, store{
+			writer: func() func() error {
+				server.Exec(t, "CREATE TABLE bench_write (value text)", "INSERT INTO bench_write VALUES ('')")
+				return func() error {
+					server.Exec(t, fmt.Sprintf("UPDATE bench_write SET value = '%s'", newValue()))
+					return nil
+				}
+			},
+			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock},
+			section: func(name string) any { return map[string]any{"dsn": dsn, "prefix": name} },
+			count: func() (n float64, err error) { // transactions; a renewal has two
+				return strconv.ParseFloat(server.Value(t, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"), 64)
+			},
+		})
+	}
 	for _, k := range testbed.Kinds {
 		if !wanted(k) {
 			continue
