@@ -103,7 +103,7 @@ const patience = 2 * time.Minute
 // granted the lease to B, which still leads. A sees that the lease is its own, and waits all the same.
 func TestAnOwnLeftoverOnAPromotedStandbyIsWatched(t *testing.T) {
 	t.Parallel()
-	const ttl, greatest = 9 * time.Second, 10 * time.Second // longer than a busy machine stalls
+	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	db := primary.Database(t)
