@@ -44,8 +44,9 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 				if campaigns == 2 {
 					perTTL += 2 + 2*3 // the follower's session, and a reading or two for each renewal
 				}
-				// Twice as many are allowed: on a busy machine renewals are observed late.
-				if most := 2 * int(idle/ttl) * perTTL; spent > most {
+				// Three times as many are allowed: on a busy machine messages are sent again, and
+				// renewals observed late.
+				if most := 3 * int(idle/ttl) * perTTL; spent > most {
 					t.Errorf("%d transactions in %v, want at most %d", spent, idle, most)
 				}
 			})

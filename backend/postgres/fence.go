@@ -65,7 +65,7 @@ func (f Fence) check(election string, term uint64, query func(statement, hold st
 		f.Hold = 3 * time.Second
 	}
 	if err == nil && (f.Hold < time.Millisecond || term == 0) {
-		err = fmt.Errorf("Hold is %v and the term %d; they must be at least 1ms and 1", f.Hold, term)
+		err = fmt.Errorf("with Hold %v in term %d; they must be at least 1ms and 1", f.Hold, term)
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: fence: %w: %w", backend.ErrInvalid, err)
