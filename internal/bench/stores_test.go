@@ -323,7 +323,7 @@ func stores(t *testing.T) (all []store) {
 		all = append(all, zooKeeper, beside)
 	}
 	if wanted(testbed.Postgres) {
-		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"autovacuum=off"}}) // its transactions would be counted
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
 		dsn := server.AdminDSN("postgres")
 		all = append(all, store{
 			writer: func() func() error {
@@ -335,9 +335,7 @@ func stores(t *testing.T) (all []store) {
 			},
 			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock},
 			section: func(name string) any { return map[string]any{"dsn": dsn, "prefix": name} },
-			count: func() (n float64, err error) { // transactions; a renewal has two
-				return strconv.ParseFloat(server.Value(t, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"), 64)
-			},
+			count:   func() (float64, error) { return float64(server.Messages(t)), nil },
 		})
 	}
 	for _, k := range testbed.Kinds {

@@ -528,3 +528,14 @@ func (p *PostgresServer) Terminate(t testing.TB) {
 		return nil
 	})
 }
+
+// Messages returns how many messages with statements a server has received, which must have been
+// started with log_statement=all.
+func (p *PostgresServer) Messages(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile(p.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
+}
