@@ -23,6 +23,7 @@ import (
 	"github.com/go-election/go-election/backend/firefly"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
+	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
@@ -147,6 +148,38 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 		d.Exec(t, split(block(t, "operations.md", "greatest"))...)
 		readAsObserver(t, func() (backend.Backend, error) { return mysql.Open(mysql.Options{Config: as("observer")}) })
 	})
+}
+
+// The table and the rights on docs/postgres.md are enough, and its queries work.
+func TestThePostgresPageIsTrue(t *testing.T) {
+	d := testbed.SharedPostgres(t).Database(t)
+	want, err := postgres.SchemaSQL("", "")
+	if table := block(t, "postgres.md", "schema"); err != nil || !strings.HasPrefix(want, table) {
+		t.Errorf("docs/postgres.md has the table\n%s\nand SchemaSQL %v\n%s", table, err, want)
+	}
+	app, observer := "app_"+d.Name, "observer_"+d.Name
+	adapt := strings.NewReplacer(" app", " "+app, " observer", " "+observer).Replace
+	for _, name := range []string{"schema", "rights"} {
+		d.Exec(t, split(adapt(block(t, "postgres.md", name)))...)
+	}
+	t.Cleanup(func() { d.Exec(t, "DROP TABLE election_item", "DROP ROLE "+app, "DROP ROLE "+observer) })
+	open := func(user string) (backend.Backend, error) {
+		return postgres.Open(postgres.Options{DSN: d.DSNOf(user, "secret", "")})
+	}
+	electAndClose(t, func(t *testing.T) backend.Backend {
+		b, err := open(app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+	for _, s := range split(block(t, "postgres.md", "inspect")) {
+		if got := d.Value(t, "BEGIN; SET LOCAL ROLE "+observer+"; "+s+"; COMMIT"); got == "" && !strings.Contains(s, "session") {
+			t.Errorf("%s: no rows", s)
+		}
+	}
+	readAsObserver(t, func() (backend.Backend, error) { return open(observer) })
+	d.Exec(t, split(block(t, "postgres.md", "max_ttl"))...)
 }
 
 // The rights on docs/mysqltable.md are enough beside a fleet's table, and its queries work.

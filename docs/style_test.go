@@ -108,7 +108,7 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 // counted, since a user reads that of one store, nor is the list of all options.
 func TestThePagesDoNotGrow(t *testing.T) {
 	const most = 34_978
-	uncounted := []string{"configuration.md", "curator.md", "firefly.md"}
+	uncounted := []string{"configuration.md", "curator.md", "firefly.md", "postgres.md"}
 	words := 0
 	for page, text := range pages(t) {
 		name := filepath.Base(page)

@@ -54,6 +54,8 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{opened("mysql", `{"dsn": "app:`+canary+`@unix(/run/db.sock)/app", "schema": "other", "prefix": "jobs"}`), "/run/db.sock/other/jobs"},
 		{must(mysql.Open(mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app"},
 		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
+		{opened("postgres", `{"dsn": "postgres://`+canary+`:`+canary+`@p1,p2:6432/app?sslmode=disable", "schema": "s", "prefix": "jobs"}`), "p1:5432,p2:6432/app/s/jobs"},
+		{opened("postgres", `{"dsn": "host=p1 user=`+canary+` password=`+canary+` dbname=app"}`), "p1:5432/app/election"},
 		{keys(), "e1:2379,e2:2379/election"},
 		{must(etcd.Open(etcd.Options{Client: client})), "e1:2379/election"},
 		{opened("consul", `{"address": "https://c1:8501/`+canary+`", "token": "`+canary+`", "prefix": "app/jobs"}`), "c1:8501/app/jobs"},

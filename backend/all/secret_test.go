@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
+	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/backend/zookeeper"
 )
 
@@ -30,6 +31,7 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 	for _, v := range []any{
 		opened("mysql", `{"dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
 		opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
+		opened("postgres", `{"dsn": "postgres://app:`+canary+`@127.0.0.1:1/app"}`),
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
@@ -37,6 +39,7 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
+		postgres.Options{DSN: "postgres://app:" + canary + "@127.0.0.1:1/app"},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
 		curator.Options{User: "app", Password: canary},

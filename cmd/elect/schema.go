@@ -9,26 +9,33 @@ import (
 
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/postgres"
 )
 
 func (a *app) schemaCommand() *cobra.Command {
 	var schema, prefix string
 	var apply bool
 	c := &cobra.Command{
-		Use: "schema", Short: "Print or execute the statements that create the tables on MySQL or MariaDB", Args: cobra.NoArgs,
-		Long: `Print the statements that an administrator executes once: they create the tables and grant
-the rights that members need. Other stores need no tables. Elect reads and changes nothing.
+		Use: "schema [mysql | postgres]", Short: "Print or execute the statements that create the tables", Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{mysql.Name, postgres.Name},
+		Long: `Print the statements that an administrator executes once: they create the tables on MySQL or
+MariaDB (the default) or on PostgreSQL, and grant the rights that members need. Other stores need
+no tables. Elect reads and changes nothing.
 
-With --apply, create the tables that are missing, for the backend mysql or mysqltable of the
-configuration and with its account, which must have CREATE and INSERT on them. Prefer this to
-executing the statements by hand: they cannot know the server, so the first election in tables
-made by hand waits for the greatest TTL (15s), once.`,
-		Example: "  elect schema\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
-		RunE: func(c *cobra.Command, _ []string) error {
+With --apply, create the tables that are missing, for the backend mysql, mysqltable or postgres of
+the configuration and with its account, which must have CREATE, and on MySQL INSERT on them.
+On MySQL prefer this to executing the statements by hand: they cannot know the server, so the first
+election in tables made by hand waits for the greatest TTL (15s), once.`,
+		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
+		RunE: func(c *cobra.Command, args []string) error {
 			if apply {
 				return a.createTables(c.Context())
 			}
-			text, err := mysql.SchemaSQL(schema, prefix)
+			schemaSQL := mysql.SchemaSQL
+			if len(args) > 0 && args[0] == postgres.Name {
+				schemaSQL = postgres.SchemaSQL
+			}
+			text, err := schemaSQL(schema, prefix)
 			if err == nil {
 				_, err = fmt.Fprint(a.out, text)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	consul "github.com/hashicorp/consul/api"
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -24,6 +25,7 @@ import (
 // SIGTERM.
 const (
 	etcdElection = "concurrency.Election"
+	advisoryLock = "pg_advisory_lock"
 	consulLock   = "api.Lock"
 	zkLock       = "zk.Lock"
 	curatorLatch = "Curator LeaderLatch"
@@ -105,6 +107,8 @@ func (r role) contender(n int) (campaign func(i int) error, resign func(i int), 
 		}
 		campaign = func(i int) error { _, err := locks[i].Lock(nil); return err }
 		resign = func(i int) { locks[i].Unlock() }
+	case advisoryLock:
+		return r.advisory(n)
 	case zkLock:
 		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
 		if err != nil {
@@ -118,6 +122,36 @@ func (r role) contender(n int) (campaign func(i int) error, resign func(i int), 
 		resign = func(i int) { locks[i].Unlock() }
 	default:
 		return nil, nil, fmt.Errorf("no peer is called %q", r.Peer)
+	}
+	return campaign, resign, nil
+}
+
+// advisory is advisory locks of PostgreSQL as programs poll them: once a second, for all elections on one
+// connection.
+func (r role) advisory(n int) (campaign func(i int) error, resign func(i int), err error) {
+	conn, err := pgx.Connect(context.Background(), r.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	locked, turn := make([]bool, n), make(chan struct{}, 1)
+	campaign = func(i int) error {
+		for ; ; time.Sleep(time.Second) {
+			turn <- struct{}{}
+			var err error
+			if !locked[i] {
+				err = conn.QueryRow(context.Background(), "SELECT pg_try_advisory_lock(hashtext($1))", fmt.Sprint(r.Name, i)).Scan(&locked[i])
+			}
+			won := locked[i]
+			<-turn
+			if err != nil || won {
+				return err
+			}
+		}
+	}
+	resign = func(i int) {
+		turn <- struct{}{}
+		conn.Exec(context.Background(), "SELECT pg_advisory_unlock(hashtext($1))", fmt.Sprint(r.Name, i))
+		<-turn
 	}
 	return campaign, resign, nil
 }

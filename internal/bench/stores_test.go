@@ -255,6 +255,22 @@ func stores(t *testing.T) (all []store) {
 	if wanted(testbed.ZooKeeper) {
 		all = append(all, zooKeeperStores(t)...)
 	}
+	if wanted(testbed.Postgres) {
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
+		dsn := server.AdminDSN("postgres")
+		all = append(all, store{
+			writer: func() func() error {
+				server.Exec(t, "CREATE TABLE bench_write (value text)", "INSERT INTO bench_write VALUES ('')")
+				return func() error {
+					server.Exec(t, fmt.Sprintf("UPDATE bench_write SET value = '%s'", newValue()))
+					return nil
+				}
+			},
+			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock},
+			section: func(name string) any { return map[string]any{"dsn": dsn, "prefix": name} },
+			count:   func() (float64, error) { return float64(server.Messages(t)), nil },
+		})
+	}
 	for _, k := range testbed.Kinds {
 		if !wanted(k) {
 			continue

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // An administrator can edit a store manually: delete a lock, or end the session to which
@@ -98,6 +100,36 @@ func etcdAdmin(base, prefix string) map[string]fault {
 				callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("session/"+record.Nonce), nil)
 			}
 		}),
+	}
+}
+
+func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) map[string]fault {
+	record := func(election string) string { return " WHERE kind = 'record' AND name = '" + election + "'" }
+	return map[string]fault{
+		"row deleted": adminFault("row deleted", func(r *run, election string) { d.Exec(r, "DELETE FROM election_item"+record(election)) }),
+		// Only the transaction that wrote the row changes.
+		"row edited": adminFault("row edited", func(r *run, election string) { d.Exec(r, "UPDATE election_item SET value = value"+record(election)) }),
+		"row locked": func(r *run) {
+			r.inject("row locked", server.Addr(), byCall, func() {
+				tx, err := d.Admin().Begin(r.Context())
+				if err != nil {
+					r.Fatal(err)
+				}
+				defer tx.Rollback(context.WithoutCancel(r.Context()))
+				if _, err := tx.Exec(r.Context(), "SELECT FROM election_item FOR UPDATE"); err != nil {
+					r.Fatal(err)
+				}
+				r.wait(r.TTL/2, 2*r.TTL)
+			})
+		},
+		"connections closed": func(r *run) {
+			r.inject("connections closed", server.Addr(), byCall, func() {
+				for end := Now() + r.TTL; Now() < end; {
+					d.Exec(r, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
+					r.wait(20*time.Millisecond, 200*time.Millisecond)
+				}
+			})
+		},
 	}
 }
 

@@ -203,6 +203,8 @@ var short = map[string][]string{
 	"mysql on MariaDB":    {longPause, "server killed"},
 	"mysql on MySQL":      {longPause, "answers lost"},
 	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
+	"postgres":            {longPause, "row locked"},
+	"postgres x2":         {"failover, writes lost", "failover, a grant lost"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
 	"curator":             {longPause, "held back"},

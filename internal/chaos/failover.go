@@ -11,9 +11,61 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// pairSite is a primary with a replica. Members reach the current primary by an address
-// that moves. A failover kills the old primary before the new one accepts writes, and the
-// old one never comes back: package mysql requires that fence.
+// A pair is a primary and its standby.
+type pair struct {
+	addr    func() string              // of the primary
+	catchUp func(r *run)               // waits until the standby has all writes
+	detach  func(r *run)               // the standby gets no further writes
+	kill    func(r *run)               // kills the primary
+	promote func(r *run) (addr string) // makes the standby a primary
+	follow  func(r *run)               // starts a standby of the new primary
+}
+
+// failover replaces the primary, which members reach by an address that moves, and starts a standby
+// of the new one. It calls lose when the standby has caught up. The old primary is killed before the
+// new one accepts writes, and never comes back: the backends require that fence.
+func (p *pair) failover(site *Site, name string, lose func(r *run)) fault {
+	return func(r *run) {
+		p.catchUp(r)
+		r.inject(name, p.addr(), byEnd, func() {
+			lose(r)
+			p.kill(r)
+			r.wait(0, r.TTL/4)
+			addr := p.promote(r)
+			for _, proxies := range site.proxies {
+				proxies[0].SetTarget(addr)
+				proxies[0].Reset()
+			}
+		})
+		p.follow(r)
+	}
+}
+
+// failovers are all ways in which a standby can replace its primary asynchronously.
+func (p *pair) failovers(site *Site) map[string]fault {
+	all := map[string]fault{}
+	for name, lose := range map[string]func(r *run){
+		"failover, nothing lost": p.catchUp,
+		"failover, asynchronous": func(*run) {},
+		// The last writes never arrive: renewals, or a grant.
+		"failover, writes lost": func(r *run) {
+			p.detach(r)
+			r.wait(r.TTL/4, r.TTL)
+		},
+		"failover, a grant lost": func(r *run) {
+			p.detach(r)
+			if c := r.someLeader(); c != nil {
+				c.terminate(r) // another member is granted the lease, and the standby does not receive that
+				r.wait(r.TTL/4, r.TTL)
+			}
+		},
+	} {
+		all[name] = p.failover(site, name, lose)
+	}
+	return all
+}
+
+// pairSite is a primary with a replica.
 func pairSite(t testing.TB, k testbed.Kind) *Site {
 	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 	d := primary.Database(t)
@@ -23,45 +75,55 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	site.environ = func(i int) []string {
 		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN())
 	}
-	// failover replaces the primary, and starts a replica of the new one. It calls lose
-	// when the replica has caught up.
-	failover := func(name string, lose func(r *run)) fault {
-		return func(r *run) {
-			replica.WaitCaughtUp(r)
-			r.inject(name, primary.Addr(), byEnd, func() {
-				lose(r)
-				primary.Kill(r)
-				r.wait(0, r.TTL/4)
-				replica.Promote(r)
-				for _, p := range site.proxies {
-					p[0].SetTarget(replica.Addr())
-					p[0].Reset()
-				}
-			})
+	p := &pair{
+		addr:    func() string { return primary.Addr() },
+		catchUp: func(r *run) { replica.WaitCaughtUp(r) },
+		detach:  func(r *run) { replica.StopReplication(r) },
+		kill:    func(r *run) { primary.Kill(r) },
+		promote: func(r *run) string {
+			replica.Promote(r)
+			return replica.Addr()
+		},
+		follow: func(r *run) {
 			primary = replica.Server
 			replica = testbed.StartReplica(r, primary)
-		}
+		},
 	}
-	site.faults = join(processFaults(), networkFaults(), map[string]fault{
-		"failover, nothing lost": failover("failover, nothing lost", func(r *run) { replica.WaitCaughtUp(r) }),
-		"failover, asynchronous": failover("failover, asynchronous", func(*run) {}),
-		// The last writes never arrive: renewals, or a grant.
-		"failover, writes lost": failover("failover, writes lost", func(r *run) {
-			replica.StopReplication(r)
-			r.wait(r.TTL/4, r.TTL)
-		}),
-		"failover, a grant lost": failover("failover, a grant lost", func(r *run) {
-			replica.StopReplication(r)
-			if c := r.someLeader(); c != nil {
-				c.terminate(r) // another member is granted the lease, and the replica does not receive that
-				r.wait(r.TTL/4, r.TTL)
-			}
-		}),
+	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
 		"failover, semi-synchronous": func(r *run) {
 			if err := semiSync(primary, replica, k); err != nil {
 				r.Fatalf("semi-synchronous replication: %v", err)
 			}
-			failover("failover, semi-synchronous", func(*run) {})(r)
+			p.failover(site, "failover, semi-synchronous", func(*run) {})(r)
+		},
+	})
+	return site
+}
+
+// postgresPair is a primary with a streaming standby.
+func postgresPair(t testing.TB) *Site {
+	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	d := postgresDatabase(t, primary)
+	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	site := postgresSiteOn(t, "postgres x2", primary, d)
+	p := &pair{
+		addr:    func() string { return primary.Addr() },
+		catchUp: func(r *run) { standby.CatchUp(r, primary) },
+		detach:  func(r *run) { standby.StopReplication(r) },
+		kill:    func(r *run) { primary.Kill(r) },
+		promote: func(r *run) string {
+			standby.Promote(r)
+			return standby.Addr()
+		},
+		follow: func(r *run) {
+			primary = standby
+			standby = testbed.StartPostgresStandby(r, primary, testbed.PostgresOptions{})
+		},
+	}
+	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+		"failover, synchronous": func(r *run) {
+			primary.Synchronous(r)
+			p.failover(site, "failover, synchronous", func(*run) {})(r)
 		},
 	})
 	return site

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -23,6 +24,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"manual":           manualSite,
 	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
+	"postgres":         postgresSite,
 	"etcd":             etcdSite,
 	"consul":           consulSite,
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
@@ -30,6 +32,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
+	"postgres x2":         postgresPair,
 	"etcd x3":             etcdEnsemble,
 	"consul x3":           consulEnsemble,
 	"curator x3":          func(t testing.TB) *Site { return zooKeeperEnsemble(t, "curator", curatorEnviron) },
@@ -129,6 +132,36 @@ func addSlowDisk(t testing.TB, site *Site, s server) {
 		return
 	}
 	site.faults["slow fsync"] = slowDisk(s)
+}
+
+func postgresSite(t testing.TB) *Site {
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	d := postgresDatabase(t, server)
+	site := postgresSiteOn(t, "postgres", server, d)
+	site.faults = join(processFaults(), networkFaults(), serverFaults(server), postgresAdmin(server, d))
+	return site
+}
+
+// postgresDatabase makes a database with the table.
+func postgresDatabase(t testing.TB, server *testbed.PostgresServer) *testbed.PostgresDatabase {
+	d := server.Database(t)
+	b, err := postgres.Open(postgres.Options{DSN: d.DSN("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func postgresSiteOn(t testing.TB, name string, server *testbed.PostgresServer, d *testbed.PostgresDatabase) *Site {
+	site := &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, server.Addr())}
+	site.environ = func(i int) []string {
+		return environ("postgres", "DSN", d.DSN(site.proxies[i][0].Addr()), "MAX_TTL", greatestTTL.String())
+	}
+	return site
 }
 
 func etcdSite(t testing.TB) *Site {

@@ -18,6 +18,7 @@ const (
 	ZooKeeper Kind = "ZooKeeper"
 	Consul    Kind = "Consul"
 	Etcd      Kind = "etcd"
+	Postgres  Kind = "PostgreSQL"
 )
 
 // Kinds are the kinds of database servers, in the order in which tests run.
@@ -34,6 +35,8 @@ func (k Kind) variable() string {
 		return "ELECTION_TEST_ZOOKEEPER_SERVERS"
 	case Consul:
 		return "ELECTION_TEST_CONSUL_ADDR"
+	case Postgres:
+		return "ELECTION_TEST_POSTGRES_DSN"
 	default:
 		return "ELECTION_TEST_ETCD_ENDPOINTS"
 	}

@@ -1,0 +1,250 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1 sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	other := sql.OpenDB(nothing{})
+	defer other.Close()
+	for want, o := range map[string]Options{
+		"0 are set":             {},
+		"2 are set":             {DSN: "host=127.0.0.1", Pool: pool},
+		"may hold a password":   {DSN: "postgres://u:canary7f3a@[/x"},
+		`schema is "Big"`:       {Pool: pool, Schema: "Big"},
+		`prefix is "a\"b"`:      {Pool: pool, Prefix: `a"b`},
+		"max_ttl is 500ms":      {Pool: pool, MaxTTL: 500 * time.Millisecond},
+		"max_ttl is 6m0s":       {Pool: pool, MaxTTL: 6 * time.Minute},
+		"must be that of githu": {DB: other},
+	} {
+		_, err := Open(o)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "canary") {
+			t.Errorf("want an invalid option with %q, got %v", want, err)
+		}
+	}
+}
+
+// Statements of each error can be pasted: an account without rights is told what it needs, one step
+// after the other, until it leads.
+func TestTheStatementsInErrorsMendThem(t *testing.T) {
+	t.Parallel()
+	db := testbed.SharedPostgres(t).Database(t)
+	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+	user, password := db.AddUser(t)
+	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
+	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+	for step, want := range []string{"CREATE TABLE IF NOT EXISTS", "GRANT SELECT, INSERT", "GRANT EXECUTE ON FUNCTION pg_control_system()"} {
+		if err := b.Prepare(t.Context()); err != nil {
+			t.Fatalf("step %d: Prepare of an account that may create nothing: %v", step, err)
+		}
+		errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}})
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		for _, err := range append(errs, err) {
+			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
+				t.Fatalf("step %d: %v; want ErrDenied and %s", step, err, want)
+			}
+		}
+		db.Exec(t, err.Error()[strings.Index(err.Error(), want):])
+	}
+	if errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if n := db.Value(t, "SELECT count(*) FROM election_item WHERE kind <> 'origin'"); n != "0" {
+		t.Errorf("Preflight has written %s rows", n)
+	}
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second, Renew: time.Second / 3, Expected: observe(t, b, "jobs")}})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Errorf("with all rights: %+v, %v", answers, err)
+	}
+}
+
+func observe(t testing.TB, b *Backend, election string) backend.Lease {
+	t.Helper()
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})
+	if err != nil || len(seen) != 1 {
+		t.Fatalf("observe: %v, %v", seen, err)
+	}
+	return seen[0]
+}
+
+// An observer needs SELECT only. A candidate with its rights is told what it lacks.
+func TestAnObserverOnlyReads(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	user, password := db.AddUser(t)
+	text, err := SchemaSQL("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range strings.Split(text, "\n") {
+		if strings.HasPrefix(s, "GRANT") && strings.Contains(s, `"observer"`) {
+			db.Exec(t, strings.Replace(s, `"observer"`, user, 1))
+		}
+	}
+	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
+	if l := observe(t, b, "jobs"); !l.Vacant() { // nobody has written the row with the epoch yet
+		t.Errorf("an empty store: %+v", l)
+	}
+	member := backendOn(t, Options{DSN: db.DSN("")})
+	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+	if _, err := member.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, member, "jobs")}}); err != nil {
+		t.Fatal(err)
+	}
+	if l := observe(t, b, "jobs"); l.Holder.ID != "a" {
+		t.Errorf("the observer sees %+v", l)
+	}
+	errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}})
+	if !errors.Is(errs[0], backend.ErrDenied) || !strings.Contains(errs[0].Error(), "GRANT SELECT, INSERT, UPDATE, DELETE") {
+		t.Errorf("a candidate with the rights of an observer: %v", errs[0])
+	}
+}
+
+// KeepSchema leaves a missing table missing; otherwise the first candidates make it together.
+func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
+	t.Parallel()
+	db := testbed.SharedPostgres(t).Database(t)
+	if err := backendOn(t, Options{DSN: db.DSN(""), KeepSchema: true}).Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := db.Value(t, "SELECT coalesce(to_regclass('election_item')::text, 'none')"); got != "none" {
+		t.Fatalf("with KeepSchema there is %s", got)
+	}
+	errs := make(chan error)
+	for range 8 {
+		b := backendOn(t, Options{DSN: db.DSN("")})
+		go func() { errs <- b.Prepare(t.Context()) }()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	read(t, open(t, Options{DSN: db.DSN("")}))
+	db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
+	other := backendOn(t, Options{DSN: db.DSN(""), Schema: "app", Prefix: "jobs"})
+	if err := other.CreateTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := db.Value(t, "SELECT count(*) FROM app.jobs_item"); got != "0" {
+		t.Errorf("%s rows", got)
+	}
+}
+
+// Passwords are sent by SCRAM, and the server's certificate is checked, as the DSN says.
+func TestTLSAndSCRAM(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true, Settings: []string{"password_encryption=scram-sha-256", "listen_addresses=127.0.0.1,127.0.0.2"},
+		Access: []string{"hostssl all all 127.0.0.0/8 scram-sha-256", "hostnossl all postgres 127.0.0.1/32 trust"}})
+	db := server.Database(t)
+	if scram := server.Value(t, "SELECT left(rolpassword, 13) FROM pg_authid WHERE rolname = '"+db.User+"'"); scram != "SCRAM-SHA-256" {
+		t.Fatalf("the password is kept as %s", scram)
+	}
+	dsn := func(password, options string) string {
+		return strings.Split(db.DSNOf(db.User, password, ""), "?")[0] + "?" + options
+	}
+	verified := "sslmode=verify-full&sslrootcert=" + server.CAFile()
+	trusted := open(t, Options{DSN: dsn(db.Password, verified)})
+	if err := trusted.createTable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, trusted, recordKey("jobs"))
+	for what, bad := range map[string]string{
+		"a wrong password":         dsn("canary7f3a", verified),
+		"an authority not trusted": dsn(db.Password, "sslmode=verify-full"),
+		"a server of another name": strings.Replace(dsn(db.Password, verified), "127.0.0.1", "127.0.0.2", 1),
+		"a connection without TLS": dsn(db.Password, "sslmode=disable"),
+	} {
+		_, err := open(t, Options{DSN: bad}).Read(t.Context(), []lease.Key{recordKey("jobs")})
+		if !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), db.Password) {
+			t.Errorf("%s: %v; want ErrDenied without the password", what, err)
+		}
+	}
+}
+
+// A program's own pool or DB serves as well as a DSN, and stays open.
+func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
+	t.Parallel()
+	pool := func(db *testbed.PostgresDatabase) *pgxpool.Pool {
+		c, err := pgxpool.ParseConfig(db.DSN(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.MaxConns = 1
+		p, err := pgxpool.NewWithConfig(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		return p
+	}
+	for what, options := range map[string]func(db *testbed.PostgresDatabase) (o Options, alive func() error){
+		"pool": func(db *testbed.PostgresDatabase) (Options, func() error) {
+			p := pool(db)
+			return Options{Pool: p}, func() error { return p.Ping(t.Context()) }
+		},
+		"DB": func(db *testbed.PostgresDatabase) (Options, func() error) {
+			own := stdlib.OpenDBFromPool(pool(db))
+			t.Cleanup(func() { own.Close() })
+			return Options{DB: own}, func() error { return own.PingContext(t.Context()) }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := testbed.SharedPostgres(t).Database(t)
+			o, alive := options(db)
+			a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: db.DSN("")})
+			if _, err := b.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "a follows", func() error {
+				if who, _, known := a.Leader(); !known || who.ID != "b" {
+					return errors.New(a.Current().String())
+				}
+				return nil
+			})
+			if err := b.Leadership().Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "a leads", func() error {
+				if !a.Leading() {
+					return errors.New(a.Current().String())
+				}
+				return nil
+			})
+			backendOn(t, o).Close()
+			if err := alive(); err != nil {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// nothing is a connector of another driver.
+type nothing struct{}
+
+func (nothing) Connect(context.Context) (sqldriver.Conn, error) {
+	return nil, errors.New("no connection")
+}
+func (nothing) Driver() sqldriver.Driver { return nil }

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestDriver runs what every driver must pass.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		db := withTable(t, server.Database(t))
+		return func(t testing.TB) lease.Driver { return open(t, Options{DSN: db.DSN("")}) }
+	}})
+}
+
+// TestConformance runs the conformance suite on a server that all cases share.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, server) })))
+}
+
+// TestConformanceWithServerFaults runs the cases that need their own server.
+func TestConformanceWithServerFaults(t *testing.T) {
+	t.Parallel()
+	h := harness(func(t testing.TB) conformance.Store {
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+		store := newStore(t, server)
+		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+		return store
+	})
+	h.Only = conformance.Case.OwnServer
+	conformance.Run(t, h)
+}
+
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// newStore returns a store with a fresh database for one case, behind a proxy.
+func newStore(t testing.TB, server *testbed.PostgresServer) conformance.Store {
+	db := withTable(t, server.Database(t))
+	proxy := testbed.NewProxy(t, server.Addr())
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := Open(Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				_, err := db.Admin().Exec(context.Background(), "DELETE FROM election_item WHERE kind = 'record' AND name = $1", election)
+				return err
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error { return plant(db, election) },
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	return store
+}
+
+// plant overwrites the record with hostile text as the holder.
+func plant(db *testbed.PostgresDatabase, election string) error {
+	ctx := context.Background()
+	var value string
+	if err := db.Admin().QueryRow(ctx, "SELECT value FROM election_item WHERE kind = 'record' AND name = $1", election).Scan(&value); err != nil {
+		return err
+	}
+	r := map[string]any{}
+	if err := json.Unmarshal([]byte(value), &r); err != nil {
+		return err
+	}
+	text := "<script>\x1b]0;\u202e"
+	r["id"], r["nonce"], r["address"], r["metadata"] = text, text, "javascript:alert(1)\n", "\x00\x1b[2J"
+	planted, err := json.Marshal(r)
+	if err == nil {
+		_, err = db.Admin().Exec(ctx, "UPDATE election_item SET value = $2 WHERE kind = 'record' AND name = $1", election, string(planted))
+	}
+	return err
+}

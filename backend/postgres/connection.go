@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// exec sends statements in one message, and returns their results. The server has the whole message
+// before it begins, so it never waits for this process while it holds a lock. A message is sent
+// again on another connection if the first one does not answer or breaks: all changes are
+// conditional, so that a second copy has no effect.
+func (d *driver) exec(ctx context.Context, statements string) (results []*pgconn.Result, err error) {
+	const tries = 3
+	for try := range tries {
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		err = d.withConn(ctx, func(c *pgx.Conn) error {
+			results, err = c.PgConn().Exec(ctx, statements).ReadAll()
+			switch {
+			case standby(err):
+				c.PgConn().Close(ctx) // the next connection may lead to the primary
+			case c.PgConn().TxStatus() == 'E':
+				_, _ = c.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
+			}
+			return err
+		})
+		cancel()
+		if err == nil || !broken(err) {
+			break
+		}
+	}
+	return results, err
+}
+
+// withConn calls f with a connection. One that is in a transaction afterwards is closed.
+func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err error) {
+	if d.pool != nil {
+		return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return f(c.Conn()) })
+	}
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var failed error
+	err = conn.Raw(func(c any) error {
+		own := c.(*stdlib.Conn).Conn()
+		if failed = f(own); own.IsClosed() || own.PgConn().TxStatus() != 'I' {
+			return sqldriver.ErrBadConn
+		}
+		return nil
+	})
+	if errors.Is(err, sqldriver.ErrBadConn) && failed != nil {
+		return failed
+	}
+	return errors.Join(failed, err)
+}
+
+// broken reports whether another connection may succeed.
+func broken(err error) bool {
+	c := code(err)
+	return c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
+}
+
+// payload returns data for a statement, as an expression of type json. Nothing in it can be SQL.
+func payload(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: strings, numbers and structs of them
+	}
+	return "convert_from(decode('" + base64.StdEncoding.EncodeToString(text) + "','base64'),'UTF8')::json"
+}
+
+// text returns a value of a result; "" for NULL.
+func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }
+
+const uniqueViolation = "23505"
+
+// code returns the server's code of an error; "" for none.
+func code(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
+		return e.Code
+	}
+	return ""
+}
+
+// standby reports whether the server can only be read.
+func standby(err error) bool {
+	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
+}
+
+// ofOneChange reports whether one change of a transaction may have failed the others: by a lock or a
+// deadlock, text of another encoding, its size, or because it was cancelled.
+func ofOneChange(err error) bool {
+	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", "57014"}, code(err))
+}
+
+// isDenied reports whether an administrator must act: because of credentials, TLS, a missing or
+// other table, rights, the encoding, a full disk or a row that is too large.
+func isDenied(err error) bool {
+	c := code(err)
+	if c == "" {
+		text := err.Error()
+		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
+	}
+	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", "42P01", "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
+}
+
+// fail adds to err its class and what an operator must do, and removes the password.
+func (d *driver) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	class, hint := backend.Class(err), ""
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class = backend.ErrDenied
+		switch code(err) {
+		case "42P01", "3F000", "42703", "42804":
+			hint = "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + d.table.createSQL()
+		case "42501":
+			hint = "; an administrator can grant what is needed: " + d.table.grantSQL(d.account())
+			if strings.Contains(err.Error(), "pg_control_system") {
+				hint = "; an administrator can grant what is needed: GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
+			}
+		case "22P05":
+			hint = "; the encoding of the database must be UTF8"
+		}
+	}
+	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
+}
+
+// account returns the name of the account as a statement has it.
+func (d *driver) account() string {
+	if d.user == "" || clean.Text(d.user, 63, false) != d.user {
+		return `"account"`
+	}
+	return `"` + strings.ReplaceAll(d.user, `"`, `""`) + `"`
+}

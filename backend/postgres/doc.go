@@ -1,0 +1,23 @@
+// Package postgres keeps leases in PostgreSQL 13 or later, by the protocol of package lease.
+//
+//	store, err := postgres.Open(postgres.Options{DSN: "postgres://app:secret@db1,db2:5432/app?sslmode=verify-full"})
+//	manager, err := election.New(store, election.Options{})
+//
+// All is in the rows of one table, which the first candidate makes if its account may CREATE. A
+// program's own *pgxpool.Pool or *sql.DB can be handed in. [Fence] protects transactions on the
+// program's own tables.
+//
+//   - TTLs are 1 s to [Options].MaxTTL, which is the same in all processes. After a failover, which may
+//     lose what was acknowledged, each lease is observed for that long.
+//   - Clocks of managers must tick at nearly the same rate. No clock of one machine is compared with
+//     another's.
+//   - One server takes writes at a time. Before a standby is promoted the old primary must be fenced off.
+//     It may come back as a primary no sooner than MaxTTL after the last one was stopped. The same holds
+//     for an older copy of the data.
+//   - fsync and full_page_writes are on.
+//   - Behind PgBouncer all works but notifications: a handover then takes until the next poll.
+//   - Do not edit or delete rows, and use Depose to end a leadership.
+//
+// docs/design/postgres.md says how rows become items, and what happens in failovers;
+// docs/design/lease.md has the protocol. docs/postgres.md is the operator's page.
+package postgres

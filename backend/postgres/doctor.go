@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+var (
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Preparer    = (*Backend)(nil)
+)
+
+// tableSQL has the collation in which package lease lists names. kind is record, session, meta or origin.
+const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
+  kind    text COLLATE "C" NOT NULL,
+  name    text COLLATE "C" NOT NULL,
+  value   text NOT NULL,
+  written xid8 NOT NULL,
+  created xid8 NOT NULL,
+  at      timestamptz NOT NULL,
+  PRIMARY KEY (kind, name)
+) WITH (fillfactor = 70);`
+
+func (t table) createSQL() string {
+	return strings.Join(strings.Fields(t.statement(tableSQL, nil)), " ")
+}
+
+func (t table) grantSQL(account string) (text string) {
+	if t.schema != "" {
+		text = `GRANT USAGE ON SCHEMA "` + t.schema + `" TO ` + account + "; "
+	}
+	return text + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + t.String() + " TO " + account + ";"
+}
+
+// SchemaSQL returns the statements that create the table and grant the rights, as a text for people.
+// schema and prefix are those of [Options]; both may be empty.
+func SchemaSQL(schema, prefix string) (string, error) {
+	t, err := newTable(schema, prefix)
+	if err != nil {
+		return "", fmt.Errorf("postgres: %w: %w", backend.ErrInvalid, err)
+	}
+	return t.statement(tableSQL, nil) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+		strings.ReplaceAll(t.grantSQL(`"account"`), "; ", ";\n") + "\nGRANT SELECT ON " + t.String() + " TO \"observer\";\n", nil
+}
+
+// CreateTables creates the table if it does not exist. The account needs CREATE in the schema.
+func (b *Backend) CreateTables(ctx context.Context) error {
+	if err := b.driver.createTable(ctx); err != nil {
+		return fmt.Errorf("postgres: create tables: %w", b.driver.fail(err))
+	}
+	return nil
+}
+
+// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
+// create it, and [Options].KeepSchema is not set.
+func (b *Backend) Prepare(ctx context.Context) error {
+	d := b.driver
+	if d.keepSchema {
+		return nil
+	}
+	if _, err := d.exec(ctx, d.table.statement("SELECT FROM {table} LIMIT 0", nil)); err == nil || code(err) != "42P01" {
+		return nil // the next call says what is wrong, if anything is
+	}
+	if err := d.createTable(ctx); err != nil && !isDenied(err) {
+		return fmt.Errorf("postgres: prepare: %w", d.fail(err))
+	}
+	return nil
+}
+
+func (d *driver) createTable(ctx context.Context) error {
+	_, err := d.exec(ctx, beginSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+d.table.createSQL()+" COMMIT")
+	return err
+}
+
+// Preflight implements [backend.Preflighter]. It sends a change whose condition is never met: the
+// server checks the rights first.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	err := b.Enter(bids[0].Candidate.Nonce)
+	var v lease.View
+	if err == nil {
+		v, err = b.driver.Read(ctx, nil)
+	}
+	if err == nil {
+		never := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "preflight"}, Version: "none"}
+		_, err = b.driver.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: never, Value: &lease.Session{}}}}}, nil)
+	}
+	errs := make([]error, len(bids))
+	for i := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("postgres: preflight %q: %w", bids[i].Election, err)
+		}
+	}
+	return errs
+}
+
+// inspectSQL also fails as every call would, if the table is missing or must not be read.
+const inspectSQL = `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
+ current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
+ coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)`
+
+// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases.
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	d := b.driver
+	results, err := d.exec(ctx, d.table.statement(inspectSQL, nil))
+	pooled := false
+	if err == nil {
+		err = d.withConn(ctx, func(c *pgx.Conn) (err error) {
+			pooled, err = behindPooler(ctx, c)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("postgres: inspect: %w", d.fail(err))
+	}
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
+	}
+	fact := func(column int) string { return text(results[1], 0, column) }
+	add(false, "server", "PostgreSQL %s", fact(0))
+	if fact(1) != "UTF8" {
+		add(true, "encoding", "that of the database is %s, which cannot keep every name: it must be UTF8", fact(1))
+	}
+	if fact(2) != "on" || fact(3) != "on" {
+		add(true, "durability", "fsync is %s and full_page_writes %s: a crash of the machine may lose what was acknowledged, without a new timeline, so that two processes lead. Set both to on", fact(2), fact(3))
+	} else {
+		add(false, "durability", "each commit is flushed: transactions of leases set synchronous_commit to on if it is off or local")
+	}
+	switch fence := "Fence off the old primary before a new one is promoted"; {
+	case fact(4) != "":
+		add(false, "replication", "synchronous (%s): a failover to such a standby loses nothing. %s", fact(4), fence)
+	case fact(5) != "0":
+		add(false, "replication", "%s standbys, asynchronous: a failover may lose the last grants, which costs the greatest TTL without a leader. %s", fact(5), fence)
+	}
+	if fact(6) != "t" {
+		add(false, "encryption", "the connection has no TLS: set sslmode=verify-full in the dsn if it leaves the machine")
+	}
+	if pooled {
+		add(true, "notifications", "none: the connection leads to a pooler, such as PgBouncer, which does not pass them on. A handover takes until the next poll. Elections work; connect to the server itself for handovers in milliseconds")
+	}
+	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.maxTTL)
+	if ttl > d.maxTTL {
+		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
+		list[len(list)-1].Fatal = true
+	}
+	return list, nil
+}

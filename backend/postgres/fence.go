@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// ErrFenced is the error of a [Fence] if the term is not, or no longer, that of the leader. A newer
+// leader may have written.
+var ErrFenced = errors.New("fenced: this term is not that of the leader")
+
+// A Fence protects transactions on the user's own tables, in the database that keeps the leases. The
+// zero value fits the default table. A fence does what a lease cannot: a process that was stopped for
+// a minute between checking its lease and writing does not write.
+//
+//	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+//		if err := (postgres.Fence{}).Check(ctx, tx, "billing", lead.Term); err != nil {
+//			return err
+//		}
+//		_, err := tx.Exec(ctx, "UPDATE account SET …")
+//		return err
+//	})
+//
+// Until the transaction has ended no other leader is elected; renewals go on. The account needs SELECT,
+// and UPDATE of the column kind. Between the expiry of a lease and the next grant, its term still passes.
+type Fence struct {
+	// Schema and Prefix are those of [Options].
+	Schema, Prefix string
+
+	// Hold bounds how long a client that stops within the transaction keeps a successor from being
+	// elected: then the server ends the connection. At least 1 ms. Default: 3 s.
+	Hold time.Duration
+}
+
+// fenceSQL locks the row of the record, which renewals do not write.
+const fenceSQL = `SELECT value, set_config('idle_in_transaction_session_timeout', $2, true) FROM {table} WHERE kind = 'record' AND name = $1 FOR SHARE`
+
+// Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It
+// waits for a grant that is being written. The error is ErrFenced if it is another term. After any
+// error tx must be rolled back.
+func (f Fence) Check(ctx context.Context, tx pgx.Tx, election string, term uint64) error {
+	return f.check(election, term, func(statement, hold string, value *string) error {
+		return tx.QueryRow(ctx, statement, election, hold).Scan(value, nil)
+	})
+}
+
+// CheckSQL is Check for a transaction of database/sql, with any driver.
+func (f Fence) CheckSQL(ctx context.Context, tx *sql.Tx, election string, term uint64) error {
+	return f.check(election, term, func(statement, hold string, value *string) error {
+		return tx.QueryRowContext(ctx, statement, election, hold).Scan(value, new(string))
+	})
+}
+
+func (f Fence) check(election string, term uint64, query func(statement, hold string, value *string) error) error {
+	t, err := newTable(f.Schema, f.Prefix)
+	if f.Hold == 0 {
+		f.Hold = 3 * time.Second
+	}
+	if err == nil && (f.Hold < time.Millisecond || term == 0) {
+		err = fmt.Errorf("with Hold %v in term %d; they must be at least 1ms and 1", f.Hold, term)
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: fence: %w: %w", backend.ErrInvalid, err)
+	}
+	value := ""
+	err = query(t.statement(fenceSQL, nil), fmt.Sprint(f.Hold.Milliseconds()), &value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
+		err = (&driver{table: t}).fail(err)
+	} else if r, _ := lease.Decode(lease.Records, []byte(value)).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
+		err = ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: fence %q term %d: %w", election, term, err)
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package postgres
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Most tests wait for leases to expire, so many of them run at once.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
+}
+
+// open opens a driver, which the test closes.
+func open(t testing.TB, o Options) *driver {
+	t.Helper()
+	d, err := newDriver(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// withTable makes the table of a database by its owner.
+func withTable(t testing.TB, db *testbed.PostgresDatabase) *testbed.PostgresDatabase {
+	t.Helper()
+	d := open(t, Options{DSN: db.DSN("")})
+	if err := d.createTable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}

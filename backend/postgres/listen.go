@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// Listen implements [lease.Listener] by LISTEN, on a connection of its own that stays open. It only
+// says that something has changed. A position is how often that was said, plus one.
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	select {
+	case d.listening <- struct{}{}:
+		defer func() { <-d.listening }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		now := d.notified.Load() + 1
+		switch {
+		case position == 0 || position > now:
+			return nil
+		case position < now:
+			if !on(nil, now) {
+				return nil
+			}
+			position = now
+			continue
+		}
+		if err := d.hear(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// hear waits until something may have changed. That includes that it could not listen for a while.
+func (d *driver) hear(ctx context.Context) (err error) {
+	if d.listener != nil && !d.listener.IsClosed() {
+		_, err = d.listener.WaitForNotification(ctx)
+	} else {
+		err = d.listen(ctx)
+	}
+	if err == nil {
+		d.notified.Add(1)
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // the connection stays, and keeps what comes meanwhile
+	}
+	d.dropListener()
+	return d.fail(err)
+}
+
+// listen opens the connection. If it leads to a pooler, which would give the notifications to others,
+// listen waits until ctx is done.
+func (d *driver) listen(ctx context.Context) (err error) {
+	d.dropListener()
+	var config *pgx.ConnConfig
+	if err := d.withConn(ctx, func(c *pgx.Conn) error {
+		config = c.Config()
+		return nil
+	}); err != nil {
+		return err
+	}
+	if d.listener, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return err
+	}
+	pooled, err := behindPooler(ctx, d.listener)
+	if err == nil && !pooled {
+		_, err = d.listener.PgConn().Exec(ctx, d.table.statement(`LISTEN "{channel}"`, nil)).ReadAll()
+	}
+	if pooled || err != nil {
+		d.dropListener()
+	}
+	if pooled {
+		<-ctx.Done()
+	}
+	return cmp.Or(err, ctx.Err())
+}
+
+// behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that
+// it names is not the one that answers.
+func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
+	results, err := c.PgConn().Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	return err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID()), err
+}
+
+// dropListener closes the connection. The caller holds d.listening.
+func (d *driver) dropListener() {
+	if d.listener != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), minTTL)
+		defer cancel()
+		d.listener.Close(ctx)
+		d.listener = nil
+	}
+}

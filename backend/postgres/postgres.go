@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// Name is how this backend is registered.
+const Name = "postgres"
+
+// DefaultPrefix and DefaultMaxTTL apply if Options name none.
+const (
+	DefaultPrefix = "election"
+	DefaultMaxTTL = 15 * time.Second
+)
+
+// Options names the server and the table. Exactly one of DSN, Pool and DB is set.
+type Options struct {
+	// DSN is in the form of libpq: postgres://user:password@host:5432/database?sslmode=verify-full,
+	// or host=… user=…. What it lacks comes from PGHOST, PGPASSWORD and so on, as for psql. Of
+	// several hosts the primary is used. It is never shown.
+	DSN string `yaml:"dsn" json:"dsn"`
+
+	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
+	// package pgx/v5/stdlib. Besides their connections one more is opened, which listens.
+	Pool *pgxpool.Pool `yaml:"-" json:"-"`
+	DB   *sql.DB       `yaml:"-" json:"-"`
+
+	// Schema and Prefix name the table: schema.prefix_item. Small ASCII letters, digits and
+	// underscores, up to 48. Schema defaults to the first of the connection's search_path, Prefix
+	// to DefaultPrefix.
+	Schema string `yaml:"schema" json:"schema"`
+	Prefix string `yaml:"prefix" json:"prefix"`
+
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
+	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
+	// 1 s to 5 min. Default: DefaultMaxTTL.
+	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
+
+	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
+	// create_tables: false. Default: false.
+	KeepSchema bool `yaml:"-" json:"-"`
+}
+
+// A Backend keeps leases in PostgreSQL. It implements [backend.Backend].
+type Backend struct {
+	*lease.Backend
+	driver *driver
+}
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "postgres.Options") }
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "postgres.Backend") }
+
+func init() {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
+		var c struct {
+			Options      `yaml:",inline"`
+			CreateTables bool `yaml:"create_tables" json:"create_tables"`
+		}
+		c.CreateTables = true
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		c.KeepSchema = !c.CreateTables
+		return Open(c.Options)
+	})
+}
+
+// Open checks o and returns a Backend. The server may be down: the first call connects to it.
+// Errors are of class [backend.ErrInvalid].
+func Open(o Options) (*Backend, error) {
+	d, err := newDriver(o)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w: %w", backend.ErrInvalid, err)
+	}
+	return &Backend{lease.New(d), d}, nil
+}
+
+// Location implements [backend.Located]. With Options.DB it is empty, since the server is unknown.
+func (b *Backend) Location() string { return b.driver.location }
+
+// A table is the quoted name of the table with its schema, if one was given.
+type table struct{ schema, name string }
+
+func (t table) String() string {
+	if t.schema != "" {
+		return `"` + t.schema + `"."` + t.name + `"`
+	}
+	return `"` + t.name + `"`
+}
+
+var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
+
+func newTable(schema, prefix string) (table, error) {
+	prefix = cmp.Or(prefix, DefaultPrefix)
+	for _, name := range [][2]string{{"schema", cmp.Or(schema, "public")}, {"prefix", prefix}} {
+		if !identifier.MatchString(name[1]) {
+			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 small ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
+		}
+	}
+	return table{schema, prefix + "_item"}, nil
+}
+
+// newDriver checks o and returns a driver that has not connected.
+func newDriver(o Options) (*driver, error) {
+	t, err := newTable(o.Schema, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	maxTTL, given := cmp.Or(o.MaxTTL, DefaultMaxTTL), 0
+	for _, set := range []bool{o.DSN != "", o.Pool != nil, o.DB != nil} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, fmt.Errorf("set dsn or dsn_file, in a program exactly one of DSN, Pool and DB; %d are set", given)
+	case maxTTL < minTTL || maxTTL > 5*time.Minute:
+		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
+	}
+	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema, pool: o.Pool, db: o.DB, listening: make(chan struct{}, 1)}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if o.DSN != "" {
+		err = d.connect(o.DSN)
+	} else if o.DB != nil {
+		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
+			err = fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
+		}
+	}
+	if err == nil && d.pool != nil {
+		d.locate(&d.pool.Config().ConnConfig.Config)
+	}
+	return d, err
+}
+
+// connect makes the pool, which dials when it is used.
+func (d *driver) connect(dsn string) error {
+	c, err := pgxpool.ParseConfig(dsn)
+	if err != nil { // its text may have the password
+		return fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full")
+	}
+	c.MaxConns, c.MinConns = maxConns, 0
+	c.MaxConnLifetime, c.MaxConnIdleTime = time.Minute, time.Minute // follow a name or a proxy that has moved
+	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	if c.ConnConfig.ConnectTimeout == 0 {
+		c.ConnConfig.ConnectTimeout = 2 * time.Second
+	}
+	if c.ConnConfig.ValidateConnect == nil {
+		c.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
+	c.ConnConfig.DialFunc = dialer.DialContext
+	d.pool, err = pgxpool.NewWithConfig(context.Background(), c)
+	d.ownPool = true
+	return err
+}
+
+// locate notes what the configuration of connections says of the server and of the account.
+func (d *driver) locate(c *pgconn.Config) {
+	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, f := range c.Fallbacks {
+		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	hosts = slices.Compact(hosts) // one is there with TLS and without
+	within := path.Join(c.Database, d.table.schema, strings.TrimSuffix(d.table.name, "_item"))
+	d.location, d.user, d.password = clean.Location(within, hosts...), c.User, c.Password
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import "strings"
+
+// hereSQL is the identity of the server and its timeline. pg_control_checkpoint still has the old
+// timeline for minutes after a promotion.
+const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)`
+
+// positionSQL only grows in one server, whatever crashes: it is flushed.
+const positionSQL = `(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)`
+
+// headSQL is the first statement of a reading. All of a reading has one snapshot.
+const headSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE ` + hereSQL + ` END,
+ CASE WHEN pg_is_in_recovery() THEN 0 ELSE ` + positionSQL + ` END,
+ pg_snapshot_xmax(pg_current_snapshot()), (SELECT value FROM {table} WHERE kind = 'origin' AND name = ''),
+ CASE WHEN {count} THEN (SELECT count(*) FROM {table} WHERE kind = 'record') ELSE 0 END;
+`
+
+// itemSQL has the columns of an item. A value that is too large is not sent.
+const itemSQL = `SELECT t.kind, t.name, CASE WHEN octet_length(t.value) <= 1048576 THEN t.value ELSE '' END, t.written, t.xmin, t.created,
+ greatest(0, 1000000 * extract(epoch FROM clock_timestamp() - t.at))::bigint FROM {table} t `
+
+const readSQL = headSQL + itemSQL + `JOIN json_array_elements({payload}) AS q ON t.kind = q->>0 AND t.name = q->>1; COMMIT`
+
+const listSQL = headSQL + itemSQL + `JOIN (SELECT {payload} AS j) AS q
+ ON t.kind = q.j->>0 AND t.name >= (q.j->>1) COLLATE "C" AND NOT ((q.j->>2)::bool AND t.name = q.j->>1) ORDER BY t.name COLLATE "C" LIMIT {limit}; COMMIT`
+
+// beginSQL begins a writing. What was acknowledged must survive a crash. A lock that somebody
+// holds must not keep this transaction.
+const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT set_config('lock_timeout', '1000', true), set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END, true);
+`
+
+// lockSQL lets nobody else of this package make an item.
+const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, '{table}'::regclass::oid::int4);
+`
+
+// originSQL sets the row that has the epoch, if it is as it was read.
+const originSQL = beginSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, value, written, created, at)
+ VALUES ('origin', '', {payload}->>0, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp())
+ ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, written = excluded.written, at = excluded.at WHERE t.value = {payload}->>1; COMMIT`
+
+// writeSQL makes changes whose items are as they were read. Rows that are put are locked for
+// update, rows that are only checked for share. A row that somebody else has locked is skipped:
+// its change is busy, the others are made. A row that is there in no snapshot is missing, since
+// lockSQL comes before, in a statement of its own.
+const writeSQL = `WITH a AS MATERIALIZED (SELECT {payload} AS j),
+i AS MATERIALIZED (SELECT (q->>0)::int AS c, q->>1 AS k, q->>2 AS n, q->>3 AS w, q->>4 AS v, q->>5 AS b, (q->>6)::bool AS p FROM a, json_array_elements(a.j->'rows') AS q),
+u AS MATERIALIZED (SELECT t.kind, t.name, t.written || '.' || t.xmin AS version, t.value FROM {table} t JOIN i ON i.p AND t.kind = i.k AND t.name = i.n FOR UPDATE OF t SKIP LOCKED),
+s AS MATERIALIZED (SELECT t.kind, t.name, t.written || '.' || t.xmin AS version, t.value FROM {table} t JOIN (SELECT DISTINCT k, n FROM i WHERE NOT p) AS i ON t.kind = i.k AND t.name = i.n FOR SHARE OF t SKIP LOCKED),
+h AS MATERIALIZED (SELECT starts_with(a.j->>'epoch', ` + hereSQL + ` || '.') AND ` + positionSQL + ` >= (a.j->>'newest')::numeric
+ AND split_part((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = a.j->>'epoch' AS same FROM a),
+r AS MATERIALIZED (SELECT i.c, bool_or(l.kind IS NULL AND EXISTS (SELECT FROM {table} t WHERE t.kind = i.k AND t.name = i.n)) AS busy,
+ bool_and(coalesce(l.version, '') = i.w AND (i.b IS NULL OR i.b = l.value)) AS ok
+ FROM i LEFT JOIN (SELECT u.*, true AS p FROM u UNION ALL SELECT s.*, false FROM s) l ON l.kind = i.k AND l.name = i.n AND l.p = i.p GROUP BY i.c),
+g AS MATERIALIZED (SELECT i.* FROM i JOIN r ON r.c = i.c AND r.ok AND NOT r.busy, h WHERE i.p AND h.same),
+updated AS (UPDATE {table} t SET value = g.v, written = pg_current_xact_id(), at = clock_timestamp() FROM g WHERE g.w <> '' AND g.v IS NOT NULL AND t.kind = g.k AND t.name = g.n),
+deleted AS (DELETE FROM {table} t USING g WHERE g.w <> '' AND g.v IS NULL AND t.kind = g.k AND t.name = g.n),
+inserted AS (INSERT INTO {table} (kind, name, value, written, created, at)
+ SELECT g.k, g.n, g.v, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp() FROM g WHERE g.w = '' AND g.v IS NOT NULL)
+SELECT r.c, coalesce(h.same, false), r.busy, r.ok, CASE WHEN h.same AND r.ok AND NOT r.busy THEN pg_current_xact_id() END,
+ CASE WHEN h.same AND r.ok AND NOT r.busy AND EXISTS (SELECT FROM a, json_array_elements_text(a.j->'notify') AS n WHERE n::int = r.c) THEN pg_notify('{channel}', '') END
+FROM h LEFT JOIN r ON true;
+COMMIT;
+`
+
+// verifySQL follows a writing, so that the position is not before its commit.
+const verifySQL = `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snapshot()), (SELECT string_agg(q->>0, ' ') FROM json_array_elements({payload}) AS q
+ LEFT JOIN {table} t ON t.kind = q->>1 AND t.name = q->>2 WHERE coalesce(t.written || '.' || t.xmin, '') <> q->>3)`
+
+// statement completes the text of a statement. {payload} stands for data.
+func (t table) statement(text string, data any, more ...string) string {
+	return strings.NewReplacer(append(more, "{table}", t.String(), "{channel}", t.name, "{payload}", payload(data))...).Replace(text)
+}

@@ -1,0 +1,541 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// PostgresOptions describe a server to start. The zero value trusts every user, without TLS.
+type PostgresOptions struct {
+	// TLS gives the server a certificate from a new authority. A client trusts it with
+	// [PostgresServer.CAFile].
+	TLS bool
+
+	// Access replaces pg_hba.conf for connections by TCP. The superuser keeps access without TLS
+	// and password to the database postgres, and for replication.
+	Access []string
+
+	// Settings are of the form name=value.
+	Settings []string
+}
+
+// A PostgresServer is one server of PostgreSQL.
+type PostgresServer struct {
+	*Daemon
+	admin  *pgxpool.Pool // of the superuser
+	addr   string
+	params url.Values
+	o      PostgresOptions
+}
+
+// StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
+// installed, the test is skipped or fails.
+func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
+	t.Helper()
+	Full(t, "starts its own server")
+	if os.Getenv(Postgres.variable()) != "" {
+		t.Skipf("this test starts its own PostgreSQL, but %s names a running one", Postgres.variable())
+	}
+	p, err := startPostgres(o, nil)
+	if err != nil {
+		unavailable(t, err)
+	}
+	p.endWithTest(t)
+	return p
+}
+
+// StartPostgresStandby starts a standby that streams from a primary. It has caught up when
+// StartPostgresStandby returns.
+func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptions) *PostgresServer {
+	t.Helper()
+	p, err := startPostgres(o, primary)
+	if err != nil {
+		unavailable(t, err)
+	}
+	p.endWithTest(t)
+	p.CatchUp(t, primary)
+	return p
+}
+
+func (p *PostgresServer) endWithTest(t testing.TB) {
+	recordServer(t, "PostgreSQL "+p.Version())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines that PostgreSQL %s wrote:\n%s", p.addr, p.LogTail())
+		}
+		p.remove()
+	})
+}
+
+var sharedPostgres = sync.OnceValues(func() (*PostgresServer, error) {
+	dsn := os.Getenv(Postgres.variable())
+	if dsn == "" {
+		p, err := startPostgres(PostgresOptions{}, nil)
+		if err == nil {
+			p.shared = true
+		}
+		return p, err
+	}
+	c, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid data source name", Postgres.variable())
+	}
+	p := &PostgresServer{addr: fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port), params: url.Values{}}
+	p.Daemon = &Daemon{options: daemonOptions{kind: Postgres, version: "(already running)", addr: p.addr}, shared: true}
+	p.admin, err = pgxpool.NewWithConfig(context.Background(), c)
+	return p, err
+})
+
+// SharedPostgres returns the server that all tests of the binary share, or the one that
+// ELECTION_TEST_POSTGRES_DSN names. Tests must not inject faults into it. Each takes its own
+// [PostgresServer.Database].
+func SharedPostgres(t testing.TB) *PostgresServer {
+	t.Helper()
+	contract(t)
+	p, err := sharedPostgres()
+	if err != nil {
+		unavailable(t, err)
+	}
+	recordServer(t, "PostgreSQL "+p.Version())
+	return p
+}
+
+// postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH.
+func postgresBin() (string, error) {
+	newest := ""
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb"} {
+		found, _ := filepath.Glob(pattern)
+		newest = slices.Max(append(found, newest))
+	}
+	if newest == "" {
+		newest, _ = exec.LookPath("initdb")
+	}
+	if newest == "" {
+		return "", &missing{Postgres, "PostgreSQL", "Debian: postgresql"}
+	}
+	return filepath.Dir(newest), nil
+}
+
+// asServer returns a command that runs as the user postgres or nobody if this process is root's:
+// PostgreSQL and PgBouncer refuse root. own gives that user a file or directory.
+func asServer(command ...string) (_ []string, own func(path string) error) {
+	if os.Getuid() != 0 {
+		return command, func(string) error { return nil }
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		u = &user.User{Uid: "65534", Gid: "65534"}
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	// A change of the user drops the signal that ends a server with the tests.
+	return append([]string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups", "--pdeathsig=KILL"}, command...),
+		func(path string) error { return os.Chown(path, uid, gid) }
+}
+
+// serverDir is newDir for a server of another user.
+func serverDir() (string, error) {
+	dir, err := newDir()
+	if err != nil {
+		return "", err
+	}
+	_, own := asServer()
+	return dir, errors.Join(os.Chmod(filepath.Dir(dir), 0o711), own(dir))
+}
+
+func runAsServer(args ...string) error {
+	command, _ := asServer(args...)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", args[0], err, out)
+	}
+	return nil
+}
+
+// postgresTemplate makes an empty data directory, once per test binary. So all servers of a test
+// binary have the same system identifier.
+var postgresTemplate = sync.OnceValues(func() (string, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return "", err
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return "", err
+	}
+	data := filepath.Join(dir, "data")
+	return data, runAsServer(filepath.Join(bin, "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+})
+
+// startPostgres starts a server: a primary, or a standby of one.
+func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if primary == nil {
+		template, err := postgresTemplate()
+		if err != nil {
+			return nil, err
+		}
+		err = runAsServer("cp", "-a", template, data)
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		host, port, _ := strings.Cut(primary.addr, ":")
+		if err := runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+			"--dbname=host="+host+" port="+port+" user=postgres application_name=standby"); err != nil {
+			return nil, err
+		}
+	}
+	p := &PostgresServer{o: o, params: url.Values{"sslmode": {"disable"}}}
+	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
+	if o.TLS {
+		ca, err := newAuthority(dir)
+		if err != nil {
+			return nil, err
+		}
+		_, own := asServer()
+		if err := own(filepath.Join(ca.dir, "server-key.pem")); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(own(filepath.Join(dir, "server-cert.pem")), own(filepath.Join(dir, "ca.pem"))); err != nil {
+			return nil, err
+		}
+		settings = append(settings, "ssl=on", "ssl_cert_file="+filepath.Join(dir, "server-cert.pem"), "ssl_key_file="+filepath.Join(dir, "server-key.pem"))
+	}
+	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
+	if o.Access == nil {
+		access = append(access, "host all all 127.0.0.1/32 trust")
+	}
+	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	command, _ := asServer(filepath.Join(bin, "postgres"), "-D", data)
+	for _, s := range settings {
+		command = append(command, "-c", s)
+	}
+	return p, p.launch(dir, bin, command)
+}
+
+// launch starts the process on a free port and waits until it answers.
+func (p *PostgresServer) launch(dir, bin string, command []string) error {
+	out, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
+	if err != nil {
+		return err
+	}
+	version := strings.Fields(string(out) + " ? ?")[2]
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		p.addr = loopback(port)
+		if p.admin != nil {
+			p.admin.Close()
+		}
+		if p.admin, err = pgxpool.New(context.Background(), p.AdminDSN("postgres")); err != nil {
+			return err
+		}
+		p.Daemon, err = launch(daemonOptions{kind: Postgres, version: version, addr: p.addr, dir: dir,
+			command: append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port)), ready: p.admin.Ping})
+		if err != nil {
+			return err
+		}
+		if err = p.await(); err == nil || try == 5 || !strings.Contains(p.LogTail(), "ddress already in use") {
+			return err
+		}
+		os.Truncate(p.log(), 0)
+	}
+}
+
+// remove kills the server and removes its data.
+func (p *PostgresServer) remove() {
+	p.admin.Close()
+	p.signalAll(func(process *os.Process) { process.Kill() })
+	p.Daemon.remove()
+}
+
+// tree returns the server's processes, its first one first.
+func (p *PostgresServer) tree() (all []*os.Process) {
+	first := p.running()
+	if first == nil {
+		return nil
+	}
+	if process, err := os.FindProcess(first.pid()); err == nil {
+		all = append(all, process)
+	}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		stat, _ := os.ReadFile(name)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(first.pid()) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if process, err := os.FindProcess(pid); err == nil {
+				all = append(all, process)
+			}
+		}
+	}
+	return all
+}
+
+func (p *PostgresServer) signalAll(do func(*os.Process)) (signalled []*os.Process) {
+	signalled = p.tree()
+	for _, process := range signalled {
+		do(process)
+	}
+	return signalled
+}
+
+// Kill kills all processes of the server at once. What it acknowledged is on disk.
+func (p *PostgresServer) Kill(t testing.TB) {
+	t.Helper()
+	first := p.requireRunning(t, "Kill")
+	p.Stop(t)
+	all := p.signalAll(func(process *os.Process) { process.Kill() })
+	first.kill()
+	Eventually(t, endLimit, "the server's processes end", func() error {
+		for _, process := range all[1:] {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Pid))
+			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "Z") {
+				return fmt.Errorf("process %d is there", process.Pid)
+			}
+		}
+		return nil
+	})
+}
+
+// Stop freezes all processes of the server. Connections stay open, and no request is answered.
+func (p *PostgresServer) Stop(t testing.TB) {
+	t.Helper()
+	p.Daemon.Stop(t) // it makes no further process
+	p.signalAll(func(process *os.Process) { freeze(process, true) })
+}
+
+// Continue resumes a frozen server.
+func (p *PostgresServer) Continue(t testing.TB) {
+	t.Helper()
+	p.signalAll(func(process *os.Process) { freeze(process, false) })
+}
+
+// Start starts the server again after Kill or Terminate, on the same port and with the same data.
+func (p *PostgresServer) Start(t testing.TB) {
+	t.Helper()
+	p.admin.Reset()
+	p.Daemon.Start(t)
+}
+
+// Promote makes a standby a primary.
+func (p *PostgresServer) Promote(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "SELECT pg_promote(true, 60)")
+}
+
+// CatchUp waits until a standby has applied all that the primary has written.
+func (p *PostgresServer) CatchUp(t testing.TB, primary *PostgresServer) {
+	t.Helper()
+	at := primary.Value(t, "SELECT pg_current_wal_lsn()::text")
+	Eventually(t, endLimit, "the standby catches up", func() error {
+		if now := p.Value(t, "SELECT coalesce(pg_last_wal_replay_lsn() >= '"+at+"', false)::text"); now != "true" {
+			return fmt.Errorf("it is not at %s", at)
+		}
+		return nil
+	})
+}
+
+// Exec runs statements as the superuser in the database postgres.
+func (p *PostgresServer) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		p.Value(t, s)
+	}
+}
+
+// Value runs a statement as the superuser and returns the first value of its last row as text.
+func (p *PostgresServer) Value(t testing.TB, statement string) string {
+	t.Helper()
+	return queryValue(t, p.admin, statement)
+}
+
+func queryValue(t testing.TB, pool *pgxpool.Pool, statement string) (value string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	err := pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		results, err := c.Conn().PgConn().Exec(ctx, statement).ReadAll()
+		for _, r := range results {
+			for _, row := range r.Rows {
+				value = string(row[0])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("testbed: %s: %v", statement, err)
+	}
+	return value
+}
+
+// AdminDSN is the superuser's for a database.
+func (p *PostgresServer) AdminDSN(database string) string {
+	if dsn := os.Getenv(Postgres.variable()); dsn != "" {
+		u, _ := url.Parse(dsn)
+		u.Path = "/" + database
+		return u.String()
+	}
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.addr, Path: "/" + database, RawQuery: p.params.Encode()}).String()
+}
+
+// CAFile has the certificate of the authority of a server with TLS.
+func (p *PostgresServer) CAFile() string { return filepath.Join(p.Dir(), "ca.pem") }
+
+// A PostgresDatabase is a fresh, empty database that belongs to one test.
+type PostgresDatabase struct {
+	Name, User, Password string // User owns the database
+	server               *PostgresServer
+	admin                *pgxpool.Pool
+}
+
+// Database creates a fresh database and a user that owns it.
+func (p *PostgresServer) Database(t testing.TB) *PostgresDatabase {
+	t.Helper()
+	d := &PostgresDatabase{Name: "test_" + random(), server: p}
+	d.User, d.Password = d.AddUser(t)
+	p.Exec(t, fmt.Sprintf("CREATE DATABASE %s OWNER %s TEMPLATE template0", d.Name, d.User))
+	d.admin = must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	t.Cleanup(func() {
+		d.admin.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+		defer cancel()
+		if p.shared {
+			p.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
+		}
+	})
+	return d
+}
+
+// AddUser creates a user without rights.
+func (d *PostgresDatabase) AddUser(t testing.TB) (name, password string) {
+	t.Helper()
+	name, password = "user_"+random(), "secret-"+random()
+	d.server.Exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, password))
+	return name, password
+}
+
+// DSN is the user's, through a proxy or another address if addr is not empty.
+func (d *PostgresDatabase) DSN(addr string) string { return d.DSNOf(d.User, d.Password, addr) }
+
+// DSNOf is the data source name of another user.
+func (d *PostgresDatabase) DSNOf(user, password, addr string) string {
+	if addr == "" {
+		addr = d.server.addr
+	}
+	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", user, password, addr, d.Name, d.server.params.Encode())
+}
+
+// Exec runs statements as the superuser in this database.
+func (d *PostgresDatabase) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		queryValue(t, d.admin, s)
+	}
+}
+
+// Value runs a statement as the superuser in this database and returns the first value of its last row.
+func (d *PostgresDatabase) Value(t testing.TB, statement string) string {
+	t.Helper()
+	return queryValue(t, d.admin, statement)
+}
+
+// Admin is a pool of the superuser in this database.
+func (d *PostgresDatabase) Admin() *pgxpool.Pool { return d.admin }
+
+// On returns the same database on another server, to which it was replicated.
+func (d *PostgresDatabase) On(t testing.TB, p *PostgresServer) *PostgresDatabase {
+	t.Helper()
+	other := *d
+	other.server, other.admin = p, must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	t.Cleanup(other.admin.Close)
+	return &other
+}
+
+// StopReplication makes a standby follow nobody: later writes do not reach it.
+func (p *PostgresServer) StopReplication(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is disconnected", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_wal_receiver"); n != "0" {
+			return errors.New("it receives")
+		}
+		return nil
+	})
+}
+
+// Synchronous makes a primary confirm no commit before its standby has it.
+func (p *PostgresServer) Synchronous(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is synchronous", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"); n != "1" {
+			return fmt.Errorf("%s are", n)
+		}
+		return nil
+	})
+}
+
+// CopyAsServer copies a data directory, as the user that runs servers.
+func CopyAsServer(t testing.TB, from, to string) {
+	t.Helper()
+	if err := runAsServer("cp", "-a", from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Terminate shuts the server down and waits until it has ended. It does not wait for clients.
+func (p *PostgresServer) Terminate(t testing.TB) {
+	t.Helper()
+	process, err := os.FindProcess(p.Pid(t))
+	if err == nil {
+		err = process.Signal(os.Interrupt)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, endLimit, "the server ends", func() error {
+		if p.Running() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
+
+// Messages returns how many messages with statements a server has received, which must have been
+// started with log_statement=all.
+func (p *PostgresServer) Messages(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile(p.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
+}
