@@ -142,9 +142,9 @@ func view(resp *clientv3.TxnResponse, o *origin) lease.View {
 // item returns a key as an item; pair nil: it is not there.
 func item(k lease.Key, pair *mvccpb.KeyValue, o *origin) lease.Item {
 	if pair == nil {
-		return lease.Stamp{}.Item(k)
+		return lease.Numbers{}.Item(k)
 	}
-	it := lease.Stamp{At: pair.ModRevision, Writes: pair.Version, Made: pair.CreateRevision}.Item(k)
+	it := lease.Numbers{At: pair.ModRevision, Writes: pair.Version, Made: pair.CreateRevision}.Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, pair.Value), it.Order <= o.RestoredAt
 	it.Edited = lease.Edited(it.Value, pair.Version)
 	return it

@@ -35,7 +35,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		}
 	}
 	for i, it := range verify {
-		if w.found[it.Key].GetModRevision() != it.Stamp().At {
+		if w.found[it.Key].GetModRevision() != it.Numbers().At {
 			w.Stale = append(w.Stale, i)
 		}
 	}
@@ -113,7 +113,7 @@ func (d *driver) ops(c *lease.Change) (when []clientv3.Cmp, then []clientv3.Op) 
 			then = append(then, clientv3.OpDelete(key))
 			continue
 		}
-		lease.SetWrite(p.Value, p.Over.Stamp().Writes+1)
+		lease.SetWrite(p.Value, p.Over.Numbers().Writes+1)
 		then = append(then, clientv3.OpPut(key, lease.Encode(p.Value)))
 	}
 	return when, then
@@ -122,7 +122,7 @@ func (d *driver) ops(c *lease.Change) (when []clientv3.Cmp, then []clientv3.Op) 
 // unchanged returns the conditions that an item is as it was read.
 func (d *driver) unchanged(it *lease.Item) []clientv3.Cmp {
 	key := d.keys.key(it.Key)
-	when := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", it.Stamp().At)}
+	when := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", it.Numbers().At)}
 	if it.Remembered && it.Value != nil { // a restored store counts revisions anew
 		when = append(when, clientv3.Compare(clientv3.Value(key), "=", lease.Encode(it.Value)))
 	}
@@ -132,9 +132,9 @@ func (d *driver) unchanged(it *lease.Item) []clientv3.Cmp {
 // written returns the items of a change that was applied at a revision.
 func written(c *lease.Change, revision int64) (items []lease.Item) {
 	for _, p := range c.Put {
-		var now lease.Stamp
-		if before := p.Over.Stamp(); p.Value != nil {
-			now = lease.Stamp{At: revision, Writes: before.Writes + 1, Made: cmp.Or(before.Made, revision)}
+		var now lease.Numbers
+		if before := p.Over.Numbers(); p.Value != nil {
+			now = lease.Numbers{At: revision, Writes: before.Writes + 1, Made: cmp.Or(before.Made, revision)}
 		}
 		items = append(items, now.Item(p.Over.Key))
 	}

@@ -155,10 +155,10 @@ func TestANewerLayoutIsNotOverwritten(t *testing.T) {
 	})
 }
 
-// odd is a driver with long versions and epochs of printable text.
-type odd struct{ lease.Driver }
+// longTexts is a driver with long versions and epochs of printable text.
+type longTexts struct{ lease.Driver }
 
-func (d odd) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+func (d longTexts) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v, err := d.Driver.Read(ctx, keys)
 	for i := range v.Items {
 		if v.Items[i].Version != "" {
@@ -174,7 +174,7 @@ func TestVersionsFitAndDiffer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start("a").leads("jobs")
 		b := w.start("b")
-		b.b = lease.New(odd{w.store.Driver()})
+		b.b = lease.New(longTexts{w.store.Driver()})
 		l := b.sees("jobs")
 		w.want(len(l.Version) <= 600, "a Version has %d bytes", len(l.Version))
 		w.store.Edit(recordOf("jobs"), func(s string) string { return s })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ type writing struct {
 }
 
 // Write implements [lease.Driver]. Changes share transactions, which compare the epoch. The items in
-// verify are compared after the last commit, in the same message.
+// verify are compared after the commit, in the same message.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	w := writing{driver: d, epoch: epoch, before: d.origin(), changes: changes}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
@@ -36,11 +37,12 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	for i, it := range verify {
 		rows[i] = [4]any{i, it.Kind, it.Name, it.Version}
 	}
-	parts := split(changes)
-	for n, part := range parts {
-		if w.verify = d.table.statement(verifySQL, rows[:0]); n == len(parts)-1 {
-			w.verify = d.table.statement(verifySQL, rows)
-		}
+	w.verify = d.table.statement(verifySQL, rows)
+	all := make([]int, len(changes))
+	for i := range all {
+		all[i] = i
+	}
+	for part := range slices.Chunk(all, maxChanges) {
 		switch err := w.send(ctx, part); {
 		case errors.Is(err, lease.ErrEpoch):
 			return lease.Written{}, err
@@ -49,30 +51,6 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		}
 	}
 	return w.Written, nil
-}
-
-// split divides changes into transactions, in which no change uses what an earlier one writes.
-func split(changes []lease.Change) (parts [][]int) {
-	written := map[lease.Key]bool{} // by the last part
-	parts = [][]int{nil}
-	for i := range changes {
-		c, conflict := &changes[i], len(parts[len(parts)-1]) == maxChanges
-		for _, it := range c.Check {
-			conflict = conflict || written[it.Key]
-		}
-		for _, p := range c.Put {
-			conflict = conflict || written[p.Over.Key]
-		}
-		if conflict {
-			parts = append(parts, nil)
-			clear(written)
-		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], i)
-		for _, p := range c.Put {
-			written[p.Over.Key] = true
-		}
-	}
-	return parts
 }
 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the

@@ -129,9 +129,9 @@ func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key,
 // item returns a node as an item.
 func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
 	if n.Stat == nil {
-		return lease.Stamp{}.Item(k)
+		return lease.Numbers{}.Item(k)
 	}
-	it := stamp(n.Stat).Item(k)
+	it := numbers(n.Stat).Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, n.Data), n.Stat.Mzxid <= o.backTo
 	it.Edited = n.Stat.Version == 0 || lease.Edited(it.Value, int64(n.Stat.Version)) // this package writes each node that it makes
 	return it

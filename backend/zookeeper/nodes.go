@@ -45,8 +45,8 @@ func (d *driver) makeNode(ctx context.Context, path string, data []byte) error {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// stamp returns what ZooKeeper says of a node: the zxid of its last write, which never comes again, and
+// numbers returns what ZooKeeper says of a node: the zxid of its last write, which never comes again, and
 // the number that it compares, which begins anew when the node is made again.
-func stamp(s *zk.Stat) lease.Stamp {
-	return lease.Stamp{At: s.Mzxid, Writes: int64(s.Version), Made: s.Czxid}
+func numbers(s *zk.Stat) lease.Numbers {
+	return lease.Numbers{At: s.Mzxid, Writes: int64(s.Version), Made: s.Czxid}
 }

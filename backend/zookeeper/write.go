@@ -127,7 +127,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 // put adds the operations of one put. A node that was just created has version 0. Its data comes by a
 // second operation, whose result has the zxid; that of a creation does not.
 func (t *transaction) put(p *lease.Put) {
-	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Stamp().Writes)
+	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
 	t.d.reader.Watches.Changing(path)
 	if p.Value == nil {
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
@@ -159,21 +159,21 @@ func (t *transaction) bytes() (n int) {
 // written returns the items of a change that was made.
 func (t *transaction) written(results []zk.MultiResponse) (items []lease.Item) {
 	for i, p := range t.c.Put {
-		var s lease.Stamp
+		var n lease.Numbers
 		if at := t.stats[i]; at >= 0 {
-			s = stamp(results[at].Stat)
-			t.d.noteZxid(s.At)
+			n = numbers(results[at].Stat)
+			t.d.noteZxid(n.At)
 		} else if p.Over.Kind == lease.Sessions {
 			t.d.present.Store(false)
 		}
-		items = append(items, s.Item(p.Over.Key))
+		items = append(items, n.Item(p.Over.Key))
 	}
 	return items
 }
 
 // check returns the operation that checks that an item has its version.
 func (d *driver) check(it *lease.Item) *zk.CheckVersionRequest {
-	return &zk.CheckVersionRequest{Path: d.root.path(it.Key), Version: int32(it.Stamp().Writes)}
+	return &zk.CheckVersionRequest{Path: d.root.path(it.Key), Version: int32(it.Numbers().Writes)}
 }
 
 // checks returns the checks of as many items as fit into a request beside so many bytes.

@@ -30,7 +30,7 @@
 #endif
 
 /* The copies of the row: the holder, the server that wrote it last; whether they are equal. */
-byte holder[2] = NONE; bit stamp[2]; bit equal = 1;
+byte holder[2] = NONE; bit named[2]; bit equal = 1;
 bit id; byte flips; byte calm; /* the primary; changes of the primary; ticks since the last change */
 
 byte until[N];              /* it leads while this is above 0 */
@@ -61,13 +61,13 @@ byte last = NONE;
 #define GRANT_ANYWHERE
 #define WATCH_ANYWHERE
 #else
-#define OURS (stamp[id] == id)
+#define OURS (named[id] == id)
 #endif
 #if defined(RESTART) && !defined(CARELESS)
-#define CAREFUL 1
+#define VERIFIED 1
 #define SURE (OURS && !(flips > 0 && calm < MAX)) /* after an unclean restart every row counts as another server's for max_ttl, and earlier observations are void */
 #else
-#define CAREFUL 0
+#define VERIFIED 0
 #define SURE OURS
 #endif
 #ifdef VACANT_FREE
@@ -96,7 +96,7 @@ inline stale(i, ends) {
   if :: ends -> term[i] = term[i] & THERE :: else fi
 }
 inline writes(ends) {
-  stale(0, ends); stale(1, ends); equal = 0; stamp[id] = id;
+  stale(0, ends); stale(1, ends); equal = 0; named[id] = id;
   if :: ghost == GRANT || ends -> gpin = gpin & THERE :: else fi
 }
 /* How the primary executes a request (docs/design/mysql.md, "Statements"). */
@@ -203,16 +203,16 @@ active proctype world() {
 #endif
        :: else -> gpin = (gpin & HERE -> 3 : 0)
        fi;
-       holder[1-id] = holder[id]; stamp[1-id] = stamp[id]; equal = 1; printf("server %d has all that server %d has\n", 1-id, id) }
+       holder[1-id] = holder[id]; named[1-id] = named[id]; equal = 1; printf("server %d has all that server %d has\n", 1-id, id) }
 #ifdef RESTART
   :: d_step { flips == 0 -> flips = 1; calm = 0; restored(0); restored(1); gpin = (gpin & THERE -> HERE : 0);
        holder[id] = holder[1-id]; holder[1-id] = NONE; equal = 0; printf("RESTART: server 0 has lost its last commits\n") }
 #else
   :: d_step { flips == 0 && (!KEPT || equal) || flips == 1 && flips < FLIPS && MAYRETURN -> id = 1 - id; flips++; calm = 0;
 #ifdef NEW_IDENTITY
-       if :: flips == 2 -> stamp[id] = 1 - id; renamed(0); renamed(1); if :: ghost == GRANT -> gpin = gpin & THERE :: else fi :: else fi;
+       if :: flips == 2 -> named[id] = 1 - id; renamed(0); renamed(1); if :: ghost == GRANT -> gpin = gpin & THERE :: else fi :: else fi;
 #endif
-       if :: flips == FLIPS -> forget(0); forget(1); gpin = gpin & HERE; holder[1-id] = NONE; stamp[1-id] = 0; equal = 0 :: else fi;
+       if :: flips == FLIPS -> forget(0); forget(1); gpin = gpin & HERE; holder[1-id] = NONE; named[1-id] = 0; equal = 0 :: else fi;
        printf("FAILOVER: server %d is fenced, server %d is the primary\n", 1-id, id) }
 #endif
   od
@@ -226,8 +226,8 @@ inline tick(i) {
 }
 active proctype clock() {
   do
-  :: d_step { tick(0); tick(1); if :: calm < MAX && flips > 0 && (flips < FLIPS || CAREFUL) ->
-       calm++; if :: calm == MAX && CAREFUL -> void(0); void(1); if :: call[0] == BID -> pin[0] = 0 :: else fi; if :: call[1] == BID -> pin[1] = 0 :: else fi :: else fi
+  :: d_step { tick(0); tick(1); if :: calm < MAX && flips > 0 && (flips < FLIPS || VERIFIED) ->
+       calm++; if :: calm == MAX && VERIFIED -> void(0); void(1); if :: call[0] == BID -> pin[0] = 0 :: else fi; if :: call[1] == BID -> pin[1] = 0 :: else fi :: else fi
        :: else fi; printf("-- tick\n") }
   od
 }
