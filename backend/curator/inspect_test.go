@@ -109,29 +109,20 @@ func TestInspectFindsAServerThatIsCutOff(t *testing.T) {
 	})
 }
 
-func TestServerProblemsAreWarnings(t *testing.T) {
+func TestSessionsThatDoNotFitAreWarnings(t *testing.T) {
 	o := Options{Tick: 2 * time.Second, MaxSession: 40 * time.Second}
-	well := ensemble.Status{Server: "a:1", Version: "3.8.0", Mode: "follower", Shortest: 4 * time.Second, Longest: 40 * time.Second}
-	but := func(change func(s *ensemble.Status)) ensemble.Status {
-		s := well
-		change(&s)
-		return s
-	}
-	for _, x := range []struct {
-		what string
-		said []ensemble.Status
-		want string // of a warning; "": none
+	well := ensemble.Status{Server: "a:1", Shortest: 4 * time.Second, Longest: 40 * time.Second}
+	for what, x := range map[string]struct {
+		other ensemble.Status
+		want  string // of a warning; "": none
 	}{
-		{"all is well", []ensemble.Status{well, well, well}, ""},
-		{"only one is named", []ensemble.Status{well}, "servers: only one is configured"},
-		{"read-only", []ensemble.Status{well, but(func(s *ensemble.Status) { s.ReadOnly = true })}, "server: a:1 is in read-only mode"},
-		{"an escape", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Err = errors.New("\x1b[2J") })}, "server: a:1 does not serve: \ufffd[2J"},
-		{"other sessions", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Server, s.Longest = "b:1", 20*time.Second })}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
-		{"other ticks", []ensemble.Status{well, but(func(s *ensemble.Status) { s.Server, s.Shortest = "b:1", 6*time.Second })}, "tick: b:1 grants no session of less than 6s"},
+		"all is well":    {well, ""},
+		"other sessions": {ensemble.Status{Server: "b:1", Shortest: 4 * time.Second, Longest: 20 * time.Second}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
+		"other ticks":    {ensemble.Status{Server: "b:1", Shortest: 6 * time.Second, Longest: 40 * time.Second}, "tick: b:1 grants no session of less than 6s"},
 	} {
-		text := diagnosticText(diagnostics(o, x.said, 10*time.Second, 3*time.Second))
+		text := diagnosticText(diagnostics(o, []ensemble.Status{well, x.other}, 10*time.Second, 3*time.Second))
 		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
-			t.Errorf("%s: expected the warning %q:\n%s", x.what, x.want, text)
+			t.Errorf("%s: expected the warning %q:\n%s", what, x.want, text)
 		}
 	}
 }

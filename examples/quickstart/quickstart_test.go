@@ -43,6 +43,9 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	},
 	"mysql":      onMySQL,
 	"mysqltable": onMySQLTable,
+	"postgres": func(t *testing.T) []string {
+		return []string{"ELECTION_POSTGRES_DSN=" + testbed.SharedPostgres(t).Database(t).DSN("")}
+	},
 	"zookeeper": func(t *testing.T) []string {
 		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
 	},
