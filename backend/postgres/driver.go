@@ -55,10 +55,10 @@ type origin struct {
 
 const (
 	minTTL       = time.Second
-	maxConns     = 3           // of one Backend to a DSN, besides the one that listens
-	maxItems     = 64          // puts and checks in one change
-	maxChanges   = 500         // changes in one transaction
-	lockPatience = time.Second // for how long a change is tried again whose row is locked by somebody else
+	maxConns     = 3               // of one Backend to a DSN, besides the one that listens
+	maxItems     = 64              // puts and checks in one change
+	maxChanges   = 500             // changes in one transaction
+	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else
 )
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged.

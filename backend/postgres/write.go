@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.
 func (w *writing) send(ctx context.Context, part []int) error {
-	for began, pause := time.Now(), 2*time.Millisecond; ; pause *= 2 {
+	for began := time.Now(); ; {
 		busy, err := w.try(ctx, part)
 		switch {
 		case err == nil:
@@ -82,7 +83,7 @@ func (w *writing) send(ctx context.Context, part []int) error {
 			return nil
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // writers that lock each other out must not do so again
 		case <-ctx.Done():
 			return ctx.Err()
 		}
