@@ -1,9 +1,9 @@
 // Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later. Changes
 // are atomic batches: a message requires the revision of its own key if it puts an item, another's if
 // it goes to a scratch key. The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch: a
-// late change to another bucket of the same name reaches nobody. A bucket with several replicas is read
-// after a write that the replica must have. Without sync_interval: always in the servers' configuration,
-// a power failure may undo acknowledged writes of the last two minutes.
+// late change to another bucket of the same name reaches nobody. Use one replica: with three, a server that
+// was stopped and continued has led to two leaders. Without sync_interval: always in the servers'
+// configuration, a power failure may undo acknowledged writes of the last two minutes.
 package natskv
 
 import (
