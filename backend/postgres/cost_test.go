@@ -77,7 +77,9 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 	db := testbed.SharedPostgres(t).Database(t)
 	o := Options{DSN: db.DSN("")}
 	const ttl = 12 * time.Second // a poll is far away
-	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
+	a := join(t, "a", ttl, o)
+	o.DSN += "&application_name=follower"
+	b := join(t, "b", ttl, o)
 	led, err := a.Campaign(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +99,12 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(ttl / 6) // it listens
+	testbed.Eventually(t, patience, "b listens", func() error {
+		if n := db.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'follower' AND state = 'idle' AND query LIKE 'LISTEN%'"); n != "1" {
+			return fmt.Errorf("%s of its connections do", n)
+		}
+		return nil
+	})
 	began := time.Now()
 	if err := led.Resign(t.Context()); err != nil {
 		t.Fatal(err)
