@@ -1,0 +1,143 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A PostgresDatabase is a fresh, empty database that belongs to one test.
+type PostgresDatabase struct {
+	Name, User, Password string // User owns the database
+	server               *PostgresServer
+	admin                *pgxpool.Pool
+}
+
+// Database creates a fresh database and a user that owns it.
+func (p *PostgresServer) Database(t testing.TB) *PostgresDatabase {
+	t.Helper()
+	d := &PostgresDatabase{Name: "test_" + random(), server: p}
+	d.User, d.Password = d.AddUser(t)
+	p.Exec(t, fmt.Sprintf("CREATE DATABASE %s OWNER %s TEMPLATE template0", d.Name, d.User))
+	d.admin = must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	t.Cleanup(func() {
+		d.admin.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+		defer cancel()
+		if p.shared {
+			p.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
+		}
+	})
+	return d
+}
+
+// AddUser creates a user without rights.
+func (d *PostgresDatabase) AddUser(t testing.TB) (name, password string) {
+	t.Helper()
+	name, password = "user_"+random(), "secret-"+random()
+	d.server.Exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, password))
+	return name, password
+}
+
+// DSN is the user's, through a proxy or another address if addr is not empty.
+func (d *PostgresDatabase) DSN(addr string) string { return d.DSNOf(d.User, d.Password, addr) }
+
+// DSNOf is the data source name of another user.
+func (d *PostgresDatabase) DSNOf(user, password, addr string) string {
+	if addr == "" {
+		addr = d.server.addr
+	}
+	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", user, password, addr, d.Name, d.server.params.Encode())
+}
+
+// Exec runs statements as the superuser in this database.
+func (d *PostgresDatabase) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		queryValue(t, d.admin, s)
+	}
+}
+
+// Value runs a statement as the superuser in this database and returns the first value of its last row.
+func (d *PostgresDatabase) Value(t testing.TB, statement string) string {
+	t.Helper()
+	return queryValue(t, d.admin, statement)
+}
+
+// Admin is a pool of the superuser in this database.
+func (d *PostgresDatabase) Admin() *pgxpool.Pool { return d.admin }
+
+// On returns the same database on another server, to which it was replicated.
+func (d *PostgresDatabase) On(t testing.TB, p *PostgresServer) *PostgresDatabase {
+	t.Helper()
+	other := *d
+	other.server, other.admin = p, must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	t.Cleanup(other.admin.Close)
+	return &other
+}
+
+// StopReplication makes a standby follow nobody: later writes do not reach it.
+func (p *PostgresServer) StopReplication(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is disconnected", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_wal_receiver"); n != "0" {
+			return errors.New("it receives")
+		}
+		return nil
+	})
+}
+
+// Synchronous makes a primary confirm no commit before its standby has it.
+func (p *PostgresServer) Synchronous(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()")
+	Eventually(t, endLimit, "the standby is synchronous", func() error {
+		if n := p.Value(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"); n != "1" {
+			return fmt.Errorf("%s are", n)
+		}
+		return nil
+	})
+}
+
+// CopyAsServer copies a data directory, as the user that runs servers.
+func CopyAsServer(t testing.TB, from, to string) {
+	t.Helper()
+	if err := runAsServer("cp", "-a", from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Terminate shuts the server down and waits until it has ended. It does not wait for clients.
+func (p *PostgresServer) Terminate(t testing.TB) {
+	t.Helper()
+	process, err := os.FindProcess(p.Pid(t))
+	if err == nil {
+		err = process.Signal(os.Interrupt)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, endLimit, "the server ends", func() error {
+		if p.Running() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
+
+// Messages returns how many messages with statements a server has received, which must have been
+// started with log_statement=all.
+func (p *PostgresServer) Messages(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile(p.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
+}
