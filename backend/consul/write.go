@@ -150,7 +150,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	}
 	switch changes := slices.ContainsFunc(part, w.writesRecord); {
 	case changes:
-		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes()})
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: []byte(backend.NewNonce())}) // Consul skips a write that changes nothing
 	case w.compare:
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
