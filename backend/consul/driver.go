@@ -15,8 +15,9 @@ import (
 	"github.com/go-election/go-election/internal/consulagent"
 )
 
-// A driver is access to the keys below a prefix: record/NAME, session/NONCE, meta, and changes, which
-// every change of a record writes. It implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON.
+// A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
+// implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON. The key
+// changes is written with each change of a record.
 type driver struct {
 	*consulagent.Agent
 	checked checkedSession
@@ -68,7 +69,7 @@ func (d *driver) key(k lease.Key) string {
 	return d.directory(k.Kind) + k.Name
 }
 
-// changes returns the key that every change of a record writes.
+// changes returns the key that is written with each change of a record.
 func (d *driver) changes() string { return d.Prefix + "/changes" }
 
 func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
@@ -128,7 +129,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	}
 	var listed map[string]lease.Item
 	if records > maxByKey {
-		if listed, err = d.listRecords(ctx, changes, time.Minute); err != nil {
+		if listed, err = d.listRecords(ctx, changes, 2*editsUnnoticed); err != nil {
 			return v, d.Fail(err)
 		}
 	}
@@ -173,7 +174,7 @@ func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lea
 	return records, nil
 }
 
-// get reads items in one transaction, and the index of the last change of a record; 0 if there was none.
+// get reads items in one transaction, with the index of the key changes; 0: it is not there.
 func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) (changes uint64, err error) {
 	names := []string{d.changes()}
 	for _, k := range keys {
@@ -237,26 +238,30 @@ type listing struct {
 	index uint64
 	at    time.Time             // when it was last confirmed, or earlier
 	items map[string]lease.Item // by name; not modified
+
+	// What was read of the key changes before; 0: nothing. While it stands, no member has changed a
+	// record. A restored store has another one, unless its records are those of then.
+	changes uint64
 }
 
 // maxListingAge is for how long a listing may be confirmed by its index. The index goes back when
 // the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
 const maxListingAge = 5 * time.Minute
 
-// editsUnnoticed is for how long a listing is confirmed by the key that every change writes, which shows no
-// edit. The leader of many elections asks for their index once in that time.
+// editsUnnoticed is for how long a leader of many elections relies on the key changes, which does not
+// show what was edited or deleted by hand. Followers do so for twice that time.
 const editsUnnoticed = 10 * time.Second
 
-// listRecords returns all records. It lists them only if the index of their keys has moved. It does not ask
-// for that if it has done so within age, and the last change, if it is known, is no later.
+// listRecords returns all records. It does not ask if it has asked within age, and the key changes is
+// as it was then. It lists them only if the index of their keys has moved.
 func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Duration) (map[string]lease.Item, error) {
 	d.mu.Lock()
 	last := d.records
 	d.mu.Unlock()
-	if last.items != nil && changes > 0 && changes <= last.index && within(last.at, age) {
+	if last.items != nil && changes > 0 && changes == last.changes && within(last.at, age) {
 		return last.items, nil
 	}
-	next := listing{at: time.Now()}
+	next := listing{at: time.Now(), changes: changes}
 	if last.items != nil && within(last.at, maxListingAge) {
 		index, err := d.recordsIndex(ctx, 0)
 		if err != nil {

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -139,6 +141,36 @@ func TestManualChangesAreSeenSoon(t *testing.T) {
 			a.wantRefused("after that", held, name)
 			a.wantRefused("later", held, name)
 		})
+	}
+}
+
+// A snapshot that is restored confirms no listing, even if the leader's session is in it as it was left.
+func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.StartConsul(t, testbed.ConsulOptions{}))
+	a := l.node(t, "a")
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+	before := l.pair(t, l.session(a.me.Nonce)).ModifyIndex
+	saved, _, err := l.root.Snapshot().Save(nil)
+	fatal(t, err)
+	defer saved.Close()
+	held = append(held, a.winAll(1, "lost")...)
+	_, err = a.Observe(t.Context(), held)
+	fatal(t, err)
+	fatal(t, l.root.Snapshot().Restore(nil, saved))
+	testbed.Eventually(t, time.Minute, "the restored key", func() error {
+		_, _, err := l.root.KV().Get(l.record("e00000"), &api.QueryOptions{RequireConsistent: true})
+		return err
+	})
+	if now := l.pair(t, l.session(a.me.Nonce)).ModifyIndex; now != before {
+		t.Fatalf("the session has index %d, and had %d: this shows nothing", now, before)
+	}
+	answers, err := a.Renew(t.Context(), testbed.Held(held...))
+	if err == nil {
+		a.want("the lost grant", answers[len(held)-1], backend.Refused)
+	} else if !errors.Is(err, lease.ErrEpoch) {
+		t.Errorf("the first renewal: %v, want %v", err, lease.ErrEpoch)
 	}
 }
 

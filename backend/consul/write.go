@@ -123,8 +123,8 @@ type writing struct {
 	call    uint64
 	plans   []plan
 	results []lease.Result
-	compare bool
-	changes uint64 // the index of the last change of a record, if compare; 0: unknown
+	compare bool   // whether records are compared afterwards
+	changes uint64 // the index of the key changes, if compare; 0: unknown
 }
 
 // fit returns how many of the changes fit into one transaction, at least one.
@@ -148,9 +148,9 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 			ops, of = append(ops, op), append(of, i)
 		}
 	}
-	switch changes := slices.ContainsFunc(part, w.writesRecord); {
-	case changes:
-		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: []byte(backend.NewNonce())}) // Consul skips a write that changes nothing
+	switch {
+	case slices.ContainsFunc(part, w.writesRecord):
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: []byte(backend.NewNonce())}) // Consul does not do a write of what is there
 	case w.compare:
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
