@@ -83,3 +83,6 @@ func (s *session) release(ctx context.Context, part []backend.Held) error {
 	}
 	return err
 }
+
+// Adopt implements [backend.Adopter].
+func (b *Backend) Adopt(nonce backend.Nonce, _ []backend.Held) error { return b.enter(nonce) }
