@@ -243,3 +243,43 @@ func TestAGuardOutlivesSignalsToAll(t *testing.T) {
 	p.kill()
 	p.wantReleased(released)
 }
+
+// The kernel kills a container with its process 1. So that is not the program: it waits for the guard.
+func TestAProgramMayBeProcessOne(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		do   func(p *guarded, program int)
+		code int
+		want string
+	}{
+		"kill -9 of the program": {func(_ *guarded, program int) { syscall.Kill(program, syscall.SIGKILL) }, 137, released},
+		"exit":                   {func(p *guarded, _ int) { p.order("exit") }, 3, released},
+		"SIGTERM to process 1":   {func(p *guarded, program int) { syscall.Kill(parent(program), syscall.SIGTERM) }, 143, released},
+		"orderly":                {func(p *guarded, _ int) { p.do("close"); p.order("exit") }, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t, "UNSHARED=1")
+			p.order("spawn /usr/bin/sleep") // a child ends with its container
+			p.hear("child ")
+			program := 0
+			for _, pid := range descendants(p.cmd.Process.Pid) {
+				if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent(pid))); pid != p.cmd.Process.Pid && strings.HasPrefix(string(args), os.Args[0]) {
+					if own, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(own), os.Args[0]) {
+						program = pid
+					}
+				}
+			}
+			if program == 0 {
+				t.Fatal("process 1 has no child")
+			}
+			end.do(p, program)
+			if err := p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != end.code {
+				t.Errorf("the container ended with %v, want code %d", err, end.code)
+			}
+			if got := p.written(); got != end.want {
+				t.Errorf("when the container has ended, the guard has written %q, want %q", got, end.want)
+			}
+		})
+	}
+}

@@ -32,14 +32,15 @@ type Options struct {
 // what is held. It serves one manager, which closes it. Its methods are safe for concurrent use and
 // return at once. All methods of a nil Guard do nothing.
 type Guard struct {
-	o Options
+	o     Options
+	pid   int
+	ended chan struct{} // closed when the guard process has ended
 
 	mu     sync.Mutex
 	pipe   *os.File // nil: closed
 	nonce  backend.Nonce
 	ttl    time.Duration
 	closed bool
-	ended  chan struct{} // closed when the guard process has ended
 }
 
 // Bidding notes bids that are about to be sent.
@@ -91,6 +92,14 @@ func (g *Guard) Released(held []backend.Held) {
 		w.released(h.Election)
 	}
 	g.send(&w)
+}
+
+// PID is the guard's process id, for programs that reap all their children; 0 if g is nil.
+func (g *Guard) PID() int {
+	if g == nil {
+		return 0
+	}
+	return g.pid
 }
 
 // send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost:

@@ -9,16 +9,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/electionguard"
@@ -94,7 +94,7 @@ func program() {
 				g.Close()
 			}
 		case "exec":
-			unix.Exec(arg, strings.Fields(arg+" 1000"), os.Environ())
+			syscall.Exec(arg, strings.Fields(arg+" 1000"), os.Environ())
 		case "spawn":
 			cmd := exec.Command(arg, "1000")
 			if err := cmd.Start(); err != nil {
@@ -109,7 +109,7 @@ func program() {
 				}
 			}
 		case "dump":
-			unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+			syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64})
 			memory = make([]byte, 256<<20)
 			for i := range memory {
 				memory[i] = byte(i)
@@ -163,6 +163,9 @@ func startGuarded(t *testing.T, environ ...string) *guarded {
 	t.Helper()
 	p := &guarded{t: t, ledger: filepath.Join(t.TempDir(), "ledger")}
 	p.cmd = exec.Command(os.Args[0])
+	if slices.Contains(environ, "UNSHARED=1") { // as process 1
+		p.cmd = exec.Command("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", os.Args[0])
+	}
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Env = append(os.Environ(), append(environ, "GUARDED="+p.ledger)...)
 	p.cmd.Stderr = os.Stderr
@@ -231,6 +234,23 @@ func (p *guarded) wantNothing(while string) {
 			p.t.Fatalf("%s: the guard has released %q", while, got)
 		}
 	}
+}
+
+// parent returns the parent of a process.
+func parent(pid int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	f := strings.Fields(rest + " 0 0")
+	n, _ := strconv.Atoi(f[1])
+	return n
+}
+
+// descendants returns the children of a process, theirs, and so on.
+func descendants(of int) (pids []int) {
+	for _, pid := range children(of, "") {
+		pids = append(append(pids, pid), descendants(pid)...)
+	}
+	return pids
 }
 
 // guards returns the processes that guard the program.

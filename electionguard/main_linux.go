@@ -12,9 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 )
+
+// guardName is argument 0 of a guard, as ps shows it.
+const guardName = "electionguard"
 
 // Files that a guard inherits after standard input, output and error.
 const (
@@ -26,18 +28,27 @@ const (
 var isMain atomic.Bool
 
 // Main must be the first call of main. In the program it returns at once. In a guard it never returns:
-// open is called there, when the program has ended. Variables of packages are initialized in the guard, too.
+// open is called there. If the program is process 1 of a container, Main does not return in that either:
+// it starts the program as its child, passes signals on, reaps orphans, and ends with the program's
+// code when the program and its guards have ended. Variables of packages are initialized in all of them.
 func Main(open Open) {
-	if os.Getenv(variable) == "" {
+	code, err := 0, error(nil)
+	switch {
+	case os.Getenv(variable) != "":
+		os.Unsetenv(variable)
+		if err = guard(open); err != nil {
+			code = 1
+		}
+	case isInit():
+		code, err = runAsChild()
+	default:
 		isMain.Store(true)
 		return
 	}
-	os.Unsetenv(variable)
-	if err := guard(open); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "electionguard:", err)
-		os.Exit(1)
 	}
-	os.Exit(0)
+	os.Exit(code)
 }
 
 // Start starts the guard of this process: a second process of the same binary, with the same
@@ -48,11 +59,10 @@ func Start(o Options) (*Guard, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	self, err := unix.PidfdOpen(os.Getpid(), 0) // of this process: the guard could only open that of a number
+	program, err := openSelf()
 	if err != nil {
 		return nil, fmt.Errorf("electionguard: pidfd_open: %w", err)
 	}
-	program := os.NewFile(uintptr(self), "program")
 	defer program.Close()
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -61,7 +71,7 @@ func Start(o Options) (*Guard, error) {
 	defer read.Close()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
-		Args: []string{"electionguard", strconv.Itoa(os.Getpid())},
+		Args: []string{guardName, strconv.Itoa(os.Getpid())},
 		Env:  append(os.Environ(), variable+"=1"), Stderr: os.Stderr,
 		ExtraFiles: []*os.File{read, program},
 		// In a process group of its own: the signals of a terminal are for the program.
@@ -71,13 +81,39 @@ func Start(o Options) (*Guard, error) {
 		write.Close()
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
-	g := &Guard{o: o, pipe: write, ended: make(chan struct{})}
+	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write, ended: make(chan struct{})}
 	go g.watch(cmd.Wait)
 	if err := g.prepare(); err != nil {
 		g.Close()
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
 	return g, nil
+}
+
+// openSelf returns a pidfd of this process. The guard could only open that of a number, which may be
+// another process by then.
+func openSelf() (*os.File, error) {
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(os.Getpid()), 0, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	return os.NewFile(fd, "program"), nil
+}
+
+// Numbers that package syscall lacks; they are the same on all architectures that Go has Linux for.
+const (
+	sysPidfdOpen = 434
+	fSetPipeSize = 1031
+	pollIn       = 1
+)
+
+// fcntl calls fcntl(2).
+func fcntl(fd uintptr, command, arg int) (int, error) {
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, uintptr(command), uintptr(arg))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // firstPatience is how long a guard may take until it reads the first line.
@@ -92,9 +128,9 @@ func (g *Guard) prepare() error {
 	}
 	var failed error
 	if err := control.Control(func(fd uintptr) {
-		unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
+		fcntl(fd, fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
 		if !g.o.IgnoreChildren {
-			_, failed = unix.FcntlInt(fd, unix.F_SETFD, 0)
+			_, failed = fcntl(fd, syscall.F_SETFD, 0)
 		}
 	}); err != nil || failed != nil {
 		return errors.Join(err, failed)
@@ -152,8 +188,8 @@ func closeInherited() error {
 		if err != nil || fd <= pidFile {
 			continue
 		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			unix.Close(fd)
+		if flags, err := fcntl(uintptr(fd), syscall.F_GETFD, 0); err == nil && flags&syscall.FD_CLOEXEC == 0 {
+			syscall.Close(fd)
 		}
 	}
 	syscall.CloseOnExec(willFile)
@@ -163,17 +199,20 @@ func closeInherited() error {
 
 // awaitEnd waits until the last thread of a process has ended.
 func awaitEnd(pidfd int) error {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	poll := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(pidfd), events: pollIn}
 	for {
-		n, err := unix.Poll(fds, -1)
+		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, 0, 0, 0, 0)
 		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return err
-		case n == 1 && fds[0].Revents&unix.POLLIN != 0:
+		case errno == syscall.EINTR:
+		case errno != 0:
+			return errno
+		case n == 1 && poll.revents&pollIn != 0:
 			return nil
-		case n == 1:
-			return fmt.Errorf("the kernel says %#x of the program", fds[0].Revents)
+		default:
+			return fmt.Errorf("poll returns %d and %#x", n, poll.revents)
 		}
 	}
 }
