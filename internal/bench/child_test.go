@@ -36,7 +36,7 @@ type role struct {
 	Backend string          // or the name of a backend
 	Section json.RawMessage // and its section of a configuration
 
-	Guard   bool            // with a guard: package electionguard
+	Guard bool // with a guard: package electionguard
 
 	Peer   string // or another library
 	Server string // address of its store
