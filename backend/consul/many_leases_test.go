@@ -68,6 +68,8 @@ func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 		a.renew(held...)
 		seen, err := b.Observe(t.Context(), held)
 		fatal(t, err)
+		_, err = b.Observe(t.Context(), seen) // only this one knows the sessions, and reads the key changes with them
+		fatal(t, err)
 		a.wire.take()
 		b.wire.take()
 		for range 3 {
