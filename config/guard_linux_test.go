@@ -217,3 +217,52 @@ func TestALateGuardReleasesNothing(t *testing.T) {
 		})
 	}
 }
+
+// If the store does not answer when a leader dies, the guard tries until it does.
+func TestAGuardWaitsForTheStore(t *testing.T) {
+	testbed.Full(t, "stops a server")
+	t.Parallel()
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	store := fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", server.Database(t).DSN(""))
+	leader := startCandidate(t, "p0", store, true)
+	leader.leads()
+	next := startCandidate(t, "p1", store, true)
+	<-time.After(time.Second) // it observes by then
+	server.Stop(t)
+	killed := time.Now()
+	leader.cmd.Process.Kill()
+	const away = 2 * time.Second
+	<-time.After(away)
+	server.Continue(t)
+	next.leads()
+	if took := time.Since(killed); took < away || took > guardTTL*6/10 { // without a guard, two thirds of the TTL and more
+		t.Errorf("the next one leads %v after the kill, with a store that was away for %v", took, away)
+	}
+}
+
+// A guard gets what opens the store through a pipe.
+func TestAGuardShowsNoSecret(t *testing.T) {
+	testbed.Full(t, "needs a server")
+	t.Parallel()
+	d := testbed.SharedPostgres(t).Database(t)
+	leader := startCandidate(t, "p0", fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", d.DSN("")), true)
+	leader.leads()
+	for _, file := range []string{"cmdline", "environ"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", leader.guard(), file))
+		if err != nil || strings.Contains(string(text), d.Password) {
+			t.Errorf("%s of the guard has the password, or cannot be read: %v", file, err)
+		}
+	}
+}
+
+// Without the first line of main, a guard would be a second program. A store that cannot release for
+// others is refused, too.
+func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
+	c, err := config.Parse("", []byte("backend: memory\nguard: true"), config.Options{Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "guard") {
+		t.Errorf("a guard of backend memory: %v, want an error", err)
+	}
+}
