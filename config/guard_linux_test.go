@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -145,18 +144,11 @@ func (p *process) leads() uint64 {
 // guard returns the process that guards p.
 func (p *process) guard() int {
 	p.t.Helper()
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(p.cmd.Process.Pid) && strings.HasPrefix(string(args), "electionguard\x00") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			return pid
-		}
+	pid, err := testbed.GuardOf(p.cmd.Process.Pid)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	p.t.Fatal("there is no guard")
-	return 0
+	return pid
 }
 
 // After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.

@@ -247,7 +247,7 @@ func parent(pid int) int {
 
 // descendants returns the children of a process, theirs, and so on.
 func descendants(of int) (pids []int) {
-	for _, pid := range children(of, "") {
+	for _, pid := range testbed.Children(of, "") {
 		pids = append(append(pids, pid), descendants(pid)...)
 	}
 	return pids
@@ -255,20 +255,5 @@ func descendants(of int) (pids []int) {
 
 // guards returns the processes that guard the program.
 func (p *guarded) guards() (pids []int) {
-	return children(p.cmd.Process.Pid, "electionguard")
-}
-
-// children returns the children of a process whose arguments begin with a word.
-func children(of int, word string) (pids []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(of) && strings.HasPrefix(string(args), word) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return testbed.Children(p.cmd.Process.Pid, "electionguard")
 }

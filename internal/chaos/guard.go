@@ -3,11 +3,9 @@
 package chaos
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // guardStopped is the fault of a guard that releases later than another process leads.
@@ -40,26 +38,13 @@ func guarded(s *Site) *Site {
 func (r *run) killWithGuard(name string, f func(guard int) (later func())) {
 	c, at := r.someLeader(), Now()
 	r.inject(name, c.Process, byTarget, func() {
-		later := f(c.guard(r))
+		guard, err := testbed.GuardOf(c.cmd.Process.Pid)
+		if err != nil {
+			r.Fatal(err)
+		}
+		later := f(guard)
 		c.kill()
 		r.wait(r.TTL/2, 5*r.TTL/2)
 		later()
 	}).hit = c.ledAfter(at)
-}
-
-// guard returns the process that guards c.
-func (c *child) guard(r *run) int {
-	r.Helper()
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(c.cmd.Process.Pid) && strings.HasPrefix(string(args), "electionguard\x00") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			return pid
-		}
-	}
-	r.Fatalf("%s has no guard", c.Process)
-	return 0
 }
