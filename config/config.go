@@ -42,12 +42,17 @@ type Config struct {
 	// Open: a file cannot hold Logger and Health.
 	Election election.Options
 
+	// Guard makes Open start a guard, so that a crash of this process costs milliseconds: see
+	// package electionguard. The program must have called [RunGuard]. Default: false.
+	Guard bool
+
 	source *source // behind a pointer, which no formatting verb follows
 }
 
 // source is the input that a Config was read from. It holds secrets.
 type source struct {
 	*input
+	text   []byte           // the file
 	loaded election.Options // before the program changed Config.Election
 	places map[string]place
 }
@@ -66,6 +71,7 @@ type general struct {
 	IncumbentGrace  time.Duration `yaml:"incumbent_grace"`
 	StepDownTimeout time.Duration `yaml:"step_down_timeout"`
 	Observer        bool          `yaml:"observer"`
+	Guard           bool          `yaml:"guard"`
 }
 
 // stores are the backends of this module. A file may have their sections even if
@@ -141,7 +147,8 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, StepDownTimeout: k.StepDownTimeout,
 		Observer: k.Observer,
 	}}
-	c.source = &source{in, c.Election, d.places}
+	c.Guard = k.Guard
+	c.source = &source{in, slices.Clone(yaml), c.Election, d.places}
 	return c, nil
 }
 
@@ -205,8 +212,15 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := election.New(b, c.Election)
+	o := c.Election
+	if c.Guard && !o.Observer {
+		if o.Guard, err = c.StartGuard(); err != nil {
+			return nil, errors.Join(fmt.Errorf("config: guard: %w", err), b.Close())
+		}
+	}
+	m, err := election.New(b, o)
 	if err != nil {
+		o.Guard.Close()
 		return nil, errors.Join(c.explain(err), b.Close())
 	}
 	switch err := m.Check(ctx); {

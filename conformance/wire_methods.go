@@ -144,6 +144,15 @@ func (w *Wire) Prepare(ctx context.Context) error {
 	return err
 }
 
+// Adopt implements [backend.Adopter]. For a Backend that does not, it returns ErrInvalid.
+func (w *Wire) Adopt(nonce backend.Nonce, held []backend.Held) error {
+	a, ok := w.inner.(backend.Adopter)
+	if !ok {
+		return fmt.Errorf("conformance: adopt: %w: the store cannot release for a process that has ended", backend.ErrInvalid)
+	}
+	return a.Adopt(nonce, held)
+}
+
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
 // Close drops all requests in flight and closes the inner backend.

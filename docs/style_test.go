@@ -119,17 +119,18 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 
 // README and the pages for users have no more words, as wc -w counts them, than before the API for
 // 1.0 was written: who adds a sentence deletes another. The pages of stores that came later are not
-// counted, since a user reads that of one store, nor is the list of all options.
+// counted, since a user reads that of one store, nor are those of the guard and of all options, nor is the table that
+// make chaos writes.
 func TestThePagesDoNotGrow(t *testing.T) {
-	const most = 34_978
-	uncounted := []string{"configuration.md", "curator.md", "firefly.md", "postgres.md"}
-	words := 0
+	const most = 34_624
+	uncounted := []string{"configuration.md", "curator.md", "firefly.md", "guard.md", "postgres.md"}
+	written, words := regexp.MustCompile(`(?s)<!-- written by make chaos -->.*?<!-- until here -->`), 0
 	for page, text := range pages(t) {
 		name := filepath.Base(page)
 		switch {
 		case page != "../README.md" && filepath.Dir(page) != ".", strings.HasSuffix(name, ".zh-CN.md"), slices.Contains(uncounted, name):
 		default:
-			words += len(strings.Fields(text))
+			words += len(strings.Fields(written.ReplaceAllString(text, "")))
 		}
 	}
 	if words > most || words < most/2 {

@@ -66,6 +66,9 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := b.(backend.Adopter); !ok && o.Guard != nil {
+		return nil, &OptionError{Option: "Guard", Reason: "cannot be set: backend " + g.Name + " cannot release for a process that has ended"}
+	}
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),
 		me:        backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
@@ -196,11 +199,15 @@ func (m *Manager) do(a action) {
 func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
 	switch c.kind {
 	case callAcquire:
+		m.opts.Guard.Bidding(c.bids)
 		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
+		m.opts.Guard.Answered(c.bids, r.answers)
 	case callRenew:
 		r.answers, r.err = m.backend.Renew(ctx, c.held)
 	case callRelease:
-		r.err = m.backend.Release(ctx, c.held)
+		if r.err = m.backend.Release(ctx, c.held); r.err == nil {
+			m.opts.Guard.Released(c.held)
+		}
 	case callObserve:
 		r.changed, r.err = m.backend.Observe(ctx, c.leases)
 	case callRequest:
@@ -337,6 +344,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	err = errors.Join(append(m.unreleased, err)...)
 	for _, w := range m.watchers {
 		w.stop(err != nil)
+	}
+	if err == nil {
+		m.opts.Guard.Close()
 	}
 	m.waitForSuccessor(ctx)
 	done := make(chan error, 1)

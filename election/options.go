@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/electionguard"
 )
 
 // DefaultTTL is the TTL of a manager that sets none.
@@ -74,6 +75,10 @@ type Options struct {
 	// passed. An error, or a check that outlasts its context, makes the process step down from
 	// everything it leads; it campaigns again when a check passes. Default: nil, always healthy.
 	Health func(context.Context) error
+
+	// Guard, if set, releases what this process leads when the process crashes: see package
+	// electionguard. The manager closes it. Default: nil, a crash costs a TTL.
+	Guard *electionguard.Guard
 
 	// Observer makes a manager that never campaigns and never writes to the store; read access
 	// is enough. Default: false.

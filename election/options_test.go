@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/electionguard"
 )
 
 func TestABadOptionIsReportedByFieldsAndText(t *testing.T) {
@@ -58,5 +59,12 @@ func TestOptionErrorsCanUseOtherNames(t *testing.T) {
 	e := OptionError{"TTL", 9 * time.Second, "more than", 9750 * time.Millisecond, []string{"RenewEvery", "CallTimeout"}, "RenewEvery + CallTimeout"}
 	if got, want := e.Text(strings.ToLower), "ttl is 9s, must be more than 9.75s: renewevery + calltimeout"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A guard is this program, started again: without the first line of main it would be a second candidate.
+func TestAGuardNeedsTheFirstLineOfMain(t *testing.T) {
+	if _, err := electionguard.Start(electionguard.Options{}); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("Start without Main: %v, want %v", err, backend.ErrInvalid)
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
-// implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON.
+// implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON. The key
+// changes is written with each change of a record.
 type driver struct {
 	*consulagent.Agent
 	checked checkedSession
@@ -48,7 +49,7 @@ func newDriver(a *consulagent.Agent) *driver {
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations, one of a session up to two.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed}
 }
 
 // Now implements [lease.Driver].
@@ -67,6 +68,9 @@ func (d *driver) key(k lease.Key) string {
 	}
 	return d.directory(k.Kind) + k.Name
 }
+
+// changes returns the key that is written with each change of a record.
+func (d *driver) changes() string { return d.Prefix + "/changes" }
 
 func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
 
@@ -111,20 +115,21 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		}
 	}
 	var singly []lease.Key
+	changes := uint64(0)
 	for _, k := range keys {
 		if k.Kind != lease.Records || records <= maxByKey {
 			singly = append(singly, k)
 		}
 	}
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(singly, consulagent.MaxOps) {
-		if err := d.get(ctx, call, part, items); err != nil {
+	for part := range slices.Chunk(singly, consulagent.MaxOps-1) {
+		if changes, err = d.get(ctx, call, part, items); err != nil {
 			return v, d.Fail(err)
 		}
 	}
 	var listed map[string]lease.Item
 	if records > maxByKey {
-		if listed, err = d.listRecords(ctx); err != nil {
+		if listed, err = d.listRecords(ctx, changes, 2*editsUnnoticed); err != nil {
 			return v, d.Fail(err)
 		}
 	}
@@ -162,36 +167,39 @@ func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lea
 		if records = int64(len(names)); records == 0 || items[meta].Version != "" || try > 0 {
 			break
 		}
-		if err := d.get(ctx, call, []lease.Key{meta}, items); err != nil {
+		if _, err := d.get(ctx, call, []lease.Key{meta}, items); err != nil {
 			return 0, err
 		}
 	}
 	return records, nil
 }
 
-// get reads items in one transaction.
-func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) error {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = d.key(k)
+// get reads items in one transaction, with the index of the key changes; 0: it is not there.
+func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) (changes uint64, err error) {
+	names := []string{d.changes()}
+	for _, k := range keys {
+		names = append(names, d.key(k))
 	}
 	pairs, err := d.Get(ctx, names...)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if p := pairs[d.changes()]; p != nil {
+		changes = p.ModifyIndex
 	}
 	items := make([]lease.Item, len(keys))
 	for i, k := range keys {
-		items[i] = d.item(k, pairs[names[i]])
+		items[i] = d.item(k, pairs[names[i+1]])
 		into[k] = items[i]
 	}
-	return d.note(ctx, call, items)
+	return changes, d.note(ctx, call, items)
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	var items map[string]lease.Item
 	if kind == lease.Records {
-		items, err = d.listRecords(ctx)
+		items, err = d.listRecords(ctx, 0, 0)
 	} else {
 		items, _, err = d.list(ctx, kind)
 	}
@@ -230,18 +238,30 @@ type listing struct {
 	index uint64
 	at    time.Time             // when it was last confirmed, or earlier
 	items map[string]lease.Item // by name; not modified
+
+	// What was read of the key changes before; 0: nothing. While it stands, no member has changed a
+	// record. A restored store has another one, unless its records are those of then.
+	changes uint64
 }
 
 // maxListingAge is for how long a listing may be confirmed by its index. The index goes back when
 // the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
 const maxListingAge = 5 * time.Minute
 
-// listRecords returns all records. It lists them only if the index of their keys has moved.
-func (d *driver) listRecords(ctx context.Context) (map[string]lease.Item, error) {
+// editsUnnoticed is for how long a leader of many elections relies on the key changes, which does not
+// show what was edited or deleted by hand. Followers do so for twice that time.
+const editsUnnoticed = 10 * time.Second
+
+// listRecords returns all records. It does not ask if it has asked within age, and the key changes is
+// as it was then. It lists them only if the index of their keys has moved.
+func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Duration) (map[string]lease.Item, error) {
 	d.mu.Lock()
 	last := d.records
 	d.mu.Unlock()
-	next := listing{at: time.Now()}
+	if last.items != nil && changes > 0 && changes == last.changes && within(last.at, age) {
+		return last.items, nil
+	}
+	next := listing{at: time.Now(), changes: changes}
 	if last.items != nil && within(last.at, maxListingAge) {
 		index, err := d.recordsIndex(ctx, 0)
 		if err != nil {

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -56,9 +58,8 @@ func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
 	}
 }
 
-// Leading a thousand elections costs one request more with each renewal than leading ten, and so does
-// following them: whether a record has changed. Neither costs one for each election.
-func TestAThousandElectionsCostOneRequestMore(t *testing.T) {
+// Leading a thousand elections costs as many requests as leading ten, and so does following them.
+func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	for _, n := range []int{10, 1000} {
@@ -66,6 +67,8 @@ func TestAThousandElectionsCostOneRequestMore(t *testing.T) {
 		held := a.winAll(n, fmt.Sprint(n, " "))
 		a.renew(held...)
 		seen, err := b.Observe(t.Context(), held)
+		fatal(t, err)
+		_, err = b.Observe(t.Context(), seen) // only this one knows the sessions, and reads the key changes with them
 		fatal(t, err)
 		a.wire.take()
 		b.wire.take()
@@ -80,17 +83,21 @@ func TestAThousandElectionsCostOneRequestMore(t *testing.T) {
 			}
 			seen = changed
 		}
-		want := 3
-		if n > maxByKey {
-			want = 6
-		}
-		if leader, follower := len(a.wire.take()), len(b.wire.take()); leader != want || follower != want {
-			t.Errorf("three renewals of %d elections cost the leader %d requests and a follower %d, want %d", n, leader, follower, want)
+		// On a slow machine the leader may have to ask whether anything was edited.
+		if leader, follower := len(a.wire.take()), len(b.wire.take()); leader < 3 || leader > 4 || follower != 3 {
+			t.Errorf("three renewals of %d elections cost the leader %d requests and a follower %d, want 3", n, leader, follower)
 		}
 	}
 }
 
-// The next renewal sees any change to any of many leases, by a member or by hand.
+// later lets so much time pass that the next renewal also asks whether anything was edited.
+func (n *node) later() {
+	n.driver.mu.Lock()
+	defer n.driver.mu.Unlock()
+	n.driver.records.at = n.driver.records.at.Add(-editsUnnoticed)
+}
+
+// The next renewal sees any change to any of many leases by a member, and soon any by hand.
 func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -107,6 +114,7 @@ func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	}
 
 	l.remove(t, l.record("e00000"))
+	a.later()
 	before := b.observe("e00002")
 	a.wantRefused("after a record was deleted", held, "e00000", "e00002")
 	if now := b.observe("e00002"); !now.Unchanged(before) {
@@ -114,8 +122,8 @@ func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	}
 }
 
-// The holder of many leases sees a manual edit of one of them at its next renewal.
-func TestManualChangesAreSeenWithinATTL(t *testing.T) {
+// The holder of many leases sees a manual edit of one of them soon.
+func TestManualChangesAreSeenSoon(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
 	for what, harm := range map[string]func(*testing.T, *lab, *api.KVPair){
@@ -131,9 +139,40 @@ func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 			a.wantRefused("at first", held)
 			name := held[7].Election
 			harm(t, l, l.pair(t, l.record(name)))
+			a.later()
 			a.wantRefused("after that", held, name)
 			a.wantRefused("later", held, name)
 		})
+	}
+}
+
+// A snapshot that is restored confirms no listing, even if the leader's session is in it as it was left.
+func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.StartConsul(t, testbed.ConsulOptions{}))
+	a := l.node(t, "a")
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+	before := l.pair(t, l.session(a.me.Nonce)).ModifyIndex
+	saved, _, err := l.root.Snapshot().Save(nil)
+	fatal(t, err)
+	defer saved.Close()
+	held = append(held, a.winAll(1, "lost")...)
+	_, err = a.Observe(t.Context(), held)
+	fatal(t, err)
+	fatal(t, l.root.Snapshot().Restore(nil, saved))
+	testbed.Eventually(t, time.Minute, "the restored key", func() error {
+		_, _, err := l.root.KV().Get(l.record("e00000"), &api.QueryOptions{RequireConsistent: true})
+		return err
+	})
+	if now := l.pair(t, l.session(a.me.Nonce)).ModifyIndex; now != before {
+		t.Fatalf("the session has index %d, and had %d: this shows nothing", now, before)
+	}
+	answers, err := a.Renew(t.Context(), testbed.Held(held...))
+	if err == nil {
+		a.want("the lost grant", answers[len(held)-1], backend.Refused)
+	} else if !errors.Is(err, lease.ErrEpoch) {
+		t.Errorf("the first renewal: %v, want %v", err, lease.ErrEpoch)
 	}
 }
 

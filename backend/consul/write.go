@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if !same {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes))}
+	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
 	todo := make([]int, len(changes))
 	for i := range changes {
 		todo[i] = i
@@ -51,11 +52,8 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		}
 		todo = append(left, todo[n:]...)
 	}
-	stale, err := d.verify(ctx, verify)
-	if err != nil {
-		return lease.Written{Results: w.results}, d.Fail(err)
-	}
-	return lease.Written{Results: w.results, Stale: stale}, nil
+	stale, err := w.verify(ctx, verify)
+	return lease.Written{Results: w.results, Stale: stale}, d.Fail(err)
 }
 
 // plan returns the operations of a change.
@@ -125,11 +123,13 @@ type writing struct {
 	call    uint64
 	plans   []plan
 	results []lease.Result
+	compare bool   // whether records are compared afterwards
+	changes uint64 // the index of the key changes, if compare; 0: unknown
 }
 
 // fit returns how many of the changes fit into one transaction, at least one.
 func (w *writing) fit(todo []int) (n int) {
-	for ops, bytes := 0, 0; n < len(todo); n++ {
+	for ops, bytes := 1, 0; n < len(todo); n++ { // one for the key that every change writes
 		p := &w.plans[todo[n]]
 		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > consulagent.MaxOps || bytes > maxBytes) {
 			break
@@ -147,6 +147,12 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 		for _, op := range w.plans[i].ops {
 			ops, of = append(ops, op), append(of, i)
 		}
+	}
+	switch {
+	case slices.ContainsFunc(part, w.writesRecord):
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: []byte(backend.NewNonce())}) // Consul does not do a write of what is there
+	case w.compare:
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
 	ok, answer, err := w.Txn(ctx, ops)
 	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
@@ -184,6 +190,11 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	return left, nil
 }
 
+// writesRecord reports whether a change puts a record.
+func (w *writing) writesRecord(i int) bool {
+	return slices.ContainsFunc(w.plans[i].change.Put, func(p lease.Put) bool { return p.Over.Kind == lease.Records })
+}
+
 // applied sets the results of changes that were applied in one transaction.
 func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair) error {
 	written := make(map[string]*api.KVPair, len(results))
@@ -191,6 +202,9 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 		if p != nil {
 			written[p.Key] = p // the last operation on a key is its put
 		}
+	}
+	if p := written[w.driver.changes()]; p != nil && w.compare {
+		w.changes = p.ModifyIndex
 	}
 	var items []lease.Item
 	for _, i := range part {
@@ -211,11 +225,11 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 }
 
 // verify returns which items have another version. It compares records, which may be many.
-func (d *driver) verify(ctx context.Context, items []lease.Item) (stale []int, err error) {
+func (w *writing) verify(ctx context.Context, items []lease.Item) (stale []int, err error) {
 	if len(items) == 0 {
 		return nil, nil
 	}
-	records, err := d.listRecords(ctx)
+	records, err := w.listRecords(ctx, w.changes, editsUnnoticed)
 	for i := range items {
 		if records[items[i].Name].Version != items[i].Version {
 			stale = append(stale, i)

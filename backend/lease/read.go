@@ -249,7 +249,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 	}
 	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
 	if s.suspect {
-		s.ObserveFor = max(s.ObserveFor, b.longest(v)) // the last grant may be missing from the store
+		s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.limits.EditsUnnoticed // the last grant may be missing from the store
 		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), s.Version)
 		if s.missing {
 			s.Age = 0

@@ -141,3 +141,17 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 	}
 	return v, states, true
 }
+
+// Adopt implements [backend.Adopter]. The leases count as granted to this process, so that releasing
+// them leaves nothing to be watched.
+func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
+	if err := b.Enter(nonce); err != nil {
+		return b.fail("adopt", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range held {
+		b.held[h.Election] = nil
+	}
+	return nil
+}

@@ -94,3 +94,20 @@ func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt, answer
 		answers[t.i] = backend.Answer{Outcome: backend.Refused, Lease: b.noteAnswers(t.bid.Election, &t.old, &t.new)}
 	}
 }
+
+// Adopt implements [backend.Adopter], if both stores do.
+func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
+	if err := b.owner.Admit(nonce); err != nil {
+		return fmt.Errorf("migration: %w", err)
+	}
+	for _, store := range []backend.Backend{b.old, b.new} {
+		a, ok := store.(backend.Adopter)
+		if !ok {
+			return fmt.Errorf("migration: %w: backend %s cannot release for a process that has ended", backend.ErrInvalid, store.Guarantees().Name)
+		}
+		if err := a.Adopt(nonce, held); err != nil {
+			return fmt.Errorf("migration: %w", err)
+		}
+	}
+	return nil
+}

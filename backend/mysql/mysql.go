@@ -69,6 +69,7 @@ type Backend struct {
 	candidates  candidateCache
 	notifier    notifier
 	owner       single.Owner
+	adopted     bool // it acts for a process that has ended
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 

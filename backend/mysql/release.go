@@ -35,6 +35,9 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 
 func (s *session) release(ctx context.Context, part []backend.Held) error {
 	nonce := s.backend.owner.Nonce()
+	if s.backend.adopted {
+		defer s.ring(ctx)()
+	}
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election
@@ -82,4 +85,22 @@ func (s *session) release(ctx context.Context, part []backend.Held) error {
 		}
 	}
 	return err
+}
+
+// Adopt implements [backend.Adopter].
+func (b *Backend) Adopt(nonce backend.Nonce, _ []backend.Held) error {
+	b.adopted = true
+	return b.enter(nonce)
+}
+
+// ring takes the notification lock of a process that has ended, and returns what releases it. The end of
+// that process has woken the followers too early. They look for its lock once more.
+func (s *session) ring(ctx context.Context) (release func()) {
+	b := s.backend
+	name := b.notifyLockName(b.owner.Nonce())
+	if _, err := b.queryNumber(ctx, s.conn, retakeLockSQL, name); err != nil {
+		b.notifier.detectUnsupported(err)
+		return func() {}
+	}
+	return func() { b.queryNumber(ctx, s.conn, releaseLockSQL, name) }
 }

@@ -24,7 +24,7 @@ func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error)
 	defer signal.Stop(signals)
 	childEnded := make(chan os.Signal, 1)
 	signal.Notify(childEnded, syscall.SIGCHLD)
-	go reapOrphans(ctx, childEnded, func() int { return int(r.guard.Load()) })
+	go reapOrphans(ctx, childEnded, func(pid int) bool { return pid == int(r.guard.Load()) || pid == r.successor })
 
 	r.election.Watch(r.watch)
 	if err := r.election.Lead(r.lead); err != nil {
@@ -183,7 +183,7 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term))
 	r.mu.Lock()
 	if !r.stopping {
-		c, err = startChild(lead, r.limits, r.command, environ, lock)
+		c, err = startChild(lead, r.limits, r.command, environ, lock, r.successor)
 		if r.child = c; c != nil {
 			r.guard.Store(int64(c.guard.Process.Pid))
 		}

@@ -19,6 +19,7 @@ import (
 // docs/design/elect.md for what each process may believe.
 type child struct {
 	limits
+	spared   int // a process of elect that is not the command's; 0: none
 	guard    *exec.Cmd
 	orders   *os.File      // lines to the guard
 	pid      atomic.Int64  // of the command; 0: not started
@@ -41,9 +42,10 @@ type report struct {
 	text string
 }
 
-// startChild starts the guard, which starts the command. lock may be nil.
-func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File) (*child, error) {
-	c := &child{limits: l, reports: make(chan report, 8), done: make(chan struct{})}
+// startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
+// that is not the command's.
+func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
+	c := &child{limits: l, spared: spared, reports: make(chan report, 8), done: make(chan struct{})}
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (c *child) readReports(reports *os.File) {
 	}
 	reports.Close()
 	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants
-		c.killOrphans()
+		killOrphans(c.spared)
 		if !c.ended { // the kernel has killed the command with its guard
 			c.code = 128 + int(syscall.SIGKILL)
 		}
@@ -111,16 +113,26 @@ func (c *child) readReports(reports *os.File) {
 	c.orders.Close()
 }
 
-// killOrphans kills and reaps all descendants of this process. It is called after the guard has
-// died, when there are no others.
-func (c *child) killOrphans() {
+// killOrphans kills and reaps all descendants of this process but one. It is called after the guard
+// has died.
+func killOrphans(spared int) {
 	for {
-		killDescendants(os.Getpid())
-		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err == syscall.ECHILD {
-			return
-		} else if pid == 0 {
-			time.Sleep(time.Millisecond) // they have been killed, but have not ended yet
+		left := false
+		for _, p := range descendants(os.Getpid()) {
+			switch {
+			case p.pid == spared:
+				continue
+			case !p.zombie:
+				syscall.Kill(p.pid, syscall.SIGKILL)
+			case p.parent == os.Getpid():
+				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+			}
+			left = true
 		}
+		if !left {
+			return
+		}
+		time.Sleep(time.Millisecond) // they have been killed, but may not have ended yet
 	}
 }
 
@@ -192,17 +204,16 @@ func (c *child) kill() {
 func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }
 
 // reapOrphans reaps the processes that this process has adopted, as process 1 must. It leaves
-// the guard to exec.Cmd.Wait.
-func reapOrphans(ctx context.Context, childEnded <-chan os.Signal, guard func() int) {
+// those that it has started itself to exec.Cmd.Wait.
+func reapOrphans(ctx context.Context, childEnded <-chan os.Signal, own func(pid int) bool) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-childEnded:
 		}
-		guardPID := guard()
 		for _, p := range processes() {
-			if p.parent == os.Getpid() && p.zombie && p.pid != guardPID {
+			if p.parent == os.Getpid() && p.zombie && !own(p.pid) {
 				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 			}
 		}

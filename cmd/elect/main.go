@@ -35,6 +35,7 @@ const (
 )
 
 func main() {
+	config.RunGuard()
 	if os.Args[0] == guardName {
 		os.Exit(guardMain(os.Args))
 	}

@@ -42,7 +42,8 @@ type runner struct {
 	paused   bool
 	stopping bool // elect is asked to end: the command is not started again
 
-	guard atomic.Int64 // the process id of the guard, which reapOrphans must leave alone
+	guard     atomic.Int64 // the process id of the command's guard
+	successor int          // that of the process that releases the lease if elect dies (electionguard); 0: none
 }
 
 // A result is how a command has ended by itself.
@@ -110,7 +111,16 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	// The manager waits this long for the lead function to return. The guard ends the
 	// command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
+	if _, ok := s.Backend.(backend.Adopter); ok {
+		if options.Guard, err = s.config.StartGuard(); err != nil {
+			r.say("if elect is killed, there is no leader for a TTL: %v", err)
+		}
+		r.successor = options.Guard.PID()
+	}
 	m, err := election.New(s.Backend, options)
+	if err != nil {
+		options.Guard.Close()
+	}
 	return r, m, err
 }
 

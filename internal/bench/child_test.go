@@ -24,6 +24,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionguard"
 )
 
 // A role describes what a child process does. It is passed in the environment.
@@ -34,6 +35,8 @@ type role struct {
 	DSN     string          // of MySQL; the child counts its statements
 	Backend string          // or the name of a backend
 	Section json.RawMessage // and its section of a configuration
+
+	Guard bool // with a guard: package electionguard
 
 	Peer   string // or another library
 	Server string // address of its store
@@ -64,6 +67,13 @@ type load struct {
 }
 
 func TestMain(m *testing.M) {
+	electionguard.Main(func(ctx context.Context, store []byte) (backend.Backend, error) {
+		var r role
+		if err := json.Unmarshal(store, &r); err != nil {
+			return nil, err
+		}
+		return r.open(ctx, &counter{})
+	})
 	if text := os.Getenv("ELECTION_BENCH_ROLE"); text != "" {
 		var r role
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -97,7 +107,17 @@ func (r role) candidate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := election.New(b, election.Options{ID: r.ID, TTL: r.TTL})
+	o := election.Options{ID: r.ID, TTL: r.TTL}
+	if r.Guard {
+		store, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if o.Guard, err = electionguard.Start(electionguard.Options{Store: store}); err != nil {
+			return err
+		}
+	}
+	m, err := election.New(b, o)
 	if err != nil {
 		return err
 	}
@@ -266,8 +286,11 @@ func start(t testing.TB, r role, all chan<- line) *child {
 	t.Helper()
 	text, _ := json.Marshal(r)
 	c := &child{role: r, cmd: exec.Command(os.Args[0])}
-	if r.Peer == curatorLatch {
+	switch r.Peer {
+	case curatorLatch:
 		c.cmd = latchCommand(t, r)
+	case riverElector:
+		c.cmd = riverCommand(t)
 	}
 	c.cmd.Env = append(os.Environ(), "ELECTION_BENCH_ROLE="+string(text))
 	c.cmd.Stderr = os.Stderr

@@ -26,6 +26,7 @@ import (
 const (
 	etcdElection = "concurrency.Election"
 	advisoryLock = "pg_advisory_lock"
+	riverElector = "River"
 	consulLock   = "api.Lock"
 	zkLock       = "zk.Lock"
 	curatorLatch = "Curator LeaderLatch"
@@ -168,6 +169,20 @@ func (r role) settle(ctx context.Context, base uint64, n int) *load {
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
+
+// riverCommand builds the program in ./river once, and returns the command that runs it.
+func riverCommand(t testing.TB) *exec.Cmd {
+	t.Helper()
+	program := filepath.Join(os.TempDir(), "election-bench-river")
+	if _, err := os.Stat(program); err != nil {
+		build := exec.Command("go", "build", "-o", program, ".")
+		build.Dir = "river"
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v: %s", err, out)
+		}
+	}
+	return exec.Command(program)
+}
 
 // latchCommand compiles the Java program once, and returns the command that runs it.
 func latchCommand(t testing.TB, r role) *exec.Cmd {

@@ -40,6 +40,12 @@ type store struct {
 	writer  func() func() error     // connects, and returns a function that makes one durable write; nil: not measured
 }
 
+// Rows of this module, without and with a guard.
+const (
+	plain   = "go-election"
+	guarded = "go-election, guard: true"
+)
+
 // polling is how older systems elect on MySQL.
 const polling = "polling every TTL/3"
 
@@ -59,7 +65,11 @@ func TestStores(t *testing.T) {
 		if !regexp.MustCompile(*only).MatchString(s.name) {
 			continue
 		}
-		rows := slices.DeleteFunc(append([]string{"go-election"}, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
+		rows := []string{plain, guarded}
+		if s.backend == "file" || s.backend == "curator" { // these need none, or have none
+			rows = rows[:1]
+		}
+		rows = slices.DeleteFunc(append(rows, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
 		resigned := make([][]time.Duration, len(rows))
 		part("resigned", func() { resigned = s.resigned(t, rows, ttl) })
 		for i, with := range rows {
@@ -97,11 +107,11 @@ func (s store) role(with string, ttl time.Duration) role {
 	switch {
 	case with == polling:
 		return role{Kind: "seed", DSN: s.fresh(), TTL: ttl}
-	case with != "go-election":
+	case with != plain && with != guarded:
 		return role{Kind: "peer", Peer: with, Server: s.server, Name: name, TTL: ttl}
 	}
 	section, _ := json.Marshal(s.section(name))
-	return role{Kind: "candidate", Backend: s.backend, Section: section, TTL: ttl}
+	return role{Kind: "candidate", Backend: s.backend, Section: section, Guard: with == guarded, TTL: ttl}
 }
 
 // resigned lets leaders of all rows step down in turn, so that other load on the machine,
@@ -119,7 +129,11 @@ func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) [][]time
 
 func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []time.Duration) {
 	show := func(g []time.Duration) { fmt.Printf(" %v, %v |", round(g[len(g)/2]), round(g[len(g)-1])) }
-	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, rounds(5, 1))) })
+	n := rounds(5, 1)
+	if with == plain || with == guarded {
+		n *= 3
+	}
+	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, n)) })
 	part("resigned", func() { show(resigned) })
 	part("heirless", func() { show(heirless(t, s.role(with, ttl), rounds(5, 1))) })
 	part("idle", func() { s.idleLoad(t, with, ttl) })
@@ -129,6 +143,10 @@ func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []
 func (s store) idleLoad(t *testing.T, with string, ttl time.Duration) {
 	var leader, follower *load
 	for _, n := range []int{1, 10, 1000} {
+		if with == riverElector && n > 1 {
+			fmt.Print(" one a schema |")
+			continue
+		}
 		r := s.role(with, ttl)
 		r.Elections, r.Load = n, span(40*time.Second, 15*time.Second)
 		var a, b float64
@@ -140,7 +158,7 @@ func (s store) idleLoad(t *testing.T, with string, ttl time.Duration) {
 		}
 	}
 	if leader == nil {
-		fmt.Print(" another language | |")
+		fmt.Print(" another program | |")
 		return
 	}
 	fmt.Printf(" %.1f KB, %.1f KB | %d, %d |", leader.Bytes/1024, follower.Bytes/1024, leader.Goroutines, follower.Goroutines)
@@ -164,7 +182,7 @@ func (s store) idle(t *testing.T, r role) (a, b float64, leader, follower *load)
 	r.ID = "follower"
 	kids = append(kids, start(t, r, all))
 	b = minute() - a
-	if r.Peer != curatorLatch {
+	if r.Peer != curatorLatch && r.Peer != riverElector {
 		for leader == nil || follower == nil {
 			l := await(t, all, "load")
 			if l.ID == "leader" {
@@ -266,7 +284,7 @@ func stores(t *testing.T) (all []store) {
 					return nil
 				}
 			},
-			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock},
+			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock, riverElector},
 			section: func(name string) any { return map[string]any{"dsn": dsn, "prefix": name} },
 			count:   func() (float64, error) { return float64(server.Messages(t)), nil },
 		})

@@ -13,9 +13,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-election/go-election/config"
 )
 
 func TestMain(m *testing.M) {
+	config.RunGuard()
 	if role := os.Getenv(RoleVariable); role != "" {
 		if err := Campaign(role); err != nil {
 			log.Fatal(err)
@@ -132,6 +135,9 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	for _, h := range all {
+		if h.Fault == "kill -9" && h.Stale() > 0 {
+			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Stale())
+		}
 		// Without late writes the fence was never needed, so the test has not exercised it.
 		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Stale == 0 {
 			t.Errorf("%s: no late write to the cell without a fence: the pauses had no effect", h.Name())
@@ -209,6 +215,7 @@ var short = map[string][]string{
 	"consul":              {longPause, "cut off"},
 	"curator":             {longPause, "held back"},
 	"zookeeper":           {longPause, "server killed"},
+	"postgres guarded":    {"kill -9", guardStopped},
 }
 
 // TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that

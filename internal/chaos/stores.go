@@ -30,6 +30,14 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
 	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin) },
 
+	"mysql on MariaDB guarded": func(t testing.TB) *Site { return guarded(mysqlSite(t, testbed.MariaDB)) },
+	"postgres guarded":         func(t testing.TB) *Site { return guarded(postgresSite(t)) },
+	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
+	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
+	"zookeeper guarded": func(t testing.TB) *Site {
+		return guarded(zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin))
+	},
+
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
 	"postgres x2":         postgresPair,

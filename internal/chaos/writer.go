@@ -91,6 +91,11 @@ func Campaign(text string) error {
 		return err
 	}
 	c.Election.ID = w.ID
+	if c.Guard {
+		if c.Election.Guard, err = c.StartGuard(); err != nil {
+			return err
+		}
+	}
 	m, err := election.New(w.recordCalls(b), c.Election)
 	if err != nil {
 		return err

@@ -113,8 +113,12 @@ func SharedPostgres(t testing.TB) *PostgresServer {
 	return p
 }
 
-// postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH.
+// postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
+// ELECTION_TEST_POSTGRES_BIN names another one.
 func postgresBin() (string, error) {
+	if dir := os.Getenv("ELECTION_TEST_POSTGRES_BIN"); dir != "" {
+		return dir, nil
+	}
 	newest := ""
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb"} {
 		found, _ := filepath.Glob(pattern)

@@ -1,0 +1,285 @@
+//go:build linux
+
+package electionguard_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A program that has ended, however that was, leaves nothing held: neither what it was granted, in that
+// term, nor what an unanswered bid may have got. What it had released is left alone.
+func TestTheEndOfTheProgramReleases(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*guarded){
+		"kill -9":            func(p *guarded) { p.kill() },
+		"SIGTERM, unhandled": func(p *guarded) { p.cmd.Process.Signal(syscall.SIGTERM) },
+		"SIGSEGV":            func(p *guarded) { p.cmd.Process.Signal(syscall.SIGSEGV) },
+		"panic":              func(p *guarded) { p.order("panic") },
+		"os.Exit":            func(p *guarded) { p.order("exit") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t)
+			p.wantNothing("alive")
+			end(p)
+			p.wantReleased(released)
+		})
+	}
+}
+
+// An orderly end needs no guard.
+func TestAClosedGuardEndsAndReleasesNothing(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	p.do("close")
+	testbed.Eventually(t, 10*time.Second, "the guard ends", func() error {
+		if pids := p.guards(); len(pids) > 0 {
+			return fmt.Errorf("there are %v", pids)
+		}
+		return nil
+	})
+	p.kill()
+	p.wantNothing("after an orderly end")
+}
+
+// A stopped process may continue, and would believe that it leads.
+func TestAStoppedProgramHasNotEnded(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	p.wantNothing("stopped")
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	p.do("nothing")
+	p.kill()
+	p.wantReleased(released)
+}
+
+// exec(2) ends all threads but one, and closes files, but the process lives on with another program.
+func TestAnExecutedProgramHasNotEnded(t *testing.T) {
+	t.Parallel()
+	for _, children := range []string{"", "IGNORE_CHILDREN=1"} { // with the second, the pipe is closed on exec
+		t.Run(children, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t, children)
+			p.order("exec /usr/bin/sleep")
+			p.wantNothing("executing another program")
+			p.kill()
+			p.wantReleased(released)
+		})
+	}
+}
+
+// A pipe that was closed by mistake says that the process has ended. The kernel's other word is missing.
+func TestAClosedPipeIsNoEnd(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	p.do("lose-files")
+	p.wantNothing("with the pipe closed")
+	p.kill()
+	p.wantReleased(released)
+}
+
+// A child may go on with the dead leader's work.
+func TestAChildThatLivesOnHasNotEnded(t *testing.T) {
+	t.Parallel()
+	for _, ignore := range []bool{false, true} {
+		t.Run(fmt.Sprint("ignored: ", ignore), func(t *testing.T) {
+			t.Parallel()
+			environ := []string{}
+			if ignore {
+				environ = append(environ, "IGNORE_CHILDREN=1")
+			}
+			p := startGuarded(t, environ...)
+			p.order("spawn /usr/bin/sleep")
+			pid, err := strconv.Atoi(strings.TrimPrefix(p.hear("child "), "child "))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Kill(pid, syscall.SIGKILL)
+			p.kill()
+			if !ignore {
+				p.wantNothing("with a child that lives on")
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			p.wantReleased(released)
+		})
+	}
+}
+
+// The guard of a second manager does not hold the pipe of the first.
+func TestTwoGuardsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	p.do("another-guard")
+	if pids := p.guards(); len(pids) != 2 {
+		t.Fatalf("the guards are %v, want two", pids)
+	}
+	for _, pid := range p.guards() {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		pipes := 0
+		for _, l := range links {
+			if to, _ := os.Readlink(l); strings.HasPrefix(to, "pipe:") && filepath.Base(l) != "2" {
+				pipes++
+			}
+		}
+		if pipes != 1 {
+			t.Errorf("guard %d has %d pipes, want its own", pid, pipes)
+		}
+	}
+	p.kill()
+	testbed.Eventually(t, 30*time.Second, "both release", func() error {
+		if got := p.written(); strings.Count(got, "jobs/7 failed;") != 2 {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
+
+// A program with ten thousand leases tells its guard all of them.
+func TestAGuardKnowsOfTenThousandLeases(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	p.do("many 10000")
+	p.kill()
+	testbed.Eventually(t, 30*time.Second, "the guard releases them", func() error {
+		if n := strings.Count(p.written(), "many/"); n != 10000 {
+			return fmt.Errorf("%d are released", n)
+		}
+		return nil
+	})
+}
+
+// A thread that the kernel does not let end is a part of the program. Here it is frozen.
+func TestAThreadThatCannotEndHasNotEnded(t *testing.T) {
+	group, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "election-guard-")
+	if err != nil {
+		t.Skipf("no control group can be frozen here: %v", err)
+	}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startGuarded(t)
+	write("cgroup.procs", strconv.Itoa(p.cmd.Process.Pid))
+	defer testbed.Eventually(t, 10*time.Second, "the group is empty", func() error { return os.Remove(group) })
+	write("freezer.state", "FROZEN")
+	p.kill()
+	p.wantNothing("killed, but frozen")
+	write("freezer.state", "THAWED")
+	p.wantReleased(released)
+}
+
+// A process that dumps core has not ended: its files are closed, and its memory is written.
+func TestACoreDumpIsNoEnd(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t, "GOTRACEBACK=crash")
+	pid := p.cmd.Process.Pid
+	p.do("dump")
+	p.cmd.Process.Signal(syscall.SIGABRT)
+	dumped := false
+	for {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		early := p.written()
+		if !strings.Contains(string(status), "CoreDumping:\t1") {
+			if dumped || strings.Contains(string(status), "State:\tZ") {
+				break
+			}
+			continue
+		}
+		if dumped = true; early != "" {
+			t.Fatalf("the guard has released %q while core is dumped", early)
+		}
+	}
+	if !dumped {
+		t.Fatal("no core was dumped: the test shows nothing")
+	}
+	p.wantReleased(released)
+}
+
+// The end of a guard costs what it costs without one: a TTL. The program says so.
+func TestADeadGuardIsNoticed(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	for _, pid := range p.guards() {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if line := p.hear("time="); !strings.Contains(line, "the guard has ended") {
+		t.Errorf("the log says %q", line)
+	}
+	p.do("many 10")
+	p.kill()
+	p.wantNothing("without a guard")
+}
+
+// A guard waits for Grace after the program's end, for what the program has sent.
+func TestGraceDelaysTheRelease(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t, "GRACE=1500ms")
+	p.kill()
+	p.wantNothing("within the grace")
+	p.wantReleased(released)
+}
+
+// Signals that a terminal or a service manager sends to all processes do not end the guard.
+func TestAGuardOutlivesSignalsToAll(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t)
+	for _, pid := range p.guards() {
+		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+			syscall.Kill(pid, s)
+		}
+	}
+	p.kill()
+	p.wantReleased(released)
+}
+
+// The kernel kills a container with its process 1. So that is not the program: it waits for the guard.
+func TestAProgramMayBeProcessOne(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		do   func(p *guarded, program int)
+		code int
+		want string
+	}{
+		"kill -9 of the program": {func(_ *guarded, program int) { syscall.Kill(program, syscall.SIGKILL) }, 137, released},
+		"exit":                   {func(p *guarded, _ int) { p.order("exit") }, 3, released},
+		"SIGTERM to process 1":   {func(p *guarded, program int) { syscall.Kill(parent(program), syscall.SIGTERM) }, 143, released},
+		"orderly":                {func(p *guarded, _ int) { p.do("close"); p.order("exit") }, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t, "UNSHARED=1")
+			p.order("spawn /usr/bin/sleep") // a child ends with its container
+			p.hear("child ")
+			program := 0
+			for _, pid := range descendants(p.cmd.Process.Pid) {
+				if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent(pid))); pid != p.cmd.Process.Pid && strings.HasPrefix(string(args), os.Args[0]) {
+					if own, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(own), os.Args[0]) {
+						program = pid
+					}
+				}
+			}
+			if program == 0 {
+				t.Fatal("process 1 has no child")
+			}
+			end.do(p, program)
+			if err := p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != end.code {
+				t.Errorf("the container ended with %v, want code %d", err, end.code)
+			}
+			if got := p.written(); got != end.want {
+				t.Errorf("when the container has ended, the guard has written %q, want %q", got, end.want)
+			}
+		})
+	}
+}

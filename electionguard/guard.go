@@ -1,0 +1,175 @@
+package electionguard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Options describe the guard of a process.
+type Options struct {
+	// Store is passed to the function that [Main] got, in the guard, for it to open the store. It
+	// reaches the guard through a pipe, so it may hold secrets. Up to 4 MiB.
+	Store []byte
+
+	// Grace is for how long the guard waits after the program has ended, before it releases. Default: 0.
+	Grace time.Duration
+
+	// IgnoreChildren makes the guard release although children that the program has started still
+	// run. Without it, the program's end of the pipe is passed on to them. Default: false.
+	IgnoreChildren bool
+
+	// Logger gets a warning if the guard ends before the program. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// A Guard is the program's side of its guard. An [election.Manager] whose options name it tells it
+// what is held. It serves one manager, which closes it. Its methods are safe for concurrent use and
+// return at once. All methods of a nil Guard do nothing.
+type Guard struct {
+	o     Options
+	pid   int
+	ended chan struct{} // closed when the guard process has ended
+
+	mu     sync.Mutex
+	pipe   *os.File // nil: closed
+	nonce  backend.Nonce
+	ttl    time.Duration
+	closed bool
+}
+
+// Bidding notes bids that are about to be sent.
+func (g *Guard) Bidding(bids []backend.Bid) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var w will
+	if b := bids[0]; b.Candidate.Nonce != g.nonce || b.TTL != g.ttl {
+		g.nonce, g.ttl = b.Candidate.Nonce, b.TTL
+		w.self(g.nonce, g.ttl)
+	}
+	for _, b := range bids {
+		w.holds(b.Election, 0)
+	}
+	g.send(&w)
+}
+
+// Answered notes the answers to those bids.
+func (g *Guard) Answered(bids []backend.Bid, answers []backend.Answer) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var w will
+	for i, a := range answers {
+		switch a.Outcome {
+		case backend.Granted:
+			w.holds(bids[i].Election, a.Term)
+		case backend.Refused:
+			w.released(bids[i].Election)
+		}
+	}
+	g.send(&w)
+}
+
+// Released notes that leases are not held any more.
+func (g *Guard) Released(held []backend.Held) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var w will
+	for _, h := range held {
+		w.released(h.Election)
+	}
+	g.send(&w)
+}
+
+// PID is the guard's process id, for programs that reap all their children; 0 if g is nil.
+func (g *Guard) PID() int {
+	if g == nil {
+		return 0
+	}
+	return g.pid
+}
+
+// send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost:
+// then an election may cost a TTL.
+func (g *Guard) send(w *will) {
+	if g.pipe == nil {
+		return
+	}
+	for _, part := range w.parts() {
+		g.pipe.SetWriteDeadline(time.Now().Add(sendPatience))
+		if _, err := g.pipe.Write(part); err != nil {
+			g.nonce = "" // to be said again with the next bids
+			return
+		}
+	}
+}
+
+const sendPatience = time.Millisecond
+
+// Close ends the guard without a release. The manager calls it after its last release.
+func (g *Guard) Close() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe == nil {
+		return nil
+	}
+	g.closed = true
+	var w will
+	w.end()
+	g.send(&w)
+	err := g.pipe.Close()
+	g.pipe = nil
+	return err
+}
+
+// watch waits for the end of the guard process.
+func (g *Guard) watch(wait func() error) {
+	defer close(g.ended)
+	err := wait()
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if !closed {
+		g.o.Logger.Warn("the guard has ended: if this process crashes, its elections have no leader for a TTL", "error", err)
+	}
+}
+
+// An Open opens the store in the guard. store is [Options].Store.
+type Open func(ctx context.Context, store []byte) (backend.Backend, error)
+
+// variable marks the environment of a guard. Package config refuses unknown names that begin with ELECTION_.
+const variable = "GO_ELECTION_GUARD"
+
+// maxStore is the most that Options.Store may have.
+const maxStore = 4 << 20
+
+func (o *Options) check() error {
+	switch {
+	case len(o.Store) > maxStore:
+		return fmt.Errorf("electionguard: %w: Store has %d bytes, at most %d are allowed", backend.ErrInvalid, len(o.Store), maxStore)
+	case o.Grace < 0:
+		return fmt.Errorf("electionguard: %w: Grace is %v, must be at least 0", backend.ErrInvalid, o.Grace)
+	case !isMain.Load():
+		return fmt.Errorf("electionguard: %w: call config.RunGuard or electionguard.Main first of all in main: a guard is this program, started again", backend.ErrInvalid)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package electionguard
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// guardName is argument 0 of a guard, as ps shows it.
+const guardName = "electionguard"
+
+// Files that a guard inherits after standard input, output and error.
+const (
+	willFile = 3 // the pipe on which the program tells what it may hold
+	pidFile  = 4 // the program: a pidfd
+)
+
+// isMain is set if main has called Main, so that another process of this program can be a guard.
+var isMain atomic.Bool
+
+// Main must be the first call of main. In the program it returns at once. In a guard it never returns:
+// open is called there. If the program is process 1 of a container, Main does not return in that either:
+// it starts the program as its child, passes signals on, reaps orphans, and ends with the program's
+// code when the program and its guards have ended. Variables of packages are initialized in all of them.
+func Main(open Open) {
+	code, err := 0, error(nil)
+	switch {
+	case os.Getenv(variable) != "":
+		os.Unsetenv(variable)
+		if err = guard(open); err != nil {
+			code = 1
+		}
+	case isInit():
+		code, err = runAsChild()
+	default:
+		isMain.Store(true)
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "electionguard:", err)
+	}
+	os.Exit(code)
+}
+
+// Start starts the guard of this process: a second process of the same binary, with the same
+// environment. It ends after [Guard.Close], or after it has released what the program held.
+// Errors are of class backend.ErrInvalid if o is wrong or [Main] was not called; others come from
+// the operating system: Linux 5.3 or later is needed, and pidfd_open must be allowed.
+func Start(o Options) (*Guard, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	program, err := openSelf()
+	if err != nil {
+		return nil, fmt.Errorf("electionguard: pidfd_open: %w", err)
+	}
+	defer program.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("electionguard: %w", err)
+	}
+	defer read.Close()
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", // this program, even if its file has been replaced
+		Args: []string{guardName, strconv.Itoa(os.Getpid())},
+		Env:  append(os.Environ(), variable+"=1"), Stderr: os.Stderr,
+		ExtraFiles: []*os.File{read, program},
+		// In a process group of its own: the signals of a terminal are for the program.
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if err := cmd.Start(); err != nil {
+		write.Close()
+		return nil, fmt.Errorf("electionguard: %w", err)
+	}
+	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write, ended: make(chan struct{})}
+	go g.watch(cmd.Wait)
+	if err := g.prepare(); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("electionguard: %w", err)
+	}
+	return g, nil
+}
+
+// openSelf returns a pidfd of this process. The guard could only open that of a number, which may be
+// another process by then.
+func openSelf() (*os.File, error) {
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(os.Getpid()), 0, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	return os.NewFile(fd, "program"), nil
+}
+
+// Numbers that package syscall lacks; they are the same on all architectures that Go has Linux for.
+const (
+	sysPidfdOpen = 434
+	fSetPipeSize = 1031
+	pollIn       = 1
+)
+
+// fcntl calls fcntl(2).
+func fcntl(fd uintptr, command, arg int) (int, error) {
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, uintptr(command), uintptr(arg))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// firstPatience is how long a guard may take until it reads the first line.
+const firstPatience = 10 * time.Second
+
+// prepare sends the first line, and lets children inherit the pipe. The guard has begun before, so it
+// does not inherit it.
+func (g *Guard) prepare() error {
+	control, err := g.pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := control.Control(func(fd uintptr) {
+		fcntl(fd, fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
+		if !g.o.IgnoreChildren {
+			_, failed = fcntl(fd, syscall.F_SETFD, 0)
+		}
+	}); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	line, err := json.Marshal(first{g.o.Store, g.o.Grace})
+	if err != nil {
+		return err
+	}
+	g.pipe.SetWriteDeadline(time.Now().Add(firstPatience))
+	_, err = g.pipe.Write(append(line, '\n'))
+	return err
+}
+
+// guard is the main function of a guard.
+func guard(open Open) error {
+	// systemd, a terminal or pkill may send these to the guard as well, which must outlive the program.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	r := bufio.NewReader(os.NewFile(willFile, "will"))
+	e, err := readFirst(r)
+	if err != nil {
+		return nil // the program has ended before it held anything
+	}
+	s := &store{open: open, text: e.Store}
+	if err := e.read(r, s.keepWarm); err != nil || e.ended {
+		return err
+	}
+	if err := awaitEnd(pidFile); err != nil {
+		return fmt.Errorf("wait for the program: %w", err)
+	}
+	ended := time.Now()
+	held := e.held()
+	if len(held) == 0 {
+		return nil
+	}
+	time.Sleep(e.Grace)
+	if err := s.release(e.nonce, held); err != nil {
+		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n", time.Since(ended).Round(time.Millisecond))
+	return nil
+}
+
+// closeInherited closes what the program has let its children inherit, such as the pipes of other
+// guards and listening sockets. What this process has opened itself is closed on exec.
+func closeInherited() error {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil || fd <= pidFile {
+			continue
+		}
+		if flags, err := fcntl(uintptr(fd), syscall.F_GETFD, 0); err == nil && flags&syscall.FD_CLOEXEC == 0 {
+			syscall.Close(fd)
+		}
+	}
+	syscall.CloseOnExec(willFile)
+	syscall.CloseOnExec(pidFile)
+	return nil
+}
+
+// awaitEnd waits until the last thread of a process has ended.
+func awaitEnd(pidfd int) error {
+	poll := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(pidfd), events: pollIn}
+	for {
+		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, 0, 0, 0, 0)
+		switch {
+		case errno == syscall.EINTR:
+		case errno != 0:
+			return errno
+		case n == 1 && poll.revents&pollIn != 0:
+			return nil
+		default:
+			return fmt.Errorf("poll returns %d and %#x", n, poll.revents)
+		}
+	}
+}
