@@ -213,7 +213,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		return nil, err
 	}
 	o := c.Election
-	if c.Guard && !o.Observer {
+	if c.Guard && !o.Observer && b.Guarantees().Expiry != backend.ByKernel { // the kernel needs no guard
 		if o.Guard, err = c.StartGuard(); err != nil {
 			return nil, errors.Join(fmt.Errorf("config: guard: %w", err), b.Close())
 		}

@@ -257,4 +257,14 @@ func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "guard") {
 		t.Errorf("a guard of backend memory: %v, want an error", err)
 	}
+	if c, err = config.Parse("", []byte(fmt.Sprintf("backend: file\nguard: true\nfile: {dir: %q}", t.TempDir())), config.Options{Environ: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatalf("on files, which need no guard: %v", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
