@@ -1,0 +1,208 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
+)
+
+// connect makes the client, which dials when it is used.
+func (d *driver) connect(o Options, files bool) (err error) {
+	config, port := o.TLS.Clone(), "6379"
+	if files {
+		if config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return err
+		}
+	}
+	if o.Master != "" {
+		port = "26379"
+	}
+	var addresses []string
+	for i, a := range o.Addresses {
+		if !strings.Contains(a, ":") {
+			a += ":" + port
+		}
+		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") {
+			return fmt.Errorf("address %d is not of the form host:port; it is not shown, since it may hold a password", i+1)
+		}
+		addresses = append(addresses, a)
+	}
+	// go-redis neither repeats requests nor announces itself, and gives up a connection that was cut.
+	const once, none = 1, -1
+	if o.Master != "" {
+		d.client = goredis.NewFailoverClient(&goredis.FailoverOptions{
+			MasterName: o.Master, SentinelAddrs: addresses, SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+			DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config), Protocol: 2, DisableIdentity: true,
+			ContextTimeoutEnabled: true, MaxRetries: none, DialerRetries: once, DialTimeout: dialTimeout, PipelinePoolSize: none, ConnMaxLifetime: time.Minute,
+		})
+	} else {
+		d.client = goredis.NewClient(&goredis.Options{
+			Addr: addresses[0], DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config), Protocol: 2, DisableIdentity: true,
+			ContextTimeoutEnabled: true, MaxRetries: none, DialerRetries: once, DialTimeout: dialTimeout, PipelinePoolSize: none, ConnMaxLifetime: time.Minute,
+		})
+	}
+	d.ownClient = true
+	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
+	return nil
+}
+
+const dialTimeout = 2 * time.Second
+
+// dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
+func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
+	if config == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+}
+
+// locate notes what a client of the program says of the server.
+func (d *driver) locate() {
+	switch c := d.client.(type) {
+	case *goredis.Client:
+		o := c.Options()
+		d.user, d.secrets = o.Username, []string{o.Password}
+		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
+	case *goredis.ClusterClient:
+		o := c.Options()
+		d.user, d.secrets = o.Username, []string{o.Password}
+		d.location = clean.Location(d.prefix, o.Addrs...)
+	}
+}
+
+// run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
+// connection breaks: all changes are conditional, so that a second copy has no effect.
+func (d *driver) run(ctx context.Context, write bool, args []any) (answer []any, err error) {
+	const tries = 3
+	for try := range tries {
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		answer, err = d.try(ctx, write, args)
+		cancel()
+		if err == nil || !broken(err) {
+			break
+		}
+	}
+	return answer, err
+}
+
+// try sends the script once. It returns when ctx is done, even if the client goes on.
+func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		answer []any
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		answer, err := d.eval(ctx, write, args)
+		done <- result{answer, err}
+	}()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error) {
+	if !write || d.replicas == 0 {
+		return script.Run(ctx, d.client, d.keys(), args...).Slice()
+	}
+	patience := time.Second
+	if by, ok := ctx.Deadline(); ok {
+		patience = max(time.Millisecond, time.Until(by)*3/4)
+	}
+	p, wait := d.client.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
+	done, waited := script.EvalSha(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
+	_, err := p.Exec(ctx)
+	if goredis.HasErrorPrefix(err, "NOSCRIPT") { // so nothing was done
+		p = d.client.Pipeline()
+		done, waited = script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
+		_, err = p.Exec(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have, err := waited.Int(); err != nil || have < d.replicas {
+		return nil, fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it within %v", backend.ErrUnavailable, d.replicas, have, patience.Round(time.Millisecond))
+	}
+	return done.Slice()
+}
+
+// answered reports whether err is what the server has answered.
+func answered(err error) bool {
+	_, ok := errors.AsType[goredis.Error](err)
+	return ok
+}
+
+// broken reports whether another connection may succeed.
+func broken(err error) bool {
+	return goredis.IsReadOnlyError(err) || !answered(err) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+}
+
+// isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
+// else, a database that is not there, or because the server refuses to write.
+func isDenied(err error) bool {
+	text := err.Error()
+	if !answered(err) {
+		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
+	}
+	return goredis.IsAuthError(err) || goredis.IsPermissionError(err) || strings.HasPrefix(text, "OOM ") || strings.HasPrefix(text, "MISCONF ") ||
+		strings.Contains(text, "WRONGTYPE ") || strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command") ||
+		strings.Contains(text, "DB index") || strings.Contains(text, "nknown command") || strings.Contains(text, "nknown Redis command") ||
+		strings.Contains(text, "AUTH") || strings.Contains(text, "WRONGPASS")
+}
+
+// fail adds to err its class and what an operator must do, and removes passwords.
+func (d *driver) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	class, hint := backend.Class(err), ""
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class = backend.ErrDenied
+		switch text := err.Error(); {
+		case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
+			hint = "; an administrator can grant what is needed: " + d.grants()
+		case strings.HasPrefix(text, "OOM "):
+			hint = "; give the server more maxmemory"
+		case strings.Contains(text, "WRONGTYPE "):
+			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
+		}
+	}
+	if err = clean.Secrets(err, d.secrets...); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
+}
+
+// grants returns the statement that grants the rights.
+func (d *driver) grants() string {
+	user := "account"
+	if d.user != "" && clean.Text(d.user, 63, false) == d.user && !strings.ContainsAny(d.user, ` "'`) {
+		user = d.user
+	}
+	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* &{%s}:* %s", user, d.prefix, d.prefix, Rights)
+}
+
+// Rights are the commands that a member needs, as ACL SETUSER takes them.
+const Rights = "+eval +evalsha +info +hget +hmget +hset +hdel +hlen +hkeys +publish +subscribe +hello +select +ping +wait"
