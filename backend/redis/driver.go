@@ -44,7 +44,7 @@ type driver struct {
 var _ lease.Listener = (*driver)(nil)
 
 const (
-	minTTL   = time.Second
+	minTTL    = time.Second
 	maxItems  = 64   // puts and checks in one change
 	maxParts  = 500  // items of changes, or items to read, in one run of the script: the server does nothing else meanwhile
 	maxVerify = 2000 // items to verify in one run

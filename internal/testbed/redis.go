@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -257,3 +258,28 @@ func (r *RedisServer) CAFile() string { return filepath.Join(r.Dir(), "ca.pem") 
 
 // TLSConfig makes a client trust a server with TLS.
 func (r *RedisServer) TLSConfig() *tls.Config { return r.ca.clientConfig() }
+
+// Requests returns how many requests of clients a server has answered. What a script calls is not counted.
+func (r *RedisServer) Requests(t testing.TB) (n int) {
+	t.Helper()
+	for line := range strings.Lines(r.Do(t, "INFO", "commandstats").(string)) {
+		name, rest, _ := strings.Cut(line, ":calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		switch strings.TrimPrefix(name, "cmdstat_") {
+		case "evalsha", "eval", "hello", "auth", "subscribe", "ping", "select", "wait":
+			one, _ := strconv.Atoi(calls)
+			n += one
+		}
+	}
+	return n
+}
+
+// AddUser makes a user who may do what an ACL rule says.
+func (r *RedisServer) AddUser(t testing.TB, name, password string, rules ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	r.Do(t, args...)
+}
