@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -133,7 +135,8 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			t.Parallel()
 			const ttl, greatest = 8 * time.Second, 10 * time.Second
 			nothing := testbed.RedisOptions{Args: []string{"--appendonly", "no"}}
-			server := testbed.StartRedis(t, nothing)
+			server, other := testbed.StartRedis(t, nothing), testbed.StartRedis(t, nothing)
+			other.StopReplication(t)
 			proxy := server.Proxy(t)
 			o := options(server)
 			o.MaxTTL = greatest
@@ -144,14 +147,19 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			proxy.Cut(true)
 			if promote {
-				other := testbed.StartRedis(t, nothing)
-				other.StopReplication(t)
+				testbed.Eventually(t, patience, "the replica is no longer young", func() error {
+					if uptime, _ := strconv.Atoi(other.Info(t, "uptime_in_seconds")); uptime < 14 {
+						return fmt.Errorf("it has run for %d s", uptime)
+					}
+					return nil
+				})
+				proxy.Cut(true)
 				server.Kill(t)
 				other.Promote(t)
 				server = other
 			} else {
+				proxy.Cut(true)
 				server.Kill(t)
 				server.Start(t)
 			}
@@ -192,11 +200,14 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	if _, err := put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change on a replica: %v, want ErrUnavailable", err)
 	}
+	if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a reading of a master that has become a replica: %+v, %v, want ErrUnavailable", v, err)
+	}
 	first.Promote(t)
-	for what, d := range map[string]*driver{"one that has read much": d, "one that has read nothing": late} {
+	for _, d := range []*driver{late, d} { // d has seen a greater number
 		for _, before := range []*lease.View{&kept, &lost} {
 			if _, err := put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
-				t.Errorf("a change of %s, meant for the former epoch: %v, want ErrEpoch", what, err)
+				t.Errorf("a change that was meant for the former epoch: %v, want ErrEpoch", err)
 			}
 		}
 	}
