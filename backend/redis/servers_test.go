@@ -200,7 +200,7 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	if _, err := put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change on a replica: %v, want ErrUnavailable", err)
 	}
-	if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
+	if v, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a reading of a master that has become a replica: %+v, %v, want ErrUnavailable", v, err)
 	}
 	first.Promote(t)
