@@ -40,6 +40,9 @@ func (d *driver) tryOut(ctx context.Context) error {
 			it = w.Results[0].Items[0]
 		}
 	}
+	if err == nil {
+		_, err = d.List(ctx, lease.Sessions, "", 1)
+	}
 	return err
 }
 
@@ -87,10 +90,11 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	if n, _ := strconv.Atoi(facts["connected_slaves"]); n > 0 {
 		least, _ := strconv.Atoi(setting("min-replicas-to-write"))
-		safe := d.replicas >= n || least >= n
+		lag, _ := strconv.Atoi(setting("min-replicas-max-lag"))
+		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
 		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, orUnknown(setting("min-replicas-to-write")), map[bool]string{
 			true:  "an old master without its replicas confirms nothing",
-			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion", n),
+			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
 		}[safe])
 	}
 	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && time.Duration(backlog)*time.Second < d.maxTTL {
