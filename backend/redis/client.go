@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,10 +27,10 @@ func (d *driver) connect(o Options, files bool) (err error) {
 			return err
 		}
 	}
+	var addresses []string
 	if o.Master != "" {
 		port = "26379"
 	}
-	var addresses []string
 	for i, a := range o.Addresses {
 		if !strings.Contains(a, ":") {
 			a += ":" + port
@@ -39,20 +40,12 @@ func (d *driver) connect(o Options, files bool) (err error) {
 		}
 		addresses = append(addresses, a)
 	}
-	// go-redis neither repeats requests nor announces itself, and gives up a connection that was cut.
-	const once, none = 1, -1
-	if o.Master != "" {
-		d.client = goredis.NewFailoverClient(&goredis.FailoverOptions{
-			MasterName: o.Master, SentinelAddrs: addresses, SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-			DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config), Protocol: 2, DisableIdentity: true,
-			ContextTimeoutEnabled: true, MaxRetries: none, DialerRetries: once, DialTimeout: dialTimeout, PipelinePoolSize: none, ConnMaxLifetime: time.Minute,
-		})
-	} else {
-		d.client = goredis.NewClient(&goredis.Options{
-			Addr: addresses[0], DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config), Protocol: 2, DisableIdentity: true,
-			ContextTimeoutEnabled: true, MaxRetries: none, DialerRetries: once, DialTimeout: dialTimeout, PipelinePoolSize: none, ConnMaxLifetime: time.Minute,
-		})
-	}
+	// go-redis neither repeats requests nor announces itself, and follows a name that has moved within a minute.
+	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
+		Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config),
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, PipelinePoolSize: -1, ConnMaxLifetime: time.Minute,
+	})
 	d.ownClient = true
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
 	return nil
@@ -106,18 +99,16 @@ func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	type result struct {
-		answer []any
-		err    error
-	}
-	done := make(chan result, 1)
+	done := make(chan error, 1)
+	var answer []any
 	go func() {
-		answer, err := d.eval(ctx, write, args)
-		done <- result{answer, err}
+		var err error
+		answer, err = d.eval(ctx, write, args)
+		done <- err
 	}()
 	select {
-	case r := <-done:
-		return r.answer, r.err
+	case err := <-done:
+		return answer, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -148,28 +139,28 @@ func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error
 	return done.Slice()
 }
 
-// answered reports whether err is what the server has answered.
-func answered(err error) bool {
-	_, ok := errors.AsType[goredis.Error](err)
-	return ok
-}
-
 // broken reports whether another connection may succeed.
 func broken(err error) bool {
-	return goredis.IsReadOnlyError(err) || !answered(err) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+	_, answered := errors.AsType[goredis.Error](err)
+	return goredis.IsReadOnlyError(err) || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
 // else, a database that is not there, or because the server refuses to write.
 func isDenied(err error) bool {
 	text := err.Error()
-	if !answered(err) {
+	if _, answered := errors.AsType[goredis.Error](err); !answered {
 		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
 	}
-	return goredis.IsAuthError(err) || goredis.IsPermissionError(err) || strings.HasPrefix(text, "OOM ") || strings.HasPrefix(text, "MISCONF ") ||
-		strings.Contains(text, "WRONGTYPE ") || strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command") ||
-		strings.Contains(text, "DB index") || strings.Contains(text, "nknown command") || strings.Contains(text, "nknown Redis command") ||
-		strings.Contains(text, "AUTH") || strings.Contains(text, "WRONGPASS")
+	return lacksRight(text) || goredis.IsAuthError(err) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DB index", "nknown command", "nknown Redis command")
+}
+
+// lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
+// version of Redis has words of its own.
+func lacksRight(text string) bool { return has(text, "NOPERM", "can't run this command", "ACL failure") }
+
+func has(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // fail adds to err its class and what an operator must do, and removes passwords.
@@ -181,7 +172,7 @@ func (d *driver) fail(err error) error {
 	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied
 		switch text := err.Error(); {
-		case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
+		case lacksRight(text):
 			hint = "; an administrator can grant what is needed: " + d.grants()
 		case strings.HasPrefix(text, "OOM "):
 			hint = "; give the server more maxmemory"

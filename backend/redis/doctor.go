@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -66,7 +67,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		facts[name] = value
 	}
 	setting := func(name string) string {
-		return d.client.ConfigGet(ctx, name).Val()[name] // "" if it is not allowed
+		return cmp.Or(d.client.ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
 	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
@@ -84,7 +85,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	case d.replicas > 0:
 		add(false, "durability", "an acknowledged change is on %d replicas (wait_replicas). "+again, d.replicas, d.maxTTL)
 	case facts["aof_enabled"] == "1":
-		add(false, "durability", "an acknowledged change is in the append-only file, flushed as appendfsync says (%s). A restart may lose the rest. "+again, orUnknown(setting("appendfsync")), d.maxTTL)
+		add(false, "durability", "an acknowledged change is in the append-only file, flushed as appendfsync says (%s). A restart may lose the rest. "+again, setting("appendfsync"), d.maxTTL)
 	default:
 		add(false, "durability", "an acknowledged change is in the server's memory only: a restart loses it, with the history and requests of operators. appendonly yes keeps them. "+again, d.maxTTL)
 	}
@@ -92,7 +93,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		least, _ := strconv.Atoi(setting("min-replicas-to-write"))
 		lag, _ := strconv.Atoi(setting("min-replicas-max-lag"))
 		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
-		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, orUnknown(setting("min-replicas-to-write")), map[bool]string{
+		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, setting("min-replicas-to-write"), map[bool]string{
 			true:  "an old master without its replicas confirms nothing",
 			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
 		}[safe])
@@ -106,11 +107,4 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list[len(list)-1].Fatal = true
 	}
 	return list, nil
-}
-
-func orUnknown(value string) string {
-	if value == "" {
-		return "unknown without the right +config|get"
-	}
-	return value
 }

@@ -85,14 +85,9 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// A head is what each answer of the script begins with.
-type head struct {
-	epoch   string
-	records int64
-}
-
-// do runs an operation of the script. nonce is a text that never comes twice, epoch that of the caller; "": any.
-func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ...any) (h head, rest []any, err error) {
+// do runs an operation of the script, and returns the epoch, the number of records and what else is answered. nonce
+// is a text that never comes twice, epoch that of the caller; "": any.
+func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ...any) (now string, records int64, rest []any, err error) {
 	d.mu.Lock()
 	newest := d.number
 	if epoch == "" {
@@ -106,18 +101,19 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel()}, args...)
 	answer, err := d.run(ctx, operation == "write", args)
 	if err != nil {
-		return h, nil, d.fail(err)
+		return "", 0, nil, d.fail(err)
 	}
 	if len(answer) < 4 {
-		return h, nil, fmt.Errorf("%w: the script has answered with %d values", backend.ErrUnavailable, len(answer))
+		return "", 0, nil, fmt.Errorf("%w: the script has answered with %d values", backend.ErrUnavailable, len(answer))
 	}
-	h.epoch, h.records = text(answer[0]), answer[3].(int64)
+	now = text(answer[0])
+	records, _ = answer[3].(int64)
 	number, _ := strconv.ParseUint(text(answer[1]), 10, 64)
 	if maxTTL := text(answer[2]); maxTTL != d.maxTTL.String() {
-		return h, nil, fmt.Errorf("%w: max_ttl is %v, and that of the keys {%s} is %.20s: all processes need the same; docs/redis.md says how to change it", backend.ErrDenied, d.maxTTL, d.prefix, maxTTL)
+		return "", 0, nil, fmt.Errorf("%w: max_ttl is %v, and that of the keys {%s} is %.20s: all processes need the same; docs/redis.md says how to change it", backend.ErrDenied, d.maxTTL, d.prefix, maxTTL)
 	}
-	d.note(h.epoch, number)
-	return h, answer[4:], nil
+	d.note(now, number)
+	return now, records, answer[4:], nil
 }
 
 // note notes an answer. Another epoch may be that of another server, where somebody must listen anew.
@@ -148,49 +144,46 @@ func text(v any) string {
 	return s
 }
 
-// Read implements [lease.Driver]. The meta item comes last, with the number of records.
-func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
-	v.Position = d.now()
-	order := slices.SortedStableFunc(slices.Values(indexes(keys)), func(i, j int) int { return lastMeta(keys[i]) - lastMeta(keys[j]) })
-	v.Items = make([]lease.Item, len(keys))
-	for first := true; first || len(order) > 0; first = false {
-		part := order[:min(len(order), maxParts)]
-		order = order[len(part):]
-		args := make([]any, 0, 2*len(part))
-		for _, i := range part {
-			args = append(args, string(keys[i].Kind), keys[i].Name)
-		}
-		h, rest, err := d.do(ctx, "read", newNonce(), "", args...)
-		if err == nil && len(rest) != len(args) {
-			err = fmt.Errorf("%w: %d items were asked for, and the answer has %d", backend.ErrUnavailable, len(part), len(rest)/2)
-		}
-		if err == nil && !first && h.epoch != v.Epoch {
-			err = lease.ErrEpoch
-		}
-		if err != nil {
+// Read implements [lease.Driver]. If items are read in several parts, the meta item and the number of records come
+// last.
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	v := lease.View{Position: d.now()}
+	for first := true; first || len(v.Items) < len(keys); first = false {
+		if err := d.readPart(ctx, &v, keys[len(v.Items):min(len(keys), len(v.Items)+maxParts)]); err != nil {
 			return lease.View{}, err
 		}
-		for n, i := range part {
-			v.Items[i] = item(keys[i], text(rest[2*n]), text(rest[2*n+1]))
-		}
-		v.Epoch, v.Records = h.epoch, h.records
 	}
-	return v, nil
+	meta := slices.IndexFunc(keys, func(k lease.Key) bool { return k.Kind == lease.Metas })
+	if meta < 0 || len(keys) <= maxParts {
+		return v, nil
+	}
+	err := d.readPart(ctx, &v, keys[meta:meta+1])
+	if err == nil {
+		v.Items, v.Items[meta] = v.Items[:len(keys)], v.Items[len(keys)]
+	}
+	return v, err
 }
 
-func indexes(keys []lease.Key) []int {
-	all := make([]int, len(keys))
-	for i := range all {
-		all[i] = i
+// readPart reads items and appends them to a view.
+func (d *driver) readPart(ctx context.Context, v *lease.View, keys []lease.Key) error {
+	args := make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args = append(args, string(k.Kind), k.Name)
 	}
-	return all
-}
-
-func lastMeta(k lease.Key) int {
-	if k.Kind == lease.Metas {
-		return 1
+	epoch, records, rest, err := d.do(ctx, "read", newNonce(), "", args...)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != len(args):
+		return fmt.Errorf("%w: %d items were asked for, and the answer has %d", backend.ErrUnavailable, len(keys), len(rest)/2)
+	case v.Epoch != "" && v.Epoch != epoch:
+		return lease.ErrEpoch
 	}
-	return 0
+	for i, k := range keys {
+		v.Items = append(v.Items, item(k, text(rest[2*i]), text(rest[2*i+1])))
+	}
+	v.Epoch, v.Records = epoch, records
+	return nil
 }
 
 // item returns an item as the script tells of it. A version has "!" if somebody else wrote the text.
@@ -221,32 +214,25 @@ func sum(text string) string {
 // byte.
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	v.Position = d.now()
-	h, rest, err := d.do(ctx, "names", newNonce(), "", string(kind))
+	epoch, _, rest, err := d.do(ctx, "names", newNonce(), "", string(kind))
 	if err != nil {
 		return v, err
 	}
-	v.Epoch = h.epoch
-	var names []string
+	v.Epoch = epoch
+	var keys []lease.Key
 	for _, name := range rest {
 		if s := text(name); s >= from {
-			names = append(names, s)
+			keys = append(keys, lease.Key{Kind: kind, Name: s})
 		}
 	}
-	slices.Sort(names)
-	for len(names) > 0 && len(v.Items) < limit {
-		var keys []lease.Key
-		for _, name := range names[:min(len(names), limit-len(v.Items))] {
-			keys = append(keys, lease.Key{Kind: kind, Name: name})
-		}
-		names = names[len(keys):]
-		got, err := d.Read(ctx, keys)
-		if err == nil && got.Epoch != v.Epoch {
-			err = lease.ErrEpoch
-		}
-		if err != nil {
+	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
+	for len(keys) > 0 && len(v.Items) < limit { // again for those that were deleted meanwhile
+		part := keys[:min(len(keys), limit-len(v.Items), maxParts)]
+		keys = keys[len(part):]
+		if err := d.readPart(ctx, &v, part); err != nil {
 			return lease.View{}, err
 		}
-		v.Items = append(v.Items, slices.DeleteFunc(got.Items, func(it lease.Item) bool { return it.Version == "" })...)
+		v.Items = slices.DeleteFunc(v.Items, func(it lease.Item) bool { return it.Version == "" })
 	}
 	return v, nil
 }

@@ -147,7 +147,7 @@ func TestALateCreationIsAnotherItem(t *testing.T) {
 	nonce, seen := newNonce(), map[string]bool{}
 	for range 3 {
 		args := append([]any{1}, appendChange(nil, &lease.Change{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}})...)
-		if _, rest, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(rest[0]) == "" {
+		if _, _, rest, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(rest[0]) == "" {
 			t.Fatal(rest, err)
 		}
 		now := read(t, d, recordKey("jobs"))

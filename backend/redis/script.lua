@@ -39,7 +39,7 @@ if not epoch or origin[2] ~= run or (origin[3] ~= id and promoted) or (epoch == 
   epoch = string.sub(id, 1, 8) .. '.' .. ARGV[2]
   local done = redis.pcall('HSET', KEYS[1], 'epoch', epoch, 'run', run, 'replication', id, 'number', string.format('%.0f', number), 'max_ttl', maxTTL)
   if type(done) == 'table' and done.err then
-    if not string.find(done.err, 'NOPERM') and not string.find(done.err, "can't run this command") then return done end
+    if not string.find(done.err, 'NOPERM') and not string.find(done.err, "can't run this command") and not string.find(done.err, 'ACL failure') then return done end
     epoch = string.sub(id, 1, 8) .. '.unknown' -- an observer may not write
   elseif not before and young and redis.call('HLEN', hashes.meta) == 0 then
     put('meta', '', ARGV[7], '0.' .. ARGV[2], '')

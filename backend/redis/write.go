@@ -46,11 +46,11 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 		args = append(args, string(it.Kind), it.Name, it.Version)
 	}
 	nonce := newNonce()
-	h, rest, err := d.do(ctx, "write", nonce, epoch, args...)
+	now, _, rest, err := d.do(ctx, "write", nonce, epoch, args...)
 	switch {
 	case err != nil:
 		return nil, err
-	case h.epoch != epoch:
+	case now != epoch:
 		return nil, lease.ErrEpoch
 	case len(rest) < len(changes):
 		return nil, fmt.Errorf("%w: %d changes have %d results", backend.ErrUnavailable, len(changes), len(rest))
