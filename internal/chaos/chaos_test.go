@@ -211,6 +211,8 @@ var short = map[string][]string{
 	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
 	"postgres":            {longPause, "row locked"},
 	"postgres x2":         {"failover, writes lost", "failover, a grant lost"},
+	"redis":               {longPause, "server killed"},
+	"redis x2":            {"failover, and back", "failover, a grant lost"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
 	"curator":             {longPause, "held back"},

@@ -129,6 +129,42 @@ func postgresPair(t testing.TB) *Site {
 	return site
 }
 
+// redisPair is a master with a replica.
+func redisPair(t testing.TB) *Site {
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	site, _ := redisSiteOn(t, "redis x2", master)
+	p := &pair{
+		addr:    func() string { return master.Addr() },
+		catchUp: func(r *run) { replica.CatchUp(r, master) },
+		detach:  func(r *run) { replica.StopReplication(r) },
+		kill:    func(r *run) { master.Kill(r) },
+		promote: func(r *run) string {
+			replica.Promote(r)
+			return replica.Addr()
+		},
+		follow: func(r *run) {
+			master = replica
+			replica = testbed.StartRedisReplica(r, master, testbed.RedisOptions{})
+		},
+	}
+	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+		// The same process, perhaps with older data: its replica is promoted, and then it is again.
+		"failover, and back": func(r *run) {
+			p.catchUp(r)
+			r.inject("failover, and back", p.addr(), byEnd, func() {
+				p.detach(r)
+				r.wait(r.TTL/4, r.TTL)
+				replica.Promote(r)
+				master.Follow(r, replica)
+				master.Promote(r)
+				replica.Follow(r, master)
+			})
+		},
+	})
+	return site
+}
+
 // semiSync makes the primary acknowledge a commit only after the replica has received it.
 func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
