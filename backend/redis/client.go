@@ -19,26 +19,40 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// connect makes the client, which dials when it is used.
-func (d *driver) connect(o Options, files bool) (err error) {
-	config, port := o.TLS.Clone(), "6379"
-	if files {
-		if config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
-			return err
-		}
+// connect checks what connections need, and makes the client, which dials when it is used.
+func (d *driver) connect(o Options) (err error) {
+	config, port, files := o.TLS.Clone(), "6379", o.CAFile+o.CertFile+o.KeyFile != ""
+	switch {
+	case len(o.Addresses) == 0:
+		return errors.New("no addresses")
+	case o.Master == "" && len(o.Addresses) > 1:
+		return fmt.Errorf("%d addresses without master: several are those of Sentinels, which need the name of the master", len(o.Addresses))
+	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
+		return errors.New("credentials for Sentinels are set without master")
+	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":
+		return errors.New("a user name is set without its password")
+	case o.DB < 0:
+		return fmt.Errorf("db is %d, it must be at least 0", o.DB)
+	case files && o.TLS != nil:
+		return errors.New("both TLS and files for it are set")
+	case files:
+		config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile)
 	}
-	var addresses []string
 	if o.Master != "" {
 		port = "26379"
 	}
+	var addresses []string
 	for i, a := range o.Addresses {
 		if !strings.Contains(a, ":") {
 			a += ":" + port
 		}
-		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") {
+		if host, port, bad := net.SplitHostPort(a); bad != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") {
 			return fmt.Errorf("address %d is not of the form host:port; it is not shown, since it may hold a password", i+1)
 		}
 		addresses = append(addresses, a)
+	}
+	if err != nil {
+		return err
 	}
 	// go-redis neither repeats requests nor announces itself, and follows a name that has moved within a minute.
 	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
@@ -157,7 +171,9 @@ func isDenied(err error) bool {
 
 // lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
 // version of Redis has words of its own.
-func lacksRight(text string) bool { return has(text, "NOPERM", "can't run this command", "ACL failure") }
+func lacksRight(text string) bool {
+	return has(text, "NOPERM", "can't run this command", "ACL failure")
+}
 
 func has(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })

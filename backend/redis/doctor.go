@@ -72,11 +72,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	if name := facts["valkey_version"]; name != "" {
-		add(false, "server", "Valkey %s", name)
-	} else {
-		add(false, "server", "Redis %s", facts["redis_version"])
-	}
+	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), cmp.Or(facts["valkey_version"], facts["redis_version"]))
 	if p := facts["maxmemory_policy"]; p != "noeviction" {
 		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and elections then stop for %v. Set it to noeviction", p, d.maxTTL)
 	}

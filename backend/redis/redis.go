@@ -62,12 +62,10 @@ type Options struct {
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
 	// WaitReplicas is how many replicas must have a change before it counts. With the number of all
-	// replicas, an old master that was cut off from them confirms nothing. Up to 100. Not with a
-	// cluster. Default: 0.
+	// replicas, an old master that was cut off confirms nothing. 0 to 100; no cluster. Default: 0.
 	WaitReplicas int `yaml:"wait_replicas" json:"wait_replicas"`
 
-	// Client is the program's own, and stays open. Of the options above only Prefix, MaxTTL and
-	// WaitReplicas may be set with it. It should not read from replicas.
+	// Client is the program's own, and stays open. Only Prefix, MaxTTL and WaitReplicas may be set with it.
 	Client goredis.UniversalClient `yaml:"-" json:"-"`
 }
 
@@ -121,41 +119,25 @@ func newDriver(o Options) (*driver, error) {
 		user: o.Username, secrets: []string{o.Password, o.SentinelPassword}, position: 1, changed: make(chan struct{}),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	files := o.CAFile+o.CertFile+o.KeyFile != ""
-	own := len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil || files || o.Master+o.Username+o.Password+o.SentinelUsername+o.SentinelPassword != ""
 	_, cluster := o.Client.(*goredis.ClusterClient)
 	_, ring := o.Client.(*goredis.Ring)
-	why := ""
+	given := o.Master+o.Username+o.Password+o.SentinelUsername+o.SentinelPassword+o.CAFile+o.CertFile+o.KeyFile != ""
 	switch {
 	case !prefixForm.MatchString(d.prefix):
-		why = fmt.Sprintf("prefix is %.120q; it must be 1 to 100 ASCII letters, digits and any of ._:-", d.prefix)
+		return nil, fmt.Errorf("prefix is %.120q; it must be 1 to 100 ASCII letters, digits and any of ._:-", d.prefix)
 	case d.maxTTL < minTTL || d.maxTTL > 5*time.Minute:
-		why = fmt.Sprintf("max_ttl is %v, it must be %v to 5m", d.maxTTL, minTTL)
+		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", d.maxTTL, minTTL)
 	case o.WaitReplicas < 0 || o.WaitReplicas > 100:
-		why = fmt.Sprintf("wait_replicas is %d, it must be 0 to 100", o.WaitReplicas)
-	case o.WaitReplicas > 0 && cluster:
-		why = "WaitReplicas is set, and the Client is that of a cluster"
-	case ring:
-		why = "the Client is a Ring, which moves keys to another server when one is down"
-	case o.Client != nil && own:
-		why = "addresses, master, db, credentials or TLS are set together with Client, which has its own"
-	case o.Client == nil && len(o.Addresses) == 0:
-		why = "no addresses"
-	case o.Client == nil && o.Master == "" && len(o.Addresses) > 1:
-		why = fmt.Sprintf("%d addresses without master: several are those of Sentinels, which need the name of the master", len(o.Addresses))
-	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
-		why = "credentials for Sentinels are set without master"
-	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":
-		why = "a user name is set without its password"
-	case o.DB < 0:
-		why = fmt.Sprintf("db is %d, it must be at least 0", o.DB)
-	case files && o.TLS != nil:
-		why = "both TLS and files for it are set"
+		return nil, fmt.Errorf("wait_replicas is %d, it must be 0 to 100", o.WaitReplicas)
 	case o.Client == nil:
-		return d, d.connect(o, files)
-	default:
-		d.locate()
-		return d, nil
+		return d, d.connect(o)
+	case given || len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil:
+		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
+	case o.WaitReplicas > 0 && cluster:
+		return nil, errors.New("WaitReplicas is set, and the Client is that of a cluster")
+	case ring:
+		return nil, errors.New("the Client is a Ring, which moves keys to another server when one is down")
 	}
-	return nil, errors.New(why)
+	d.locate()
+	return d, nil
 }

@@ -99,9 +99,7 @@ func written(c *lease.Change, at string) (items []lease.Item) {
 			}
 			version = at + "/" + made + "/" + sum(lease.Encode(p.Value))
 		}
-		it := item(p.Over.Key, version, "")
-		it.Value = nil
-		items = append(items, it)
+		items = append(items, item(p.Over.Key, version, ""))
 	}
 	return items
 }
