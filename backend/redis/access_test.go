@@ -86,6 +86,9 @@ func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 		if !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("without %s: %v, want ErrDenied", right, err)
 		}
+		if n := server.Do(t, "HLEN", one.keys()[3]); n != int64(0) {
+			t.Errorf("without %s half a change was made: %v sessions", right, n)
+		}
 	}
 	server.AddUser(t, o.Username, o.Password, rights...)
 	b = backendOn(t, o)
