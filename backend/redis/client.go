@@ -58,7 +58,7 @@ func (d *driver) connect(o Options) (err error) {
 	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
 		Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, PipelinePoolSize: -1, ConnMaxLifetime: time.Minute,
+		MaxRetries: -1, DialTimeout: dialTimeout, ConnMaxLifetime: time.Minute,
 	})
 	d.ownClient = true
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
@@ -156,7 +156,7 @@ func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error
 // broken reports whether another connection may succeed.
 func broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
-	return goredis.IsReadOnlyError(err) || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+	return has(err.Error(), "READONLY ") || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
@@ -166,7 +166,7 @@ func isDenied(err error) bool {
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
 		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
 	}
-	return lacksRight(text) || goredis.IsAuthError(err) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DB index", "nknown command", "nknown Redis command")
+	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DB index", "nknown command", "nknown Redis command")
 }
 
 // lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each

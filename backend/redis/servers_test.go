@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -328,7 +329,13 @@ func TestSentinelsFindTheMaster(t *testing.T) {
 	o.Addresses, o.Master = nil, "mymaster"
 	for _, s := range testbed.StartSentinels(t, master) {
 		o.Addresses = append(o.Addresses, s.Addr())
+		s.AddUser(t, "watcher", "canary-of-sentinels", "allchannels", "+hello", "+ping", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels")
 	}
+	o.SentinelUsername, o.SentinelPassword = "watcher", "canary-wrong"
+	if _, err := open(t, o).Read(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("with a wrong password for the Sentinels: %v", err)
+	}
+	o.SentinelPassword = "canary-of-sentinels"
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
 	lead, err := a.Campaign(t.Context())
 	if err != nil {

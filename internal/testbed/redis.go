@@ -181,7 +181,7 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 		command = append(append(append(command, "--bind", "127.0.0.1", "--dir", dir), listen...), o.Args...)
 		r.Daemon, err = launch(daemonOptions{kind: Redis, version: version, addr: addr, dir: dir, command: command, ready: func(ctx context.Context) error {
 			err := r.admin.Ping(ctx).Err()
-			if err != nil && (redis.IsAuthError(err) || redis.IsPermissionError(err)) {
+			if err != nil && (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM")) {
 				return nil
 			}
 			return err
