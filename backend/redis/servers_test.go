@@ -317,6 +317,41 @@ func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 	}
 }
 
+// The same with min-replicas-to-write: the old master stops confirming when its replica has been silent for the lag.
+func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
+	t.Parallel()
+	const ttl, lag = 3 * time.Second, 2
+	const greatest = ttl + (lag+2)*time.Second // as docs/redis.md says
+	master := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(lag)}})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	line := master.Proxy(t)
+	host, port, _ := strings.Cut(line.Addr(), ":")
+	replica.Do(t, "REPLICAOF", host, port)
+	replica.CatchUp(t, master)
+	o := options(master)
+	o.MaxTTL = greatest
+	testbed.Eventually(t, patience, "the master writes", func() error {
+		return master.Admin().Set(t.Context(), "x", "y", 0).Err()
+	})
+	settled(t, master, o)
+	a := join(t, "a", ttl, o)
+	if _, err := a.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replica.CatchUp(t, master)
+	line.Cut(true) // the connection stays open, and nothing passes
+	replica.Promote(t)
+	o.Addresses = []string{replica.Addr()}
+	b := join(t, "b", ttl, o)
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	leadsAlone(t, b, a)
+	if role, why := master.Info(t, "role"), a.Current(); role != "master" || !strings.Contains(fmt.Sprint(why), "NOREPLICAS") {
+		t.Errorf("the old master is a %s, and A says %v: this test tests nothing", role, why)
+	}
+}
+
 // Sentinels replace a master that was killed, and a member finds the new one by them.
 func TestSentinelsFindTheMaster(t *testing.T) {
 	t.Parallel()

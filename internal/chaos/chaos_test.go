@@ -213,6 +213,7 @@ var short = map[string][]string{
 	"postgres x2":         {"failover, writes lost", "failover, a grant lost"},
 	"redis":               {longPause, "server killed"},
 	"redis x2":            {"failover, and back", "failover, a grant lost"},
+	"redis x2 waits":      {"failover, old master goes on", "kill -9"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
 	"curator":             {longPause, "held back"},

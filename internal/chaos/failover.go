@@ -165,6 +165,36 @@ func redisPair(t testing.TB) *Site {
 	return site
 }
 
+// redisWaits is a master with a replica that must have each change. The replica is promoted although the
+// master goes on, and some members reach the one, some the other.
+func redisWaits(t testing.TB) *Site {
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	site, _ := redisSiteOn(t, "redis x2 waits", master, "WAIT_REPLICAS", "1")
+	move := func(every int) {
+		for i, proxies := range site.proxies {
+			if i%every == 0 {
+				proxies[0].SetTarget(replica.Addr())
+				proxies[0].Reset()
+			}
+		}
+	}
+	site.faults = join(processFaults(), networkFaults(), map[string]fault{
+		"failover, old master goes on": func(r *run) {
+			r.inject("failover, old master goes on", master.Addr(), byEnd, func() {
+				replica.Promote(r)
+				next := testbed.StartRedisReplica(r, replica, testbed.RedisOptions{})
+				move(2)
+				r.wait(r.TTL, greatestTTL+2*r.TTL)
+				master.Kill(r)
+				move(1)
+				master, replica = replica, next
+			})
+		},
+	})
+	return site
+}
+
 // semiSync makes the primary acknowledge a commit only after the replica has received it.
 func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -43,6 +43,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
 	"postgres x2":         postgresPair,
 	"redis x2":            redisPair,
+	"redis x2 waits":      redisWaits,
 	"etcd x3":             etcdEnsemble,
 	"consul x3":           consulEnsemble,
 	"curator x3":          func(t testing.TB) *Site { return zooKeeperEnsemble(t, "curator", curatorEnviron) },
@@ -181,10 +182,10 @@ func redisSite(t testing.TB) *Site {
 	return site
 }
 
-func redisSiteOn(t testing.TB, name string, server *testbed.RedisServer) (site *Site, prefix string) {
+func redisSiteOn(t testing.TB, name string, server *testbed.RedisServer, more ...string) (site *Site, prefix string) {
 	site, prefix = &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, server.Addr())}, rand.Text()
 	site.environ = func(i int) []string {
-		return environ("redis", "ADDRESSES", site.proxies[i][0].Addr(), "PREFIX", prefix, "MAX_TTL", greatestTTL.String())
+		return environ("redis", append([]string{"ADDRESSES", site.proxies[i][0].Addr(), "PREFIX", prefix, "MAX_TTL", greatestTTL.String()}, more...)...)
 	}
 	return site, prefix
 }
