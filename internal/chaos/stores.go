@@ -33,6 +33,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 
 	"mysql on MariaDB guarded": func(t testing.TB) *Site { return guarded(mysqlSite(t, testbed.MariaDB)) },
 	"postgres guarded":         func(t testing.TB) *Site { return guarded(postgresSite(t)) },
+	"redis guarded":            func(t testing.TB) *Site { return guarded(redisSite(t)) },
 	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
 	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
 	"zookeeper guarded": func(t testing.TB) *Site {
