@@ -69,6 +69,7 @@ func guardStores(t *testing.T) map[string]string {
 	return map[string]string{
 		"MariaDB":   fmt.Sprintf("backend: mysql\nmysql: {dsn: %q}", testbed.Shared(t, testbed.MariaDB).Database(t).Admin.FormatDSN()),
 		"postgres":  fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", testbed.SharedPostgres(t).Database(t).DSN("")),
+		"redis":     fmt.Sprintf("backend: redis\nredis: {addresses: [%q]}", testbed.SharedRedis(t).Addr()),
 		"etcd":      fmt.Sprintf("backend: etcd\netcd: {endpoints: [%s], prefix: guard/}", strings.Join(testbed.SharedEtcd(t), ",")),
 		"consul":    fmt.Sprintf("backend: consul\nconsul: {address: %q, prefix: guard}", testbed.SharedConsul(t).Addr()),
 		"zookeeper": fmt.Sprintf("backend: zookeeper\nzookeeper: {servers: [%s], root: /guard}", strings.Join(testbed.SharedZooKeeper(t), ",")),
