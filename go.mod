@@ -3,7 +3,6 @@ module github.com/go-election/go-election
 go 1.26.0
 
 require (
-	github.com/bsm/redislock v0.9.4
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hashicorp/consul/api v1.34.2
