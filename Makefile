@@ -42,7 +42,7 @@ vuln: ## look for known vulnerabilities in dependencies
 	done
 
 bench: ## measure speed, memory and load, and print the tables
-	@go test ./internal/bench -run "TestTable|TestStores" -table -count=1 -timeout 4h -v
+	@cd internal/bench && go test -run "TestTable|TestStores" -table -count=1 -timeout 4h -v
 
 # Virtual hours. They must take less than five minutes on two processors.
 SIM_HOURS ?= 10000

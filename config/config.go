@@ -76,7 +76,7 @@ type general struct {
 
 // stores are the backends of this module. A file may have their sections even if
 // the program does not import them.
-var stores = []string{"consul", "curator", "etcd", "file", "firefly", "manual", "memory", "migration", "mysql", "mysqltable", "postgres", "zookeeper"}
+var stores = []string{"consul", "curator", "etcd", "file", "firefly", "manual", "memory", "migration", "mysql", "mysqltable", "postgres", "redis", "zookeeper"}
 
 // Open reads a file and the environment and starts a manager on the store that
 // they name: it calls Load and [Config.Open]. If file is empty, it reads the
@@ -213,7 +213,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		return nil, err
 	}
 	o := c.Election
-	if c.Guard && !o.Observer {
+	if c.Guard && !o.Observer && b.Guarantees().Expiry != backend.ByKernel { // the kernel needs no guard
 		if o.Guard, err = c.StartGuard(); err != nil {
 			return nil, errors.Join(fmt.Errorf("config: guard: %w", err), b.Close())
 		}

@@ -69,6 +69,7 @@ func guardStores(t *testing.T) map[string]string {
 	return map[string]string{
 		"MariaDB":   fmt.Sprintf("backend: mysql\nmysql: {dsn: %q}", testbed.Shared(t, testbed.MariaDB).Database(t).Admin.FormatDSN()),
 		"postgres":  fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", testbed.SharedPostgres(t).Database(t).DSN("")),
+		"redis":     fmt.Sprintf("backend: redis\nredis: {addresses: [%q]}", testbed.SharedRedis(t).Addr()),
 		"etcd":      fmt.Sprintf("backend: etcd\netcd: {endpoints: [%s], prefix: guard/}", strings.Join(testbed.SharedEtcd(t), ",")),
 		"consul":    fmt.Sprintf("backend: consul\nconsul: {address: %q, prefix: guard}", testbed.SharedConsul(t).Addr()),
 		"zookeeper": fmt.Sprintf("backend: zookeeper\nzookeeper: {servers: [%s], root: /guard}", strings.Join(testbed.SharedZooKeeper(t), ",")),
@@ -256,5 +257,15 @@ func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
 	}
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "guard") {
 		t.Errorf("a guard of backend memory: %v, want an error", err)
+	}
+	if c, err = config.Parse("", []byte(fmt.Sprintf("backend: file\nguard: true\nfile: {dir: %q}", t.TempDir())), config.Options{Environ: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatalf("on files, which need no guard: %v", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

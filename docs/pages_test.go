@@ -24,6 +24,7 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/postgres"
+	"github.com/go-election/go-election/backend/redis"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
@@ -180,6 +181,39 @@ func TestThePostgresPageIsTrue(t *testing.T) {
 	}
 	readAsObserver(t, func() (backend.Backend, error) { return open(observer) })
 	d.Exec(t, split(block(t, "postgres.md", "max_ttl"))...)
+}
+
+// The rights on docs/redis.md are enough, and its commands work.
+func TestTheRedisPageIsTrue(t *testing.T) {
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	run := func(name string) (answers []any) {
+		for _, line := range strings.Split(strings.TrimSpace(block(t, "redis.md", name)), "\n") {
+			var args []any
+			for _, word := range strings.Fields(line) {
+				args = append(args, word)
+			}
+			answers = append(answers, server.Do(t, args...))
+		}
+		return answers
+	}
+	run("rights")
+	open := func(user string) (backend.Backend, error) {
+		return redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: user, Password: "secret", MaxTTL: 20 * time.Second})
+	}
+	electAndClose(t, func(t *testing.T) backend.Backend {
+		b, err := open("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+	for i, answer := range run("inspect") {
+		if text := fmt.Sprint(answer); !strings.Contains(text, []string{"billing", "", "max_ttl"}[i]) {
+			t.Errorf("command %d of the page answers %s", i, text)
+		}
+	}
+	readAsObserver(t, func() (backend.Backend, error) { return open("observer") })
+	run("max_ttl")
 }
 
 // The rights on docs/mysqltable.md are enough beside a fleet's table, and its queries work.

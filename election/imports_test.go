@@ -27,6 +27,7 @@ var clients = map[string][]string{
 	"mysqltable":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"postgres": {"github.com/jackc/pgx/v5", "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2",
 		"golang.org/x/sync", "golang.org/x/text"},
+	"redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "github.com/dgryski/go-rendezvous"},
 	"curator":   {"github.com/go-zookeeper/zk"},
 	"zookeeper": {"github.com/go-zookeeper/zk"},
 	"consul":    consul,

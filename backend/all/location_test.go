@@ -56,6 +56,8 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
 		{opened("postgres", `{"dsn": "postgres://`+canary+`:`+canary+`@p1,p2:6432/app?sslmode=disable", "schema": "s", "prefix": "jobs"}`), "p1:5432,p2:6432/app/s/jobs"},
 		{opened("postgres", `{"dsn": "host=p1 user=`+canary+` password=`+canary+` dbname=app"}`), "p1:5432/app/election"},
+		{opened("redis", `{"addresses": ["r1"], "username": "`+canary+`", "password": "`+canary+`", "db": 2}`), "r1:6379/2/election"},
+		{opened("redis", `{"addresses": ["s1", "s2:1"], "master": "m", "sentinel_password": "`+canary+`", "prefix": "jobs"}`), "s1:26379,s2:1/m/0/jobs"},
 		{keys(), "e1:2379,e2:2379/election"},
 		{must(etcd.Open(etcd.Options{Client: client})), "e1:2379/election"},
 		{opened("consul", `{"address": "https://c1:8501/`+canary+`", "token": "`+canary+`", "prefix": "app/jobs"}`), "c1:8501/app/jobs"},

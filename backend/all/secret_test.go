@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/postgres"
+	"github.com/go-election/go-election/backend/redis"
 	"github.com/go-election/go-election/backend/zookeeper"
 )
 
@@ -32,6 +33,7 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("mysql", `{"dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
 		opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
 		opened("postgres", `{"dsn": "postgres://app:`+canary+`@127.0.0.1:1/app"}`),
+		opened("redis", `{"addresses": ["127.0.0.1:1"], "username": "app", "password": "`+canary+`", "sentinel_password": "`+canary+`", "master": "m"}`),
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
@@ -40,6 +42,7 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
 		postgres.Options{DSN: "postgres://app:" + canary + "@127.0.0.1:1/app"},
+		redis.Options{Username: "app", Password: canary, SentinelPassword: canary},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
 		curator.Options{User: "app", Password: canary},

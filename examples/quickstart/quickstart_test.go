@@ -46,6 +46,9 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"postgres": func(t *testing.T) []string {
 		return []string{"ELECTION_POSTGRES_DSN=" + testbed.SharedPostgres(t).Database(t).DSN("")}
 	},
+	"redis": func(t *testing.T) []string {
+		return []string{"ELECTION_REDIS_ADDRESSES=" + testbed.SharedRedis(t).Addr(), "ELECTION_REDIS_PREFIX=" + rand.Text()}
+	},
 	"zookeeper": func(t *testing.T) []string {
 		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
 	},

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bsm/redislock"
 	"github.com/go-zookeeper/zk"
 	consul "github.com/hashicorp/consul/api"
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -28,6 +31,7 @@ const (
 	advisoryLock = "pg_advisory_lock"
 	riverElector = "River"
 	consulLock   = "api.Lock"
+	redisLock    = "bsm/redislock"
 	zkLock       = "zk.Lock"
 	curatorLatch = "Curator LeaderLatch"
 )
@@ -110,6 +114,8 @@ func (r role) contender(n int) (campaign func(i int) error, resign func(i int), 
 		resign = func(i int) { locks[i].Unlock() }
 	case advisoryLock:
 		return r.advisory(n)
+	case redisLock:
+		return r.redisLocks(n)
 	case zkLock:
 		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
 		if err != nil {
@@ -153,6 +159,35 @@ func (r role) advisory(n int) (campaign func(i int) error, resign func(i int), e
 		turn <- struct{}{}
 		conn.Exec(context.Background(), "SELECT pg_advisory_unlock(hashtext($1))", fmt.Sprint(r.Name, i))
 		<-turn
+	}
+	return campaign, resign, nil
+}
+
+// redisLocks is locks of redislock, which try ten times a second, and are renewed every third of the TTL.
+func (r role) redisLocks(n int) (campaign func(i int) error, resign func(i int), err error) {
+	client := redis.NewClient(&redis.Options{Addr: r.Server})
+	locks, locker := make([]atomic.Pointer[redislock.Lock], n), redislock.New(client)
+	campaign = func(i int) error {
+		for {
+			lock, err := locker.Obtain(context.Background(), fmt.Sprint(r.Name, "/", i), r.TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+			if errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded) {
+				continue // it tries for one TTL
+			}
+			if err != nil {
+				return err
+			}
+			locks[i].Store(lock)
+			go func() {
+				for ; lock.Refresh(context.Background(), r.TTL, nil) == nil; time.Sleep(r.TTL / 3) {
+				}
+			}()
+			return nil
+		}
+	}
+	resign = func(i int) {
+		if lock := locks[i].Load(); lock != nil {
+			lock.Release(context.Background())
+		}
 	}
 	return campaign, resign, nil
 }

@@ -289,6 +289,22 @@ func stores(t *testing.T) (all []store) {
 			count:   func() (float64, error) { return float64(server.Messages(t)), nil },
 		})
 	}
+	if wanted(testbed.Redis) {
+		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		all = append(all, store{
+			writer: func() func() error {
+				return func() error {
+					server.Do(t, "SET", "bench-write", newValue())
+					return nil
+				}
+			},
+			name: "Redis", version: server.Version(), backend: "redis", server: server.Addr(), peers: []string{redisLock},
+			section: func(name string) any {
+				return map[string]any{"addresses": []string{server.Addr()}, "prefix": name}
+			},
+			count: func() (float64, error) { return float64(server.Requests(t)), nil },
+		})
+	}
 	for _, k := range testbed.Kinds {
 		if !wanted(k) {
 			continue

@@ -133,6 +133,28 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 	}
 }
 
+func redisAdmin(server *testbed.RedisServer, prefix string) map[string]fault {
+	records := "{" + prefix + "}:record"
+	return map[string]fault{
+		"row deleted": adminFault("row deleted", func(r *run, election string) { server.Do(r, "HDEL", records, election) }),
+		"row edited": adminFault("row edited", func(r *run, election string) {
+			if text, ok := server.Do(r, "HGET", records, election).(string); ok {
+				server.Do(r, "HSET", records, election, text+" ")
+			}
+		}),
+		"all versions deleted": adminFault("all versions deleted", func(r *run, _ string) { server.Do(r, "DEL", "{"+prefix+"}:version") }),
+		"epoch deleted":        adminFault("epoch deleted", func(r *run, _ string) { server.Do(r, "DEL", "{"+prefix+"}:origin") }),
+		"connections closed": func(r *run) {
+			r.inject("connections closed", server.Addr(), byCall, func() {
+				for end := Now() + r.TTL; Now() < end; {
+					server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+					r.wait(20*time.Millisecond, 200*time.Millisecond)
+				}
+			})
+		},
+	}
+}
+
 func curatorAdmin(addr, root string) map[string]fault {
 	return map[string]fault{
 		"lock deleted": adminFault("lock deleted", func(r *run, election string) {

@@ -129,6 +129,72 @@ func postgresPair(t testing.TB) *Site {
 	return site
 }
 
+// redisPair is a master with a replica.
+func redisPair(t testing.TB) *Site {
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	site, _ := redisSiteOn(t, "redis x2", master)
+	p := &pair{
+		addr:    func() string { return master.Addr() },
+		catchUp: func(r *run) { replica.CatchUp(r, master) },
+		detach:  func(r *run) { replica.StopReplication(r) },
+		kill:    func(r *run) { master.Kill(r) },
+		promote: func(r *run) string {
+			replica.Promote(r)
+			return replica.Addr()
+		},
+		follow: func(r *run) {
+			master = replica
+			replica = testbed.StartRedisReplica(r, master, testbed.RedisOptions{})
+		},
+	}
+	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+		// The same process, perhaps with older data: its replica is promoted, and then it is again.
+		"failover, and back": func(r *run) {
+			p.catchUp(r)
+			r.inject("failover, and back", p.addr(), byEnd, func() {
+				p.detach(r)
+				r.wait(r.TTL/4, r.TTL)
+				replica.Promote(r)
+				master.Follow(r, replica)
+				master.Promote(r)
+				replica.Follow(r, master)
+			})
+		},
+	})
+	return site
+}
+
+// redisWaits is a master with a replica that must have each change. The replica is promoted although the
+// master goes on, and some members reach the one, some the other.
+func redisWaits(t testing.TB) *Site {
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	site, _ := redisSiteOn(t, "redis x2 waits", master, "WAIT_REPLICAS", "1")
+	move := func(every int) {
+		for i, proxies := range site.proxies {
+			if i%every == 0 {
+				proxies[0].SetTarget(replica.Addr())
+				proxies[0].Reset()
+			}
+		}
+	}
+	site.faults = join(processFaults(), networkFaults(), map[string]fault{
+		"failover, old master goes on": func(r *run) {
+			r.inject("failover, old master goes on", master.Addr(), byEnd, func() {
+				replica.Promote(r)
+				next := testbed.StartRedisReplica(r, replica, testbed.RedisOptions{})
+				move(2)
+				r.wait(r.TTL, greatestTTL+2*r.TTL)
+				master.Kill(r)
+				move(1)
+				master, replica = replica, next
+			})
+		},
+	})
+	return site
+}
+
 // semiSync makes the primary acknowledge a commit only after the replica has received it.
 func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

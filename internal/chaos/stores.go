@@ -25,6 +25,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
 	"postgres":         postgresSite,
+	"redis":            redisSite,
 	"etcd":             etcdSite,
 	"consul":           consulSite,
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
@@ -32,6 +33,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 
 	"mysql on MariaDB guarded": func(t testing.TB) *Site { return guarded(mysqlSite(t, testbed.MariaDB)) },
 	"postgres guarded":         func(t testing.TB) *Site { return guarded(postgresSite(t)) },
+	"redis guarded":            func(t testing.TB) *Site { return guarded(redisSite(t)) },
 	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
 	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
 	"zookeeper guarded": func(t testing.TB) *Site {
@@ -41,6 +43,8 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
 	"postgres x2":         postgresPair,
+	"redis x2":            redisPair,
+	"redis x2 waits":      redisWaits,
 	"etcd x3":             etcdEnsemble,
 	"consul x3":           consulEnsemble,
 	"curator x3":          func(t testing.TB) *Site { return zooKeeperEnsemble(t, "curator", curatorEnviron) },
@@ -170,6 +174,21 @@ func postgresSiteOn(t testing.TB, name string, server *testbed.PostgresServer, d
 		return environ("postgres", "DSN", d.DSN(site.proxies[i][0].Addr()), "MAX_TTL", greatestTTL.String())
 	}
 	return site
+}
+
+func redisSite(t testing.TB) *Site {
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	site, prefix := redisSiteOn(t, "redis", server)
+	site.faults = join(processFaults(), networkFaults(), serverFaults(server), redisAdmin(server, prefix))
+	return site
+}
+
+func redisSiteOn(t testing.TB, name string, server *testbed.RedisServer, more ...string) (site *Site, prefix string) {
+	site, prefix = &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, server.Addr())}, rand.Text()
+	site.environ = func(i int) []string {
+		return environ("redis", append([]string{"ADDRESSES", site.proxies[i][0].Addr(), "PREFIX", prefix, "MAX_TTL", greatestTTL.String()}, more...)...)
+	}
+	return site, prefix
 }
 
 func etcdSite(t testing.TB) *Site {

@@ -19,6 +19,7 @@ const (
 	Consul    Kind = "Consul"
 	Etcd      Kind = "etcd"
 	Postgres  Kind = "PostgreSQL"
+	Redis     Kind = "Redis"
 )
 
 // Kinds are the kinds of database servers, in the order in which tests run.
@@ -37,6 +38,8 @@ func (k Kind) variable() string {
 		return "ELECTION_TEST_CONSUL_ADDR"
 	case Postgres:
 		return "ELECTION_TEST_POSTGRES_DSN"
+	case Redis:
+		return "ELECTION_TEST_REDIS_ADDR"
 	default:
 		return "ELECTION_TEST_ETCD_ENDPOINTS"
 	}

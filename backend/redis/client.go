@@ -1,0 +1,215 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
+)
+
+// connect checks what connections need, and makes the client, which dials when it is used.
+func (d *driver) connect(o Options) (err error) {
+	config, port, files := o.TLS.Clone(), "6379", o.CAFile+o.CertFile+o.KeyFile != ""
+	switch {
+	case len(o.Addresses) == 0:
+		return errors.New("no addresses")
+	case o.Master == "" && len(o.Addresses) > 1:
+		return fmt.Errorf("%d addresses without master: several are those of Sentinels, which need the name of the master", len(o.Addresses))
+	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
+		return errors.New("credentials for Sentinels are set without master")
+	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":
+		return errors.New("a user name is set without its password")
+	case o.DB < 0:
+		return fmt.Errorf("db is %d, it must be at least 0", o.DB)
+	case files && o.TLS != nil:
+		return errors.New("both TLS and files for it are set")
+	case files:
+		config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile)
+	}
+	if o.Master != "" {
+		port = "26379"
+	}
+	var addresses []string
+	for i, a := range o.Addresses {
+		if !strings.Contains(a, ":") {
+			a += ":" + port
+		}
+		if host, port, bad := net.SplitHostPort(a); bad != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") {
+			return fmt.Errorf("address %d is not of the form host:port; it is not shown, since it may hold a password", i+1)
+		}
+		addresses = append(addresses, a)
+	}
+	if err != nil {
+		return err
+	}
+	// go-redis neither repeats requests nor announces itself, and follows a name that has moved within a minute.
+	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
+		Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config),
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaxRetries: -1, DialTimeout: dialTimeout, ConnMaxLifetime: time.Minute,
+	})
+	d.ownClient = true
+	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
+	return nil
+}
+
+const dialTimeout = 2 * time.Second
+
+// dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
+func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
+	if config == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+}
+
+// locate notes what a client of the program says of the server.
+func (d *driver) locate() {
+	switch c := d.client.(type) {
+	case *goredis.Client:
+		o := c.Options()
+		d.user, d.secrets = o.Username, []string{o.Password}
+		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
+	case *goredis.ClusterClient:
+		o := c.Options()
+		d.user, d.secrets = o.Username, []string{o.Password}
+		d.location = clean.Location(d.prefix, o.Addrs...)
+	}
+}
+
+// run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
+// connection breaks: all changes are conditional, so that a second copy has no effect.
+func (d *driver) run(ctx context.Context, write bool, args []any) (answer []any, err error) {
+	const tries = 3
+	for try := range tries {
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		answer, err = d.try(ctx, write, args)
+		cancel()
+		if err == nil || !broken(err) {
+			break
+		}
+	}
+	return answer, err
+}
+
+// try sends the script once. It returns when ctx is done, even if the client goes on.
+func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	var answer []any
+	go func() {
+		var err error
+		answer, err = d.eval(ctx, write, args)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return answer, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error) {
+	if !write || d.replicas == 0 {
+		return script.Run(ctx, d.client, d.keys(), args...).Slice()
+	}
+	patience := time.Second
+	if by, ok := ctx.Deadline(); ok {
+		patience = max(time.Millisecond, time.Until(by)*3/4)
+	}
+	p, wait := d.client.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
+	done, waited := script.EvalSha(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
+	_, err := p.Exec(ctx)
+	if goredis.HasErrorPrefix(err, "NOSCRIPT") { // so nothing was done
+		p = d.client.Pipeline()
+		done, waited = script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
+		_, err = p.Exec(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have, err := waited.Int(); err != nil || have < d.replicas {
+		return nil, fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it within %v", backend.ErrUnavailable, d.replicas, have, patience.Round(time.Millisecond))
+	}
+	return done.Slice()
+}
+
+// broken reports whether another connection may succeed.
+func broken(err error) bool {
+	_, answered := errors.AsType[goredis.Error](err)
+	return has(err.Error(), "READONLY ") || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+}
+
+// isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
+// else, a database that is not there, or because the server refuses to write.
+func isDenied(err error) bool {
+	text := err.Error()
+	if _, answered := errors.AsType[goredis.Error](err); !answered {
+		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
+	}
+	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DB index", "nknown command", "nknown Redis command")
+}
+
+// lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
+// version of Redis has words of its own.
+func lacksRight(text string) bool {
+	return has(text, "NOPERM", "can't run this command", "ACL failure")
+}
+
+func has(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// fail adds to err its class and what an operator must do, and removes passwords.
+func (d *driver) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	class, hint := backend.Class(err), ""
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class = backend.ErrDenied
+		switch text := err.Error(); {
+		case lacksRight(text):
+			hint = "; an administrator can grant what is needed: " + d.grants()
+		case strings.HasPrefix(text, "OOM "):
+			hint = "; give the server more maxmemory"
+		case strings.Contains(text, "WRONGTYPE "):
+			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
+		}
+	}
+	if err = clean.Secrets(err, d.secrets...); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
+}
+
+// grants returns the statement that grants the rights.
+func (d *driver) grants() string {
+	user := "account"
+	if d.user != "" && clean.Text(d.user, 63, false) == d.user && !strings.ContainsAny(d.user, ` "'`) {
+		user = d.user
+	}
+	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* &{%s}:* %s", user, d.prefix, d.prefix, Rights)
+}
+
+// Rights are the commands that a member needs, as ACL SETUSER takes them.
+const Rights = "+eval +evalsha +info +hget +hmget +hset +hdel +hlen +hkeys +publish +subscribe +hello +select +ping +wait"

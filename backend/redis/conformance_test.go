@@ -1,0 +1,96 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestDriver runs what every driver must pass.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+		o := settled(t, server, options(server))
+		return func(t testing.TB) lease.Driver { return open(t, o) }
+	}})
+}
+
+// TestConformance runs the conformance suite on a server that all cases share.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, server) })))
+}
+
+// TestConformanceWithServerFaults runs the cases that need their own server.
+func TestConformanceWithServerFaults(t *testing.T) {
+	t.Parallel()
+	h := harness(func(t testing.TB) conformance.Store {
+		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		store := newStore(t, server)
+		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+		return store
+	})
+	h.Only = conformance.Case.OwnServer
+	conformance.Run(t, h)
+}
+
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// newStore returns a store with a fresh prefix for one case, behind a proxy.
+func newStore(t testing.TB, server *testbed.RedisServer) conformance.Store {
+	o := options(server)
+	o.MaxTTL = 5 * time.Second
+	settled(t, server, o)
+	proxy := testbed.NewProxy(t, server.Addr())
+	o.Addresses = []string{proxy.Addr()}
+	records := open(t, o).keys()[2]
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				return server.Admin().HDel(context.Background(), records, election).Err()
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error { return plant(server, records, election) },
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	return store
+}
+
+// plant overwrites the record with hostile text as the holder.
+func plant(server *testbed.RedisServer, records, election string) error {
+	ctx := context.Background()
+	value, err := server.Admin().HGet(ctx, records, election).Result()
+	if err != nil {
+		return err
+	}
+	r := map[string]any{}
+	if err := json.Unmarshal([]byte(value), &r); err != nil {
+		return err
+	}
+	text := "<script>\x1b]0;\u202e"
+	r["id"], r["nonce"], r["address"], r["metadata"] = text, text, "javascript:alert(1)\n", "\x00\x1b[2J"
+	planted, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return server.Admin().HSet(ctx, records, election, planted).Err()
+}

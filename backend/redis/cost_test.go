@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A thousand idle elections cost no more requests than one, and nothing polls.
+func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
+	t.Parallel()
+	const ttl, idle = 6 * time.Second, 18 * time.Second
+	for _, elections := range []int{1, 1000} {
+		for _, candidates := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%d elections, %d candidates", elections, candidates), func(t *testing.T) {
+				t.Parallel()
+				server := testbed.StartRedis(t, testbed.RedisOptions{})
+				o := settled(t, server, options(server))
+				for i := range candidates {
+					settle(t, o, elections, ttl, i == 0)
+				}
+				perTTL := 3 // renewals
+				if candidates == 2 {
+					perTTL += 3 + 1 // the follower reads, and writes its session
+					if elections > maxParts {
+						perTTL += (elections+1)/maxParts + 1
+					}
+				}
+				// Twice as many are allowed, since connections are made anew. On a busy machine requests are
+				// sent again, until it is calm for a while.
+				testbed.Eventually(t, patience, "few requests are sent", func() error {
+					before := server.Requests(t)
+					<-time.After(idle)
+					spent, most := server.Requests(t)-before, 2*int(idle/ttl)*perTTL+2
+					if t.Logf("%d elections, %d candidates, %v: %d requests", elections, candidates, idle, spent); spent > most {
+						return fmt.Errorf("%d requests in %v, want at most %d", spent, idle, most)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// settle opens a manager that campaigns for elections, and waits until it leads them or knows the leader.
+func settle(t testing.TB, o Options, elections int, ttl time.Duration, leads bool) {
+	t.Helper()
+	m, err := election.New(backendOn(t, o), election.Options{ID: fmt.Sprint("leads ", leads), TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var joined []*election.Election
+	for k := range elections {
+		e, err := m.Join(fmt.Sprintf("jobs%04d", k))
+		if err == nil {
+			err = e.Lead(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined = append(joined, e)
+	}
+	testbed.Eventually(t, patience, "the manager has settled", func() error {
+		for _, e := range joined {
+			if _, _, known := e.Leader(); !known || leads && !e.Leading() {
+				return errors.New(e.Current().String())
+			}
+		}
+		return nil
+	})
+}
+
+// A follower learns of a resignation at once.
+func TestAHandoverTakesMilliseconds(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	o := settled(t, server, options(server))
+	const ttl = 12 * time.Second // a poll is far away
+	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
+	led, err := a.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	elected := make(chan time.Time, 10)
+	b.Watch(func(ev election.Event) {
+		if ev.Leading && ev.Kind == election.Elected {
+			elected <- time.Now()
+		}
+	})
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, patience, "b follows and listens", func() error {
+		who, _, known := b.Leader()
+		if n := subscribers(t, server, o); !known || who.ID != "a" || n == 0 {
+			return fmt.Errorf("%v, %d listen", b.Current(), n)
+		}
+		return nil
+	})
+	began := time.Now()
+	if err := led.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := (<-elected).Sub(began); took > 1500*time.Millisecond { // this allows for all other tests; alone it takes milliseconds
+		t.Errorf("the handover took %v", took)
+	} else {
+		t.Logf("the handover took %v", took)
+	}
+}
+
+// subscribers returns how many connections listen to a prefix.
+func subscribers(t testing.TB, server *testbed.RedisServer, o Options) int64 {
+	t.Helper()
+	channel := open(t, o).channel()
+	n, err := server.Admin().PubSubNumSub(t.Context(), channel).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n[channel]
+}
+
+// A listener whose connection was closed by the server says that something may have changed, and then
+// hears of changes again.
+func TestAListenerComesBack(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	o := options(server)
+	d, writer := open(t, o), open(t, o)
+	heard, position := make(chan uint64, 100), read(t, d).Position
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			d.Listen(ctx, position, nil, func(_ []lease.Item, now uint64) bool {
+				position = now
+				heard <- now
+				return true
+			})
+		}
+	}()
+	next := func(last uint64, what string) uint64 {
+		t.Helper()
+		select {
+		case now := <-heard:
+			if now <= last {
+				t.Errorf("position %d after %d", now, last)
+			}
+			return now
+		case <-time.After(patience):
+			t.Fatal("it was not told " + what)
+			return 0
+		}
+	}
+	last := uint64(0)
+	for range 3 {
+		last = next(last, "that it listens")
+		v := read(t, writer, recordKey("jobs"))
+		w, err := writer.Write(t.Context(), v.Epoch, 0, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
+		if err != nil || w.Results[0].Outcome != backend.Granted {
+			t.Fatal(w, err)
+		}
+		last = next(last, "of a change")
+		server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	cancel()
+	<-ended
+}
+
+// A program's own client need not end a call with its context: the driver does, and the client stays open.
+func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
+	t.Cleanup(func() { client.Close() })
+	d := open(t, Options{Client: client})
+	v := read(t, d)
+	server.Stop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: lease.Item{Key: recordKey("jobs")}, Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
+	if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) || took > 10*time.Second {
+		t.Errorf("a call to a stopped server: %v after %v", err, took)
+	}
+	server.Continue(t)
+	d.Close()
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the program's client after Close: %v", err)
+	}
+}

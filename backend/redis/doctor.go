@@ -1,0 +1,106 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// Preflight implements [backend.Preflighter]. It writes an item that nobody reads, and deletes it.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	err := b.Enter(bids[0].Candidate.Nonce)
+	if err == nil {
+		err = b.driver.tryOut(ctx)
+	}
+	errs := make([]error, len(bids))
+	for i := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("redis: preflight %q: %w", bids[i].Election, err)
+		}
+	}
+	return errs
+}
+
+func (d *driver) tryOut(ctx context.Context) error {
+	v, err := d.Read(ctx, nil)
+	it := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "preflight-" + newNonce()}}
+	for _, value := range []lease.Value{&lease.Session{}, nil} {
+		if err != nil {
+			return err
+		}
+		var w lease.Written
+		w, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: it, Value: value}}}}, nil)
+		if err == nil && w.Results[0].Outcome == backend.Granted {
+			it = w.Results[0].Items[0]
+		}
+	}
+	if err == nil {
+		_, err = d.List(ctx, lease.Sessions, "", 1)
+	}
+	return err
+}
+
+// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that
+// INFO does not tell need the right CONFIG GET.
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	d := b.driver
+	var info string
+	if _, err = d.Read(ctx, nil); err == nil {
+		info, err = d.client.Info(ctx).Result()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis: inspect: %w", d.fail(err))
+	}
+	facts := make(map[string]string)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		facts[name] = value
+	}
+	setting := func(name string) string {
+		return cmp.Or(d.client.ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
+	}
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
+	}
+	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), cmp.Or(facts["valkey_version"], facts["redis_version"]))
+	if p := facts["maxmemory_policy"]; p != "noeviction" {
+		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and elections then stop for %v. Set it to noeviction", p, d.maxTTL)
+	}
+	const again = "After a restart or failover every leader steps down, and each lease is observed for %v"
+	switch {
+	case d.replicas > 0:
+		add(false, "durability", "an acknowledged change is on %d replicas (wait_replicas). "+again, d.replicas, d.maxTTL)
+	case facts["aof_enabled"] == "1":
+		add(false, "durability", "an acknowledged change is in the append-only file, flushed as appendfsync says (%s). A restart may lose the rest. "+again, setting("appendfsync"), d.maxTTL)
+	default:
+		add(false, "durability", "an acknowledged change is in the server's memory only: a restart loses it, with the history and requests of operators. appendonly yes keeps them. "+again, d.maxTTL)
+	}
+	if n, _ := strconv.Atoi(facts["connected_slaves"]); n > 0 {
+		least, _ := strconv.Atoi(setting("min-replicas-to-write"))
+		lag, _ := strconv.Atoi(setting("min-replicas-max-lag"))
+		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
+		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, setting("min-replicas-to-write"), map[bool]string{
+			true:  "an old master without its replicas confirms nothing",
+			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
+		}[safe])
+	}
+	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && time.Duration(backlog)*time.Second < d.maxTTL {
+		add(true, "backlog", "repl-backlog-ttl is %d s, it must be 0 or at least max_ttl, %v", backlog, d.maxTTL)
+	}
+	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a restart or failover every lease is observed for that long", d.maxTTL)
+	if ttl > d.maxTTL {
+		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
+		list[len(list)-1].Fatal = true
+	}
+	return list, nil
+}

@@ -1,0 +1,258 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Whatever somebody else does to an item shows: it is edited, or missing, and what was read before fits no more.
+func TestAManualEditShows(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	for what, edit := range map[string]func(records, versions, old string) []any{
+		"the text is edited": func(records, _, old string) []any {
+			return []any{"HSET", records, "jobs", strings.Replace(old, `"term":2`, `"term":7`, 1)}
+		},
+		"an older text is put back": func(records, _, old string) []any {
+			return []any{"HSET", records, "jobs", strings.Replace(old, `"term":2`, `"term":1`, 1)}
+		},
+		"the version is deleted":       func(_, versions, _ string) []any { return []any{"HDEL", versions, "record:jobs"} },
+		"all versions are deleted":     func(_, versions, _ string) []any { return []any{"DEL", versions} },
+		"the text becomes another one": func(records, _, _ string) []any { return []any{"HSET", records, "jobs", "\x00\xff"} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := open(t, settled(t, server, options(server)))
+			v := read(t, d, recordKey("jobs"))
+			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+			v = read(t, d, recordKey("jobs"))
+			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+			v = read(t, d, recordKey("jobs"))
+			server.Do(t, edit(d.keys()[2], d.keys()[1], lease.Encode(v.Items[0].Value))...)
+			now := read(t, d, recordKey("jobs"))
+			if it := now.Items[0]; !it.Edited || it.Version == v.Items[0].Version || it.Version == "" {
+				t.Errorf("it is read as %+v", it)
+			}
+			if results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 3}); err != nil || results[0].Outcome != backend.Refused {
+				t.Errorf("a change over what was read before: %+v, %v; want it refused", results, err)
+			}
+			mustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 4})
+			if it := read(t, d, recordKey("jobs")).Items[0]; it.Edited {
+				t.Errorf("after a change of this package: %+v", it)
+			}
+		})
+	}
+}
+
+// The holder of an edited record is refused, and another process leads no sooner than the greatest TTL later.
+func TestAnEditedLeadershipEnds(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 4 * time.Second, 6 * time.Second
+	server := testbed.SharedRedis(t)
+	o := options(server)
+	o.MaxTTL = greatest
+	settled(t, server, o)
+	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
+	if _, err := a.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	records := open(t, o).keys()[2]
+	old := server.Do(t, "HGET", records, "jobs").(string)
+	server.Do(t, "HSET", records, "jobs", strings.Replace(old, `"id":"a"`, `"id":"z"`, 1))
+	edited := time.Now()
+	leadsAlone(t, b, a)
+	if took := time.Since(edited); took < greatest-ttl { // B may have begun to observe the record when it was written
+		t.Errorf("B leads after %v", took)
+	}
+}
+
+// After FLUSHALL, or if the item with the epoch is deleted, or counts backwards, it is another epoch.
+func TestALostOriginIsAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	for what, command := range map[string][]any{"everything is deleted": {"FLUSHALL"}, "the epoch is deleted": {"DEL", "origin"}, "its number goes back": {"HSET", "origin", "number", "1"}, "its number is none": {"HSET", "origin", "number", "x"}} {
+		t.Run(what, func(t *testing.T) {
+			o := options(server)
+			d, other := open(t, o), open(t, o)
+			for term := range uint64(3) {
+				v := read(t, d, recordKey("jobs"))
+				mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
+			}
+			before := read(t, d, recordKey("jobs"))
+			if len(command) > 1 {
+				command[1] = d.keys()[0]
+			}
+			server.Do(t, command...)
+			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+				t.Errorf("a change by what was read before: %v, want ErrEpoch", err)
+			}
+			if now := read(t, other); now.Epoch == before.Epoch {
+				t.Errorf("the epoch is %s as before", now.Epoch)
+			}
+		})
+	}
+}
+
+// Members lead by one name at a time although keys vanish, as a server evicts them. Nobody who was there before
+// leads sooner than the greatest TTL after that.
+func TestEvictedKeysFreeNothing(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 4 * time.Second, 5 * time.Second
+	server := testbed.SharedRedis(t)
+	for n := range 5 {
+		t.Run(fmt.Sprint("key ", n), func(t *testing.T) {
+			t.Parallel()
+			o := options(server)
+			o.MaxTTL = greatest
+			settled(t, server, o)
+			a := join(t, "a", ttl, o)
+			if _, err := a.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			proxy := server.Proxy(t)
+			toB := o
+			toB.Addresses = []string{proxy.Addr()}
+			b := join(t, "b", ttl, toB)
+			server.Do(t, "DEL", open(t, o).keys()[n])
+			evicted := time.Now()
+			if err := b.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			for time.Since(evicted) < greatest+ttl {
+				if a.Leading() && b.Leading() {
+					t.Fatalf("two leaders, %v after the key was deleted", time.Since(evicted))
+				}
+				<-time.After(time.Millisecond)
+			}
+		})
+	}
+}
+
+// A late copy of a request that made an item makes nothing that looks like the former one.
+func TestALateCreationIsAnotherItem(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	d := open(t, settled(t, server, options(server)))
+	v := read(t, d, recordKey("jobs"))
+	nonce, seen := newNonce(), map[string]bool{}
+	for range 3 {
+		args := append([]any{1}, appendChange(nil, &lease.Change{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}})...)
+		if _, _, rest, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(rest[0]) == "" {
+			t.Fatal(rest, err)
+		}
+		now := read(t, d, recordKey("jobs"))
+		if it := now.Items[0]; seen[it.Version] || seen[it.Created] {
+			t.Errorf("version %s or creation %s comes again", it.Version, it.Created)
+		}
+		seen[now.Items[0].Version], seen[now.Items[0].Created] = true, true
+		w, err := d.Write(t.Context(), v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: now.Items[0]}}}}, nil)
+		if err != nil || w.Results[0].Outcome != backend.Granted {
+			t.Fatal(w, err)
+		}
+	}
+}
+
+// A script that was flushed is sent again, and one that another client loaded is not needed.
+func TestAFlushedScriptIsSentAgain(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	d := open(t, options(server))
+	for term := range uint64(3) {
+		server.Do(t, "SCRIPT", "FLUSH")
+		v := read(t, d, recordKey("jobs"))
+		server.Do(t, "SCRIPT", "FLUSH")
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
+	}
+}
+
+// Processes with different greatest TTLs would wait differently after a failover.
+func TestAllProcessesHaveTheSameMaxTTL(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	o := options(server)
+	o.MaxTTL = 20 * time.Second
+	read(t, open(t, o))
+	o.MaxTTL = 0
+	_, err := open(t, o).Read(t.Context(), nil)
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
+		t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
+	}
+	server.Do(t, "DEL", open(t, o).keys()[0]) // what docs/redis.md says to change it
+	read(t, open(t, o))
+}
+
+// Text of a candidate is only text, and a name may have any byte.
+func TestHostileTextIsOnlyText(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedRedis(t)
+	d := open(t, settled(t, server, options(server)))
+	v := read(t, d)
+	var records []*lease.Record
+	for _, name := range []string{"'; return 1 --", "\r\n$3\r\nDEL\r\n", `"`, "é€𝄞", "*", "{other}:record", "a/b!c", strings.Repeat("n", 20000)} {
+		records = append(records, &lease.Record{Election: name, Term: 1, Metadata: name + "\x00\x1b"})
+	}
+	mustPut(t, d, &v, records...)
+	for _, r := range records {
+		got := read(t, d, recordKey(r.Election)).Items[0]
+		if now, ok := got.Value.(*lease.Record); !ok || lease.Encode(now) != lease.Encode(r) || got.Edited {
+			t.Errorf("%.40q is read as %+v", r.Election, got)
+		}
+	}
+}
+
+// A call that puts and verifies thousands of items is sent in parts, none of which keeps the server long.
+func TestLargeCallsAreSentInParts(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	d := open(t, settled(t, server, options(server)))
+	v := read(t, d)
+	const many = 3*maxVerify/2 + 7
+	var records []*lease.Record
+	var keys []lease.Key
+	for i := range many {
+		r := &lease.Record{Election: fmt.Sprintf("jobs%05d", i), Term: 1, ID: "someone", Nonce: "0123", Address: strings.Repeat("a", 200)}
+		records, keys = append(records, r), append(keys, recordKey(r.Election))
+	}
+	server.Do(t, "CONFIG", "RESETSTAT")
+	server.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000", "slowlog-max-len", "1000")
+	mustPut(t, d, &v, records...)
+	v = read(t, d, keys...)
+	for i, it := range v.Items {
+		if r, ok := it.Value.(*lease.Record); !ok || r.Election != records[i].Election {
+			t.Fatalf("item %d is read as %+v", i, it)
+		}
+	}
+	changed := read(t, d, keys[many-3])
+	mustPut(t, d, &changed, records[many-3])
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}
+	w, err := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: session, Value: &lease.Session{Nonce: "0123"}}}}}, v.Items)
+	if err != nil || w.Results[0].Outcome != backend.Granted || len(w.Stale) != 1 || w.Stale[0] != many-3 {
+		t.Errorf("a renewal that verifies %d items: %v of %v, %v; want %d stale", many, w.Stale, w.Results, err, many-3)
+	}
+	page, err := d.List(ctx, lease.Records, keys[10].Name, 2000)
+	if err != nil || len(page.Items) != 2000 || page.Items[0].Key != keys[10] || page.Items[1999].Key != keys[2009] {
+		t.Errorf("a page of 2000: %d items, %v", len(page.Items), err)
+	}
+	for _, entry := range server.Do(t, "SLOWLOG", "GET", "1000").([]any) {
+		e := entry.([]any)
+		command := e[3].([]any)
+		if name := strings.ToLower(fmt.Sprint(command[0])); strings.HasPrefix(name, "eval") {
+			t.Logf("%s %v: %d µs", name, command[min(8, len(command)-1)], e[2])
+			if e[2].(int64) > 1e6 { // usually some milliseconds
+				t.Errorf("the script has kept the server for %d µs", e[2])
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+-- KEYS: origin, version, record, session, meta. ARGV: what to do, a random text, the greatest TTL, for how
+-- many seconds a server is young, the epoch and the greatest number that the caller knows, a meta item of
+-- a store that lost all, the channel; then what the operation needs.
+local versions, channel, maxValue = KEYS[2], ARGV[8], 1048576
+local hashes = {record = KEYS[3], session = KEYS[4], meta = KEYS[5]}
+
+local function sum(text) return string.sub(redis.sha1hex(text), 1, 16) end
+
+-- get returns the version of an item and its text: when it was written and made, and the sum of its text.
+-- If somebody else wrote it, the version ends in another sum. "" stands for no item.
+local function get(kind, name)
+  local text = redis.call('HGET', hashes[kind], name)
+  if not text then return '', '' end
+  local version, now = redis.call('HGET', versions, kind .. ':' .. name) or '', sum(text)
+  if string.sub(version, -16) ~= now then version = version .. '!' .. now end
+  return version, text
+end
+
+local function put(kind, name, text, at, before)
+  local made = string.match(before, '^[^/]+/([^/]+)/') or at
+  redis.call('HSET', versions, kind .. ':' .. name, at .. '/' .. made .. '/' .. sum(text))
+  redis.call('HSET', hashes[kind], name, text)
+end
+
+local replication, server = redis.call('INFO', 'replication'), redis.call('INFO', 'server')
+if not string.find(replication, 'role:master', 1, true) then
+  return redis.error_reply('READONLY the server is a replica')
+end
+local run, id = string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
+local promoted = string.find(string.match(replication, 'master_replid2:(%x+)'), '[^0]') -- or loaded by its like
+local origin = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'replication', 'number', 'max_ttl')
+local epoch, number, maxTTL = origin[1], tonumber(origin[4] or '') or 0, origin[5] or ARGV[3]
+
+-- The data may be older than what was acknowledged if another process has them, if this one was a replica
+-- meanwhile, or if the caller has seen a greater number.
+if not epoch or origin[2] ~= run or (origin[3] ~= id and promoted) or (epoch == ARGV[5] and number < tonumber(ARGV[6])) then
+  local young = promoted or tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) < tonumber(ARGV[4])
+  local before = epoch
+  epoch = string.sub(id, 1, 8) .. '.' .. ARGV[2]
+  local done = redis.pcall('HSET', KEYS[1], 'epoch', epoch, 'run', run, 'replication', id, 'number', string.format('%.0f', number), 'max_ttl', maxTTL)
+  if type(done) == 'table' and done.err then
+    if not string.find(done.err, 'NOPERM') and not string.find(done.err, "can't run this command") and not string.find(done.err, 'ACL failure') then return done end
+    epoch = string.sub(id, 1, 8) .. '.unknown' -- an observer may not write
+  elseif not before and young and redis.call('HLEN', hashes.meta) == 0 then
+    put('meta', '', ARGV[7], '0.' .. ARGV[2], '')
+  end
+end
+local out = {epoch, string.format('%.0f', number), maxTTL, redis.call('HLEN', hashes.record)}
+
+if ARGV[1] == 'read' then -- kind, name
+  for i = 9, #ARGV, 2 do
+    local version, text = get(ARGV[i], ARGV[i + 1])
+    if #text > maxValue then text = '' end
+    out[#out + 1], out[#out + 2] = version, text
+  end
+elseif ARGV[1] == 'names' then -- kind
+  for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[9]])) do out[#out + 1] = name end
+elseif epoch == ARGV[5] then -- number of changes, changes: number of items, ring, items: kind, name, version, put or delete or check, text
+  local i, begun = 10, false
+  for _ = 1, tonumber(ARGV[9]) do
+    local items, ok = tonumber(ARGV[i]), true
+    for j = i + 2, i + 1 + 5 * items, 5 do
+      ok = ok and get(ARGV[j], ARGV[j + 1]) == ARGV[j + 2]
+    end
+    if ok then
+      number = number + 1
+      redis.call('HSET', KEYS[1], 'number', string.format('%.0f', number))
+      if not begun then redis.call('HDEL', versions, '') end -- nothing was changed yet if the right is missing
+      begun = true
+      for j = i + 2, i + 1 + 5 * items, 5 do
+        if ARGV[j + 3] == 'put' then
+          put(ARGV[j], ARGV[j + 1], ARGV[j + 4], string.format('%.0f.', number) .. ARGV[2], ARGV[j + 2])
+        elseif ARGV[j + 3] == 'delete' then
+          redis.call('HDEL', hashes[ARGV[j]], ARGV[j + 1])
+          redis.call('HDEL', versions, ARGV[j] .. ':' .. ARGV[j + 1])
+        end
+      end
+      if ARGV[i + 1] == 'ring' then redis.pcall('PUBLISH', channel, '') end
+    end
+    out[#out + 1] = ok and string.format('%.0f', number) or ''
+    i = i + 2 + 5 * items
+  end
+  for j = i, #ARGV, 3 do -- kind, name, version
+    if get(ARGV[j], ARGV[j + 1]) ~= ARGV[j + 2] then out[#out + 1] = (j - i) / 3 end
+  end
+  out[2] = string.format('%.0f', number)
+end
+return out

@@ -1,0 +1,392 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformanceThroughAFailover runs the cases that a failover interrupts: the master is killed and its
+// replica promoted, behind the same address. The replica lacks the last writes at every second failover.
+func TestConformanceThroughAFailover(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		t.Run(map[bool]string{false: "asynchronous", true: "wait_replicas"}[waits], func(t *testing.T) {
+			t.Parallel()
+			h := harness(func(t testing.TB) conformance.Store { return newReplicated(t, waits) })
+			h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
+			conformance.Run(t, h)
+		})
+	}
+}
+
+// newReplicated makes a store on a master with a replica, behind a proxy that leads to the master.
+func newReplicated(t testing.TB, waits bool) conformance.Store {
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	proxy := master.Proxy(t)
+	o := settled(t, master, options(master))
+	o.Addresses, o.MaxTTL = []string{proxy.Addr()}, 3*time.Second
+	master.Do(t, "DEL", open(t, o).keys()[0])
+	if waits {
+		o.WaitReplicas = 1
+	}
+	settled(t, master, o)
+	failovers := 0
+	return conformance.Store{
+		Open: func(t testing.TB) backend.Backend { return backendOn(t, o) },
+		Faults: map[string]conformance.Fault{conformance.FaultFailover: func(bool, string) error {
+			replica.CatchUp(t, master)
+			if !waits && failovers%2 == 0 {
+				replica.StopReplication(t)
+				<-time.After(time.Second) // renewals that the replica will never see
+			}
+			failovers++
+			master.Kill(t)
+			replica.Promote(t)
+			proxy.SetTarget(replica.Addr())
+			proxy.Reset()
+			master, replica = replica, testbed.StartRedisReplica(t, replica, testbed.RedisOptions{})
+			return nil
+		}},
+	}
+}
+
+// The promoted replica shows the leadership of A, which has resigned since. The lost master has granted the
+// lease to B, which still leads. A sees that the lease is its own, and waits all the same.
+func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	toA, toB := master.Proxy(t), master.Proxy(t)
+	o := options(master)
+	o.MaxTTL = greatest
+	settled(t, master, o)
+	o.Addresses = []string{toA.Addr()}
+	a := join(t, "a", ttl, o)
+	o.Addresses = []string{toB.Addr()}
+	b := join(t, "b", ttl, o)
+	old, err := a.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica.CatchUp(t, master)
+	replica.StopReplication(t)
+	if err := old.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lead, err := b.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Lead(nil); err != nil { // campaigns, and observes B
+		t.Fatal(err)
+	}
+	toB.Cut(true)
+	master.Kill(t)
+	replica.Promote(t)
+	promoted := time.Now()
+	toA.SetTarget(replica.Addr())
+	toA.Reset()
+	if !b.Leading() {
+		t.Fatal("the promotion took longer than the TTL")
+	}
+	leadsAlone(t, a, b)
+	if took := time.Since(promoted); took < greatest {
+		t.Errorf("A leads %v after the promotion; it must observe a lease of another epoch for the greatest TTL, %v", took, greatest)
+	}
+	if now := a.Leadership(); now != nil && now.Term <= lead.Term {
+		t.Errorf("term %d after %d, which the replica never received", now.Term, lead.Term)
+	}
+}
+
+// leadsAlone waits until next leads. At that instant before must not.
+func leadsAlone(t testing.TB, next, before *election.Election) {
+	t.Helper()
+	tick, began := time.NewTicker(time.Millisecond), time.Now()
+	defer tick.Stop()
+	for !next.Leading() {
+		if time.Since(began) > patience {
+			t.Fatalf("it does not lead: %v", next.Current())
+		}
+		<-tick.C
+	}
+	if before.Leading() {
+		t.Fatalf("two leaders, %v after the fault", time.Since(began))
+	}
+}
+
+// A server that keeps nothing is killed and comes back empty, while a leader still trusts its lease. A process
+// that starts then has never seen the lease, and waits all the same.
+func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
+	t.Parallel()
+	for what, promote := range map[string]bool{"restarted": false, "a promoted replica": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			const ttl, greatest = 8 * time.Second, 10 * time.Second
+			nothing := testbed.RedisOptions{Args: []string{"--appendonly", "no"}}
+			server, other := testbed.StartRedis(t, nothing), testbed.StartRedis(t, nothing)
+			other.StopReplication(t)
+			proxy := server.Proxy(t)
+			o := options(server)
+			o.MaxTTL = greatest
+			settled(t, server, o)
+			o.Addresses = []string{proxy.Addr()}
+			a := join(t, "a", ttl, o)
+			lead, err := a.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if promote {
+				testbed.Eventually(t, patience, "the replica is no longer young", func() error {
+					if uptime, _ := strconv.Atoi(other.Info(t, "uptime_in_seconds")); uptime < 14 {
+						return fmt.Errorf("it has run for %d s", uptime)
+					}
+					return nil
+				})
+				proxy.Cut(true)
+				server.Kill(t)
+				other.Promote(t)
+				server = other
+			} else {
+				proxy.Cut(true)
+				server.Kill(t)
+				server.Start(t)
+			}
+			restarted := time.Now()
+			o.Addresses = []string{server.Addr()}
+			b := join(t, "b", ttl, o)
+			if err := b.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			leadsAlone(t, b, a)
+			if took := time.Since(restarted); took < greatest {
+				t.Errorf("B leads %v after the restart, before the greatest TTL, %v, has passed", took, greatest)
+			}
+			if now := b.Leadership(); now != nil && now.Term <= lead.Term {
+				t.Errorf("term %d after %d, which was lost", now.Term, lead.Term)
+			}
+		})
+	}
+}
+
+// A server that was a replica meanwhile has the same process, and perhaps older data. That is another epoch,
+// and a change that was meant for the former one is refused. Nor do versions come again.
+func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	first := testbed.StartRedis(t, testbed.RedisOptions{})
+	second := testbed.StartRedisReplica(t, first, testbed.RedisOptions{})
+	o := options(first)
+	d, late := open(t, o), open(t, o) // late reads nothing
+	v := read(t, d, recordKey("jobs"))
+	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	kept := read(t, d, recordKey("jobs"))
+	second.CatchUp(t, first)
+	second.StopReplication(t)
+	mustPut(t, d, &kept, &lease.Record{Election: "jobs", Term: 2})
+	lost := read(t, d, recordKey("jobs"))
+	second.Promote(t) // nobody asks it
+	first.Follow(t, second)
+	if _, err := put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
+		t.Errorf("a change on a replica: %v, want ErrUnavailable", err)
+	}
+	if v, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a reading of a master that has become a replica: %+v, %v, want ErrUnavailable", v, err)
+	}
+	first.Promote(t)
+	for _, d := range []*driver{late, d} { // d has seen a greater number
+		for _, before := range []*lease.View{&kept, &lost} {
+			if _, err := put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+				t.Errorf("a change that was meant for the former epoch: %v, want ErrEpoch", err)
+			}
+		}
+	}
+	now := read(t, d, recordKey("jobs"))
+	if r := now.Items[0].Value.(*lease.Record); now.Epoch == v.Epoch || r.Term != 1 {
+		t.Errorf("epoch %s after %s, record %+v", now.Epoch, v.Epoch, r)
+	}
+	mustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2}) // the text that was lost
+	if again := read(t, d, recordKey("jobs")); again.Items[0].Version == lost.Items[0].Version {
+		t.Errorf("version %s comes again", lost.Items[0].Version)
+	}
+}
+
+// A master takes another replication id when its first replica connects. Its data stay, and so do its epoch and
+// its leaders.
+func TestTheFirstReplicaDeposesNobody(t *testing.T) {
+	t.Parallel()
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	o := options(master)
+	d := open(t, o)
+	before, id := read(t, d), master.Info(t, "master_replid")
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	if now := master.Info(t, "master_replid"); now == id {
+		t.Fatal("the replication id has not changed: this test tests nothing")
+	}
+	if now := read(t, d); now.Epoch != before.Epoch {
+		t.Errorf("epoch %s after %s", now.Epoch, before.Epoch)
+	}
+	replica.CatchUp(t, master)
+	replica.Promote(t) // also the promoted one has another
+	o.Addresses = []string{replica.Addr()}
+	if now := read(t, open(t, o)); now.Epoch == before.Epoch {
+		t.Errorf("a promoted replica has the epoch of its master, %s", now.Epoch)
+	}
+}
+
+// A restart is another epoch, whatever the server has kept.
+func TestARestartIsAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	d := open(t, options(server))
+	v := read(t, d)
+	for term := range uint64(3) {
+		before := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: term + 1})
+		server.Kill(t)
+		server.Start(t)
+		if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			t.Errorf("a change of the former epoch: %v, want ErrEpoch", err)
+		}
+		now := read(t, d, recordKey("jobs"))
+		if r, ok := now.Items[0].Value.(*lease.Record); !ok || r.Term != term+1 || now.Epoch == v.Epoch {
+			t.Fatalf("after a kill with appendfsync always: %+v", now)
+		}
+		v = now
+	}
+}
+
+// A replica answers, but not as the store.
+func TestAReplicaIsNotTheStore(t *testing.T) {
+	t.Parallel()
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	o := options(master)
+	read(t, open(t, o))
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	o.Addresses = []string{replica.Addr()}
+	_, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")})
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
+		t.Errorf("a reading of a replica: %v; want ErrUnavailable", err)
+	}
+}
+
+// The old master is cut off from its replica, which is promoted, and goes on answering its clients. With
+// wait_replicas it confirms nothing, so its leader's lease ends before another process leads.
+func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 6 * time.Second, 9 * time.Second
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	o := options(master)
+	o.MaxTTL = greatest
+	settled(t, master, o)
+	o.WaitReplicas = 1
+	a := join(t, "a", ttl, o)
+	if _, err := a.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replica.Promote(t)
+	third := testbed.StartRedisReplica(t, replica, testbed.RedisOptions{})
+	o.Addresses = []string{replica.Addr()}
+	b := join(t, "b", ttl, o)
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	leadsAlone(t, b, a)
+	if third.Info(t, "role") != "slave" || master.Info(t, "role") != "master" {
+		t.Error("the old master does not answer as a master: this test tests nothing")
+	}
+	d := open(t, Options{Addresses: []string{master.Addr()}, Prefix: o.Prefix, MaxTTL: greatest, WaitReplicas: 1})
+	v := read(t, d, recordKey("other"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w, err := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "other", Term: 1}}}}}, nil)
+	if !errors.Is(err, backend.ErrUnavailable) || len(w.Results) > 0 && w.Results[0].Outcome != backend.Unknown {
+		t.Errorf("a change that reached no replica: %+v, %v; want it unknown", w, err)
+	}
+}
+
+// The same with min-replicas-to-write: the old master stops confirming when its replica has been silent for the lag.
+func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
+	t.Parallel()
+	const ttl, lag = 3 * time.Second, 2
+	const greatest = ttl + (lag+2)*time.Second // as docs/redis.md says
+	master := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(lag)}})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	line := master.Proxy(t)
+	host, port, _ := strings.Cut(line.Addr(), ":")
+	replica.Do(t, "REPLICAOF", host, port)
+	replica.CatchUp(t, master)
+	o := options(master)
+	o.MaxTTL = greatest
+	testbed.Eventually(t, patience, "the master writes", func() error {
+		return master.Admin().Set(t.Context(), "x", "y", 0).Err()
+	})
+	settled(t, master, o)
+	a := join(t, "a", ttl, o)
+	if _, err := a.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replica.CatchUp(t, master)
+	line.Cut(true) // the connection stays open, and nothing passes
+	replica.Promote(t)
+	o.Addresses = []string{replica.Addr()}
+	b := join(t, "b", ttl, o)
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	leadsAlone(t, b, a)
+	if role, why := master.Info(t, "role"), a.Current(); role != "master" || !strings.Contains(fmt.Sprint(why), "NOREPLICAS") {
+		t.Errorf("the old master is a %s, and A says %v: this test tests nothing", role, why)
+	}
+}
+
+// Sentinels replace a master that was killed, and a member finds the new one by them.
+func TestSentinelsFindTheMaster(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 3 * time.Second, 5 * time.Second
+	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	o := options(master)
+	o.MaxTTL = greatest
+	settled(t, master, o)
+	o.Addresses, o.Master = nil, "mymaster"
+	for _, s := range testbed.StartSentinels(t, master) {
+		o.Addresses = append(o.Addresses, s.Addr())
+		s.AddUser(t, "watcher", "canary-of-sentinels", "allchannels", "+hello", "+ping", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels")
+	}
+	o.SentinelUsername, o.SentinelPassword = "watcher", "canary-wrong"
+	if _, err := open(t, o).Read(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("with a wrong password for the Sentinels: %v", err)
+	}
+	o.SentinelPassword = "canary-of-sentinels"
+	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
+	lead, err := a.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	replica.StopReplication(t) // its last writes are lost
+	replica.Do(t, "CONFIG", "SET", "replica-priority", "1")
+	master.Kill(t)
+	leadsAlone(t, b, a)
+	if now := b.Leadership(); now != nil && now.Term <= lead.Term {
+		t.Errorf("term %d after %d", now.Term, lead.Term)
+	}
+	if replica.Info(t, "role") != "master" {
+		t.Error("the replica is not the master")
+	}
+}

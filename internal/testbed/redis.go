@@ -1,0 +1,285 @@
+package testbed
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisOptions describe a server to start. The zero value keeps all in memory and in a file that is
+// flushed before each answer, and asks for no password.
+type RedisOptions struct {
+	// TLS makes the server speak only TLS, with a certificate from a new authority. A client trusts it
+	// with [RedisServer.CAFile].
+	TLS bool
+
+	// Args are added to the end of the command line, such as "--appendonly", "no".
+	Args []string
+}
+
+// A RedisServer is one server, or a Sentinel.
+type RedisServer struct {
+	*Daemon
+	admin *redis.Client
+	ca    *authority
+}
+
+// StartRedis starts a server for this test and stops it after the test.
+func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
+	t.Helper()
+	Full(t, "starts its own server")
+	if os.Getenv(Redis.variable()) != "" {
+		t.Skipf("this test starts its own Redis, but %s names a running one", Redis.variable())
+	}
+	r, err := startRedis(o)
+	if err != nil {
+		unavailable(t, err)
+	}
+	recordServer(t, "Redis "+r.Version())
+	r.endWithTest(t)
+	return r
+}
+
+// StartRedisReplica starts a replica of a server. It has all data when StartRedisReplica returns.
+func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *RedisServer {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	o.Args = append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, o.Args...)
+	r := StartRedis(t, o)
+	r.CatchUp(t, master)
+	return r
+}
+
+// StartSentinels starts three Sentinels that watch a master by the name "mymaster", and replace it when it has not
+// answered for a second.
+func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	var all []*RedisServer
+	for range 3 {
+		dir, err := newDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(dir, "sentinel.conf")
+		text := fmt.Sprintf("sentinel monitor mymaster %s %s 2\nsentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n", host, port)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := launchRedis(dir, RedisOptions{}, config, "--sentinel")
+		if err != nil {
+			unavailable(t, err)
+		}
+		s.endWithTest(t)
+		all = append(all, s)
+	}
+	Eventually(t, endLimit, "the Sentinels know each other and the replicas", func() error {
+		for _, s := range all {
+			m, err := s.admin.Do(context.Background(), "SENTINEL", "MASTER", "mymaster").Slice()
+			facts := fmt.Sprint(m)
+			if err != nil || !strings.Contains(facts, "num-other-sentinels 2") || strings.Contains(facts, "num-slaves 0") {
+				return fmt.Errorf("%s: %w", facts, err)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+func (r *RedisServer) endWithTest(t testing.TB) {
+	t.Cleanup(func() { r.admin.Close() })
+	endWithTest(t, r.Daemon)
+}
+
+var sharedRedis = sync.OnceValues(func() (*RedisServer, error) {
+	addr := os.Getenv(Redis.variable())
+	if addr == "" {
+		r, err := startRedis(RedisOptions{})
+		if err == nil {
+			r.shared = true
+		}
+		return r, err
+	}
+	return &RedisServer{
+		Daemon: &Daemon{options: daemonOptions{kind: Redis, version: "(already running)", addr: addr}, shared: true},
+		admin:  redis.NewClient(&redis.Options{Addr: addr}),
+	}, nil
+})
+
+// SharedRedis returns the server that all tests of the binary share, or the one at host:port that
+// ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
+func SharedRedis(t testing.TB) *RedisServer {
+	t.Helper()
+	contract(t)
+	r, err := sharedRedis()
+	if err != nil {
+		unavailable(t, err)
+	}
+	recordServer(t, "Redis "+r.Version())
+	return r
+}
+
+var redisVersion = regexp.MustCompile(`v=(\S+)`)
+
+func startRedis(o RedisOptions) (*RedisServer, error) {
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	return launchRedis(dir, o, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb")
+}
+
+// launchRedis starts a process on a free port and waits until it answers.
+func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, error) {
+	program, err := lookPath("redis-server")
+	if err != nil {
+		return nil, &missing{Redis, "Redis", "Debian: redis-server"}
+	}
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return nil, err
+	}
+	version := "?"
+	if m := redisVersion.FindSubmatch(out); m != nil {
+		version = string(m[1])
+	}
+	r := &RedisServer{}
+	if o.TLS {
+		if r.ca, err = newAuthority(dir); err != nil {
+			return nil, err
+		}
+	}
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		addr := loopback(port)
+		listen := []string{"--port", fmt.Sprint(port)}
+		config := &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true}
+		if r.ca != nil {
+			config.TLSConfig = r.ca.clientConfig()
+			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-ca-cert-file", filepath.Join(dir, "ca.pem"),
+				"--tls-cert-file", filepath.Join(dir, "server-cert.pem"), "--tls-key-file", filepath.Join(dir, "server-key.pem")}
+		}
+		if r.admin != nil {
+			r.admin.Close()
+		}
+		r.admin = redis.NewClient(config)
+		command := append([]string{program}, args...)
+		command = append(append(append(command, "--bind", "127.0.0.1", "--dir", dir), listen...), o.Args...)
+		r.Daemon, err = launch(daemonOptions{kind: Redis, version: version, addr: addr, dir: dir, command: command, ready: func(ctx context.Context) error {
+			err := r.admin.Ping(ctx).Err()
+			if err != nil && (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM")) {
+				return nil
+			}
+			return err
+		}})
+		if err != nil {
+			return nil, err
+		}
+		if err := r.await(); err == nil || try == 5 || !strings.Contains(r.LogTail(), "ddress already in use") {
+			return r, err
+		}
+		os.Truncate(r.log(), 0)
+	}
+}
+
+// Do runs a command as the administrator, and returns its answer.
+func (r *RedisServer) Do(t testing.TB, args ...any) any {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	answer, err := r.admin.Do(ctx, args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("testbed: %v: %v", args, err)
+	}
+	return answer
+}
+
+// Admin is a client of the administrator.
+func (r *RedisServer) Admin() *redis.Client { return r.admin }
+
+// Info returns a fact that INFO tells, such as "role".
+func (r *RedisServer) Info(t testing.TB, fact string) string {
+	t.Helper()
+	for line := range strings.Lines(r.Do(t, "INFO").(string)) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == fact {
+			return value
+		}
+	}
+	return ""
+}
+
+// CatchUp waits until a replica has all that its master has written.
+func (r *RedisServer) CatchUp(t testing.TB, master *RedisServer) {
+	t.Helper()
+	Eventually(t, endLimit, "the replica catches up", func() error {
+		if up, mine, theirs := r.Info(t, "master_link_status"), r.Info(t, "slave_repl_offset"), master.Info(t, "master_repl_offset"); up != "up" || mine != theirs {
+			return fmt.Errorf("its link is %s, it is at %s of %s", up, mine, theirs)
+		}
+		return nil
+	})
+}
+
+// StopReplication lets a replica receive nothing more. It remains one.
+func (r *RedisServer) StopReplication(t testing.TB) {
+	t.Helper()
+	r.Do(t, "REPLICAOF", "127.0.0.1", "1")
+}
+
+// Promote makes a replica a master.
+func (r *RedisServer) Promote(t testing.TB) {
+	t.Helper()
+	r.Do(t, "REPLICAOF", "NO", "ONE")
+}
+
+// Follow makes a server a replica of another one, whose data replaces its own.
+func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	r.Do(t, "REPLICAOF", host, port)
+	r.CatchUp(t, master)
+}
+
+// CAFile has the certificate of the authority of a server with TLS.
+func (r *RedisServer) CAFile() string { return filepath.Join(r.Dir(), "ca.pem") }
+
+// TLSConfig makes a client trust a server with TLS.
+func (r *RedisServer) TLSConfig() *tls.Config { return r.ca.clientConfig() }
+
+// Requests returns how many requests of clients a server has answered. What a script calls is not counted.
+func (r *RedisServer) Requests(t testing.TB) (n int) {
+	t.Helper()
+	for line := range strings.Lines(r.Do(t, "INFO", "commandstats").(string)) {
+		name, rest, _ := strings.Cut(line, ":calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		switch strings.TrimPrefix(name, "cmdstat_") {
+		case "evalsha", "eval", "hello", "auth", "subscribe", "ping", "select", "wait":
+			one, _ := strconv.Atoi(calls)
+			n += one
+		}
+	}
+	return n
+}
+
+// AddUser makes a user who may do what an ACL rule says.
+func (r *RedisServer) AddUser(t testing.TB, name, password string, rules ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	r.Do(t, args...)
+}
