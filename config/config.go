@@ -228,6 +228,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel() // the manager leads nothing, so Close need not wait
 		m.Close(ended)
+		o.Guard.Close() // it holds nothing
 		return nil, err
 	case err != nil:
 		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)

@@ -32,9 +32,8 @@ type Options struct {
 // what is held. It serves one manager, which closes it. Its methods are safe for concurrent use and
 // return at once. All methods of a nil Guard do nothing.
 type Guard struct {
-	o     Options
-	pid   int
-	ended chan struct{} // closed when the guard process has ended
+	o   Options
+	pid int
 
 	mu     sync.Mutex
 	pipe   *os.File // nil: closed
@@ -140,7 +139,6 @@ func (g *Guard) Close() error {
 
 // watch waits for the end of the guard process.
 func (g *Guard) watch(wait func() error) {
-	defer close(g.ended)
 	err := wait()
 	g.mu.Lock()
 	closed := g.closed
@@ -150,7 +148,7 @@ func (g *Guard) watch(wait func() error) {
 	}
 }
 
-// An Open opens the store in the guard. store is [Options].Store.
+// An Open opens the store in the guard. store is [Options].Store. The store need not answer yet.
 type Open func(ctx context.Context, store []byte) (backend.Backend, error)
 
 // variable marks the environment of a guard. Package config refuses unknown names that begin with ELECTION_.

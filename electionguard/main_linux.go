@@ -81,7 +81,7 @@ func Start(o Options) (*Guard, error) {
 		write.Close()
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
-	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write, ended: make(chan struct{})}
+	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write}
 	go g.watch(cmd.Wait)
 	if err := g.prepare(); err != nil {
 		g.Close()
