@@ -240,7 +240,7 @@ func TestAnySettingsOfTheAccountWillDo(t *testing.T) {
 		for _, set := range []string{
 			"default_transaction_isolation = 'serializable'", "default_transaction_deferrable = on", "standard_conforming_strings = off", "bytea_output = 'escape'",
 			"TimeZone = 'Asia/Kathmandu'", "DateStyle = 'German'", "IntervalStyle = 'sql_standard'", "extra_float_digits = -15", "lock_timeout = '1ms'",
-			"synchronous_commit = off", "enable_indexscan = off", "enable_hashjoin = off", "jit_above_cost = 0", "row_security = off", "array_nulls = off", "client_min_messages = 'debug5'",
+			"synchronous_commit = off", "enable_indexscan = off", "enable_hashjoin = off", "row_security = off", "array_nulls = off", "client_min_messages = 'debug5'",
 		} {
 			db.Exec(t, "ALTER ROLE "+db.User+" SET "+set)
 		}
