@@ -125,7 +125,10 @@ func TestALaggingReplicaIsNotBelieved(t *testing.T) {
 		return d
 	}
 	read := func(d *driver) (v lease.View) {
+		t.Helper()
 		testbed.Eventually(t, time.Minute, "a reading", func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the answer is lost if the client reconnects meanwhile
+			defer cancel()
 			v, err = d.Read(ctx, []lease.Key{key})
 			return err
 		})

@@ -131,6 +131,9 @@ func (b *tab) listen(ev any) {
 		if ev.Entry.Level != log.LevelError && ev.Entry.Level != log.LevelWarning {
 			return
 		}
+		if strings.Contains(ev.Entry.Text, "net::ERR_NETWORK_CHANGED") {
+			return // another test has made or removed a network interface of this machine; the page asks again
+		}
 		problem = ev.Entry.Text + " " + ev.Entry.URL
 	default:
 		return
