@@ -65,7 +65,7 @@ func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
 	}
 	s.Exec(t,
 		fmt.Sprintf("CREATE USER %s %s", name, how),
-		fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO %s", d.Name, name))
+		fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", d.Name, name))
 	t.Cleanup(func() { s.tidy("DROP USER IF EXISTS " + name) })
 	return c
 }

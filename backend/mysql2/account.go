@@ -1,0 +1,104 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A login has the account whose rights the server applies to a connection, and the selected
+// schema. What is not known is empty.
+type login struct{ user, host, schema string }
+
+// A denial is an error of a connection about rights, with the account.
+type denial struct {
+	error
+	login
+}
+
+func (e denial) Unwrap() error { return e.error }
+
+// denied asks the server for the account to which it has denied something on this connection.
+func (d *driver) denied(ctx context.Context, c conn, err error) error {
+	var account, schema string
+	failed := c.QueryRowContext(ctx, "SELECT CURRENT_USER(), COALESCE(DATABASE(), '')").Scan(&account, &schema)
+	at := strings.LastIndexByte(account, '@') // nothing is quoted, and no host has an @
+	if failed != nil || at < 0 {
+		return err
+	}
+	return denial{err, login{account[:at], account[at+1:], schema}}
+}
+
+var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
+
+// loginIn returns what is known of the account that an error is about. Error 1044 names the account and
+// error 1045 the user that the server saw; for any other error the DSN must do.
+func (d *driver) loginIn(err error) login {
+	if known, ok := errors.AsType[denial](err); ok {
+		return known.login
+	}
+	l := d.dsn
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && is(err, 1044, 1045) {
+		if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
+			l.user, l.host = m[1], m[2]
+			if l.schema == "" {
+				l.schema = m[3]
+			}
+		}
+	}
+	return l
+}
+
+// grantHint is part of an error about missing rights: the statement that grants these on the
+// table. It is on one line and contains nothing that a logger escapes, so that it can
+// be pasted. An anonymous account, which old installations have, must be removed instead:
+// the server prefers it to 'app'@'%'.
+func (l login) grantHint(rights string, t table) string {
+	if l.user == "" && l.host != "" {
+		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
+	}
+	if t.schema == "" && isPlain(l.schema) { // it is pasted where no schema is selected
+		t.schema = l.schema
+	}
+	return "; an administrator can grant what is needed: " + grant(rights, t.String(), account(l.user, l.host))
+}
+
+// refusedHint is part of an error about a refused login. For a login from its own machine, the
+// server may have compared a correct password with that of an anonymous account, which has none
+// as a rule.
+func (l login) refusedHint(err error) string {
+	hint := "; user, password or host are wrong"
+	if l.host == "localhost" && !strings.Contains(err.Error(), "using password: NO") {
+		hint += "; if they are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
+	}
+	return hint
+}
+
+func grant(rights, table, account string) string {
+	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
+}
+
+// placeholderAccount stands for an account that is not known.
+const placeholderAccount = "'user'@'host'"
+
+// account returns an account in the form of SQL statements. Quotes are doubled, since the
+// meaning of a backslash depends on the server.
+func account(user, host string) string {
+	if user+host == "" || !isPlain(user) || !isPlain(host) {
+		return placeholderAccount
+	}
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+	return quote(user) + "@" + quote(host)
+}
+
+// isPlain reports whether a log shows a name unchanged: logs escape what strconv.Quote
+// escapes. Servers allow 80 characters.
+func isPlain(name string) bool {
+	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
+	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
+}

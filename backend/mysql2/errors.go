@@ -1,0 +1,115 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
+
+// Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
+const (
+	errChanged       = 1020 // the row has changed since the transaction began
+	errNoSchemaSet   = 1046
+	errNoSchema      = 1049
+	errUnknownColumn = 1054
+	errDuplicate     = 1062
+	errSyntax        = 1064
+	errNoTable       = 1146
+	errLockTimeout   = 1205
+	errDeadlock      = 1213
+	errUnsupported   = 1235
+	errNoFunction    = 1305
+	errStatementLog  = 1665
+	errInsecure      = 3159
+)
+
+// readOnly are the errors of a server that has become read-only.
+var readOnly = []uint16{1290, 1792, 1836}
+
+// rights are the errors about missing rights and refused credentials: 1045, 1698 and 1251
+// are about the login, 1044 is about the schema, the others are about tables.
+var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
+
+// code returns the server's number of err, or 0.
+func code(err error) uint16 {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number
+	}
+	return 0
+}
+
+func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
+
+// ofOneChange reports whether one change of a transaction may have failed the others.
+func ofOneChange(err error) bool {
+	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged, 1153, 1366, 1406, 3024, 1969) // too large, text, running time
+}
+
+// isDenied reports whether an administrator must act.
+func isDenied(err error) bool {
+	if c := code(err); c != 0 {
+		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, 1114, 1153, 1366, 1406)
+	}
+	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
+}
+
+// fail adds to err its class and what an operator must do, and removes the password.
+func (d *driver) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	class, hint := backend.Class(err), ""
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class, hint = backend.ErrDenied, d.hint(err)
+	}
+	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
+}
+
+// hint returns what an operator must do.
+func (d *driver) hint(err error) string {
+	account := d.loginIn(err)
+	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
+	switch {
+	case is(err, errNoTable):
+		return make + ", or with this: " + d.table.createSQL()
+	case is(err, 1044): // whether the table exists is not known: only a GRANT with CREATE needs none
+		return make + account.grantHint(makerRights, d.table)
+	case is(err, errNoSchema):
+		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
+	case is(err, errNoSchemaSet):
+		return "; name the schema: " + schemaHint
+	case is(err, errUnknownColumn):
+		return "; the table is not the one that \"elect schema\" prints"
+	case is(err, 1045):
+		return account.refusedHint(err)
+	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
+		return ""
+	case is(err, errInsecure):
+		return "; set tls=true in the DSN"
+	case is(err, rights...):
+		return account.grantHint(memberRights, d.table)
+	case is(err, errStatementLog):
+		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
+	}
+	return ""
+}
+
+// off reports whether a switch is off; newer servers have more than two values for it.
+func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }

@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"cmp"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// Name is how this backend is registered.
+const Name = "mysql"
+
+// DefaultPrefix, DefaultMaxTTL and DefaultNotifyConns apply if Options name none.
+const (
+	DefaultPrefix      = "election"
+	DefaultMaxTTL      = 15 * time.Second
+	DefaultNotifyConns = 4
+)
+
+// Options names the server and the table. Set exactly one of DSN, Config, Connector and DB.
+type Options struct {
+	// DSN is in the form of github.com/go-sql-driver/mysql:
+	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
+	DSN string `yaml:"dsn" json:"dsn"`
+
+	// Config has the same in separate fields. It is copied.
+	Config *mysql.Config `yaml:"-" json:"-"`
+
+	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
+	// the program's own pool, and stays open: up to 4 + NotifyConns of its connections are kept. With
+	// either, set multiStatements=true, or each write takes six round trips instead of one, and a
+	// readTimeout of none or at least 5 s.
+	Connector sqldriver.Connector `yaml:"-" json:"-"`
+	DB        *sql.DB             `yaml:"-" json:"-"`
+
+	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and
+	// underscores, up to 48. Schema defaults to that of the connection, Prefix to DefaultPrefix.
+	Schema string `yaml:"schema" json:"schema"`
+	Prefix string `yaml:"prefix" json:"prefix"`
+
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
+	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
+	// 1 s to 5 min. Default: DefaultMaxTTL.
+	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
+
+	// NotifyConns is how many leaders a follower listens to, with one connection each. Their
+	// resignations notify it at once; further leaders are only polled. Default:
+	// DefaultNotifyConns. Negative: none, all are polled.
+	NotifyConns int `yaml:"notify_conns" json:"notify_conns"`
+
+	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
+	// create_tables: false. Default: false.
+	KeepSchema bool `yaml:"-" json:"-"`
+}
+
+// A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
+type Backend struct {
+	*lease.Backend
+	driver *driver
+}
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
+
+func init() {
+	backend.Register(Name+"2", func(decode func(any) error) (backend.Backend, error) {
+		var c struct {
+			Options      `yaml:",inline"`
+			CreateTables bool `yaml:"create_tables" json:"create_tables"`
+		}
+		c.CreateTables = true
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		c.KeepSchema = !c.CreateTables
+		return Open(c.Options)
+	})
+}
+
+// Open checks o and returns a Backend. The server may be down: the first call connects to it.
+// Errors are of class [backend.ErrInvalid].
+func Open(o Options) (*Backend, error) {
+	d, err := newDriver(o)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
+	}
+	if d.bells.most == 0 {
+		return &Backend{lease.New(silent{d}), d}, nil
+	}
+	return &Backend{lease.New(d), d}, nil
+}
+
+// A silent driver tells nobody of changes.
+type silent struct{ lease.Driver }
+
+// Location implements [backend.Located]. It is empty with a Connector or a DB, whose server is unknown.
+func (b *Backend) Location() string { return b.driver.location }
+
+// A table is the quoted name of the table with its schema, if one was given.
+type table struct{ schema, prefix string }
+
+func (t table) String() string { return t.named("item") }
+func (t table) view() string   { return t.named("leader") }
+
+func (t table) named(name string) string {
+	if t.schema != "" {
+		return "`" + strings.ReplaceAll(t.schema, "`", "``") + "`.`" + t.prefix + "_" + name + "`"
+	}
+	return "`" + t.prefix + "_" + name + "`"
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+
+func newTable(schema, prefix string) (table, error) {
+	prefix = cmp.Or(prefix, DefaultPrefix)
+	for _, name := range [][2]string{{"schema", cmp.Or(schema, "app")}, {"prefix", prefix}} {
+		if !identifier.MatchString(name[1]) {
+			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
+		}
+	}
+	return table{schema, prefix}, nil
+}
+
+// newDriver checks o and returns a driver that has not connected.
+func newDriver(o Options) (*driver, error) {
+	t, err := newTable(o.Schema, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	maxTTL, given := cmp.Or(o.MaxTTL, DefaultMaxTTL), 0
+	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, fmt.Errorf("set dsn or dsn_file, in a program exactly one of DSN, Config, Connector and DB; %d are set", given)
+	case maxTTL < minTTL || maxTTL > 5*time.Minute:
+		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
+	}
+	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema}
+	d.bells.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
+	return d, d.connect(o)
+}

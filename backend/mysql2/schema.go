@@ -1,0 +1,83 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// tableSQL has names as VARBINARY, so that they are compared byte by byte. kind is record, session, meta or
+// origin.
+const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
+  kind    VARBINARY(7)   NOT NULL,
+  name    VARBINARY(255) NOT NULL,
+  value   LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  version VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  created VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  at      DATETIME(6)    NOT NULL,
+  PRIMARY KEY (kind, name)
+) ENGINE=InnoDB;`
+
+// viewSQL shows leaders to people. No decision depends on it.
+const viewSQL = `CREATE VIEW {view} AS SELECT CONVERT(r.name USING utf8mb4) AS name, JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.id')) AS holder,
+ JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.address')) AS address, JSON_EXTRACT(r.value, '$.term') AS term,
+ JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.ttl')) AS ttl, s.at AS renewed_at, r.at AS written_at, r.value AS record
+ FROM {table} r LEFT JOIN {table} s ON s.kind = 'session' AND s.name = CAST(JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.nonce')) AS BINARY) WHERE r.kind = 'record';`
+
+func (t table) fill(text string) string {
+	return strings.NewReplacer("{table}", t.String(), "{view}", t.view()).Replace(text)
+}
+
+func (t table) createSQL() string { return strings.Join(strings.Fields(t.fill(tableSQL)), " ") }
+
+// The rights of a member, and of one who also makes the table.
+const (
+	memberRights = "SELECT, INSERT, UPDATE, DELETE"
+	makerRights  = "CREATE, " + memberRights
+)
+
+// SchemaSQL returns the statements that create the table and grant the rights, as a text for people.
+// schema and prefix are those of [Options]; both may be empty.
+func SchemaSQL(schema, prefix string) (string, error) {
+	t, err := newTable(schema, prefix)
+	if err != nil {
+		return "", fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
+	}
+	return t.fill(tableSQL) + "\n\n-- For people: who leads.\n" + t.fill(viewSQL) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+		grant(memberRights, t.String(), placeholderAccount) + "\n" + grant("SELECT", t.String(), "'observer'@'host'") + "\n", nil
+}
+
+// CreateTables creates the table if it does not exist, and the view if the account may. The account
+// needs CREATE.
+func (b *Backend) CreateTables(ctx context.Context) error {
+	if err := b.driver.createTable(ctx); err != nil {
+		return fmt.Errorf("mysql: create tables: %w", b.driver.fail(err))
+	}
+	return nil
+}
+
+// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
+// create it, and [Options].KeepSchema is not set.
+func (b *Backend) Prepare(ctx context.Context) error {
+	d := b.driver
+	if d.keepSchema {
+		return nil
+	}
+	if _, err := d.query(ctx, func() []string { return []string{d.table.fill("SELECT 1 FROM {table} LIMIT 0")} }); err == nil || !is(err, errNoTable) {
+		return nil // the next call says what is wrong, if anything is
+	}
+	if err := d.createTable(ctx); err != nil && !isDenied(err) {
+		return fmt.Errorf("mysql: prepare: %w", d.fail(err))
+	}
+	return nil
+}
+
+func (d *driver) createTable(ctx context.Context) error {
+	_, err := d.query(ctx, func() []string { return []string{d.table.createSQL()} })
+	if err == nil { // the view is not needed, and may be there
+		d.query(ctx, func() []string { return []string{d.table.fill(strings.TrimSuffix(viewSQL, ";"))} })
+	}
+	return err
+}

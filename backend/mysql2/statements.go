@@ -1,0 +1,106 @@
+package mysql
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+)
+
+// serverSQL is the identity of the server that answers. MariaDB's server_uid alone is made of port and
+// MAC address and repeats after a new installation; versions before 10.6.19 and 10.11.9 lack it. A
+// server that does not keep every commit is another one after each start, which UUID_SHORT tells by the
+// second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock.
+const serverSQL = `REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, UUID_SHORT() >> 24 & 4294967295)), ' ', '_')`
+
+const (
+	mysqlIdentity   = "@@server_id, @@server_uuid"
+	mariadbIdentity = "@@server_id, @@port, LEFT(@@hostname, 100)"
+	uidIdentity     = "@@server_id, @@port, @@server_uid, LEFT(@@hostname, 100)"
+)
+
+// identity returns the expressions of the identity for a server with these variables.
+func identity(vars map[string]string) string {
+	switch {
+	case vars["server_uuid"] != "":
+		return mysqlIdentity
+	case vars["server_uid"] != "":
+		return uidIdentity
+	}
+	return mariadbIdentity
+}
+
+// versionSQL is the Version of a row. It shows whether somebody has edited the value.
+const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 20))`
+
+// headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
+const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT value FROM {table} WHERE kind = 'origin' AND name = '') AS value, ` + serverSQL + ` AS version,
+ @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
+
+// itemSQL has the columns of an item. A value that is too large is not sent.
+const itemSQL = `SELECT t.kind, t.name, IF(LENGTH(t.value) <= 1048576, t.value, '') AS value, ` + versionSQL + ` AS version, t.created,
+ GREATEST(0, TIMESTAMPDIFF(MICROSECOND, t.at, UTC_TIMESTAMP(6))) AS age FROM `
+
+// STRAIGHT_JOIN and FORCE INDEX let the server look up each row by its key, and read no other.
+const readSQL = headSQL + itemSQL + `JSON_TABLE({payload}, '$[*]' COLUMNS (k VARCHAR(7) PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]')) q
+ STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
+
+const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND t.name >= X'{from}' ORDER BY t.name LIMIT {limit})`
+
+// originSQL sets the row that has the epoch, if it is as it was read.
+const (
+	makeOriginSQL   = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))`
+	changeOriginSQL = `UPDATE {table} SET value = {value}, at = UTC_TIMESTAMP(6) WHERE kind = 'origin' AND name = '' AND value = {kept}`
+)
+
+// A writing is several statements. The first has the changes: for each item the number of its change, key,
+// version, new value (null: deleted), former value (null: not compared), whether it is put, and its new version.
+const (
+	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + ``
+	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]',
+ v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]', x VARCHAR(60) PATH '$[7]'))`
+
+	// lockSQL lets nobody else make an item.
+	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
+
+	// compareSQL locks the rows and compares them: a change is 0 if all its items are as they were read, 1 if
+	// not, and 2 if somebody else has locked a row, which is skipped. The result is NULL in another epoch.
+	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND LEFT({epoch}, LENGTH(@go_election_server) + 1) = CONCAT(@go_election_server, '.')
+ AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, (SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
+  WHEN COALESCE(l.version, '') <> q.w OR q.b <> l.value THEN 1 ELSE 0 END) AS s FROM ` + columnsSQL + ` q
+ LEFT JOIN (SELECT t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM ` + columnsSQL + ` i
+  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(i.k AS BINARY) AND t.name = CAST(i.n AS BINARY) LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) l
+  ON l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
+ LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), NULL) INTO @go_election_states`
+
+	grantedSQL = `JSON_EXTRACT(@go_election_states, CONCAT('$."', q.c, '"')) = 0 AND q.p = 1`
+	joinSQL    = columnsSQL + ` q STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
+	updateSQL  = `UPDATE ` + joinSQL + `
+ SET t.value = q.v, t.version = q.x, t.at = UTC_TIMESTAMP(6) WHERE q.w <> '' AND q.v IS NOT NULL AND ` + grantedSQL
+	deleteSQL = `DELETE t FROM ` + joinSQL + ` WHERE q.w <> '' AND q.v IS NULL AND ` + grantedSQL
+	insertSQL = `INSERT INTO {table} (kind, name, value, version, created, at)
+ SELECT q.k, q.n, q.v, q.x, q.x, UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
+
+	// resultSQL follows the commit, and names the items that have other versions than these.
+	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''
+ FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]')) q
+ LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE COALESCE(` + versionSQL + `, '') <> q.w`
+)
+
+// statement completes the text of a statement. {payload} stands for data.
+func (d *driver) statement(text string, data any, more ...string) string {
+	return strings.NewReplacer(append(more, "{table}", d.table.String(), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
+}
+
+// payload returns data as JSON in an expression. Nothing in it can be SQL.
+func payload(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: strings, numbers and structs of them
+	}
+	return literal(string(text))
+}
+
+// literal returns a text as an expression, which depends on no mode of the session.
+func literal(text string) string {
+	return "CONVERT(FROM_BASE64('" + base64.StdEncoding.EncodeToString([]byte(text)) + "') USING utf8mb4)"
+}
