@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"regexp"
 	"strconv"
@@ -16,50 +15,57 @@ import (
 // schema. What is not known is empty.
 type login struct{ user, host, schema string }
 
-// loginOf asks the server for the account to which it has denied something on this
-// connection.
-func (b *Backend) loginOf(ctx context.Context, conn *sql.Conn, denied error) login {
+// A denial is an error of a connection about rights, with the account.
+type denial struct {
+	error
+	login
+}
+
+func (e denial) Unwrap() error { return e.error }
+
+// denied asks the server for the account to which it has denied something on this connection.
+func (d *driver) denied(ctx context.Context, c conn, err error) error {
 	var account, schema string
-	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER(), COALESCE(DATABASE(), '')").Scan(&account, &schema)
+	failed := c.QueryRowContext(ctx, "SELECT CURRENT_USER(), COALESCE(DATABASE(), '')").Scan(&account, &schema)
 	at := strings.LastIndexByte(account, '@') // nothing is quoted, and no host has an @
-	if err != nil || at < 0 {
-		return b.loginIn(denied)
+	if failed != nil || at < 0 {
+		return err
 	}
-	return login{account[:at], account[at+1:], schema}
+	return denial{err, login{account[:at], account[at+1:], schema}}
 }
 
 var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
 
-// loginIn returns what is known without a connection. Error 1044 names the account and error
-// 1045 the user that the server saw; for any other error the DSN must do.
-func (b *Backend) loginIn(err error) login {
-	l := b.dsn
-	e, _ := errors.AsType[*mysql.MySQLError](err)
-	if !is(err, 1044, 1045) {
-		return l
+// loginIn returns what is known of the account that an error is about. Error 1044 names the account and
+// error 1045 the user that the server saw; for any other error the DSN must do.
+func (d *driver) loginIn(err error) login {
+	if known, ok := errors.AsType[denial](err); ok {
+		return known.login
 	}
-	if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
-		l.user, l.host = m[1], m[2]
-		if l.schema == "" {
-			l.schema = m[3]
+	l := d.dsn
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && is(err, 1044, 1045) {
+		if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
+			l.user, l.host = m[1], m[2]
+			if l.schema == "" {
+				l.schema = m[3]
+			}
 		}
 	}
 	return l
 }
 
-// grantHint is part of an error about missing rights: the statements that grant these on the
-// tables. They are on one line and contain nothing that a logger escapes, so that they can
+// grantHint is part of an error about missing rights: the statement that grants these on the
+// table. It is on one line and contains nothing that a logger escapes, so that it can
 // be pasted. An anonymous account, which old installations have, must be removed instead:
 // the server prefers it to 'app'@'%'.
-func (l login) grantHint(rights string, tables ...string) string {
+func (l login) grantHint(rights string, t table) string {
 	if l.user == "" && l.host != "" {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
-	s := "; an administrator can grant what is needed:"
-	for _, table := range tables {
-		s += " " + grant(rights, table, account(l.user, l.host))
+	if t.schema == "" && isPlain(l.schema) { // it is pasted where no schema is selected
+		t.schema = l.schema
 	}
-	return s
+	return "; an administrator can grant what is needed: " + grant(rights, t.String(), account(l.user, l.host))
 }
 
 // refusedHint is part of an error about a refused login. For a login from its own machine, the
@@ -76,13 +82,6 @@ func (l login) refusedHint(err error) string {
 func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
-
-// memberRights are the rights that a member needs on each of the tables. With makerRights it
-// also makes the tables.
-const (
-	memberRights = "SELECT, INSERT, UPDATE"
-	makerRights  = "CREATE, " + memberRights
-)
 
 // placeholderAccount stands for an account that is not known.
 const placeholderAccount = "'user'@'host'"
@@ -103,17 +102,3 @@ func isPlain(name string) bool {
 	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
 	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
 }
-
-// inSchema returns the tables with their schema, for statements that are pasted where no
-// schema is selected.
-func (t tables) inSchema(schema string) tables {
-	if t.schema != "" || schema == "" || !isPlain(schema) {
-		return t
-	}
-	dot := "`" + strings.ReplaceAll(schema, "`", "``") + "`."
-	t.schema, t.lease, t.term, t.member = schema, dot+t.lease, dot+t.term, dot+t.member
-	return t
-}
-
-// oneLine returns a statement on one line.
-func oneLine(statement string) string { return strings.Join(strings.Fields(statement), " ") }

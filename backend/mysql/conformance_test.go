@@ -2,8 +2,7 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
+	"encoding/json"
 	"maps"
 	"testing"
 	"time"
@@ -11,41 +10,64 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
+// TestDriver runs what every driver must pass, with several statements in a message and with one.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Shared(t, k)
+		for what, options := range map[string]func(l *lab) Options{
+			"several statements in a message": func(l *lab) Options { return Options{Config: l.User} },
+			"one statement at a time":         func(l *lab) Options { return Options{DB: testbed.OpenDB(t, l.User)} },
+		} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+					l := newLab(t, server)
+					return func(t testing.TB) lease.Driver { return open(t, options(l)) }
+				}})
+			})
+		}
+	})
+}
+
 // TestConformance runs the suite on real servers in bubbles of testing/synctest: hours pass in
 // moments, and the server's clock follows. Time stands still while a reply is on its way, so
-// that this test uses no notification locks.
+// that this test listens to nobody.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		d := testbed.Shared(t, k).Database(t)
+		l := newLab(t, testbed.Shared(t, k))
 		conformance.Run(t, conformance.Harness{
 			Virtual: true, Short: true,
 			NewStore: func(t testing.TB) conformance.Store {
-				return newStore(t, d, func(prefix string) Options {
-					config := d.User.Clone()
-					config.InterpolateParams = true
+				return newStore(t, l, func(o Options) Options {
+					config := l.User.Clone()
+					config.MultiStatements = true
 					connector, err := mysql.NewConnector(config)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1}
+					o.Connector, o.NotifyConns, o.MaxTTL = testbed.Virtual(connector), -1, 0
+					return o
 				})
 			},
 		})
 	})
 }
 
-// TestConformanceInRealTime runs the suite in real time, with notification locks and leases of
-// two seconds.
+// TestConformanceInRealTime runs the suite in real time, with bells and leases of two seconds.
 func TestConformanceInRealTime(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Shared(t, k)
-		d := server.Database(t)
-		conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newProxied(t, server, d) }))
+		l := newLab(t, server)
+		conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newProxied(t, server, l) }))
 	})
 }
 
@@ -54,53 +76,56 @@ func TestConformanceInRealTime(t *testing.T) {
 func TestConformanceUnderServerFaults(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		h := realTime(func(t testing.TB) conformance.Store { return newWithFaults(t, k) })
+		h := realTime(func(t testing.TB) conformance.Store {
+			server := testbed.Start(t, testbed.Options{Kind: k})
+			store := newProxied(t, server, newLab(t, server))
+			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+			return store
+		})
 		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
+		conformance.Run(t, h)
+	})
+}
+
+// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is
+// killed and its replica promoted, behind the same address, first without the last writes and
+// then with all of them.
+func TestConformanceThroughAFailover(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		h := realTime(func(t testing.TB) conformance.Store { return newReplicated(t, k) })
+		h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
 		conformance.Run(t, h)
 	})
 }
 
 // realTime describes a server in real time to the suite.
 func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
-	return conformance.Harness{TTL: 2 * time.Second, GreatestTTL: maxTTL, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+	return conformance.Harness{TTL: 2 * time.Second, GreatestTTL: greatestTTL, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
 
+const greatestTTL = 5 * time.Second
+
 // newProxied makes a store on a server, behind a proxy.
-func newProxied(t testing.TB, server *testbed.Server, d *testbed.Database) conformance.Store {
+func newProxied(t testing.TB, server *testbed.Server, l *lab) conformance.Store {
 	proxy := server.Proxy(t)
-	config := proxy.Config(d.User)
-	store := newStore(t, d, func(prefix string) Options { return Options{Config: config, Prefix: prefix} })
+	config := proxy.Config(l.User)
+	store := newStore(t, l, func(o Options) Options {
+		o.Config = config
+		return o
+	})
 	maps.Copy(store.Faults, testbed.LineFaults(proxy))
 	return store
 }
 
-// newWithFaults makes a store on a server of its own.
-func newWithFaults(t testing.TB, k testbed.Kind) conformance.Store {
-	server := testbed.Start(t, testbed.Options{Kind: k})
-	store := newProxied(t, server, server.Database(t))
-	maps.Copy(store.Faults, testbed.ServerFaults(t, server))
-	return store
-}
-
-// newStore makes a store with new tables for one case.
-func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Options) conformance.Store {
-	prefix := "c" + string(backend.NewNonce()[:16])
-	admin, err := sql.Open("mysql", d.Admin.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, table := range []string{"lease", "term", "member"} {
-			admin.Exec("DROP TABLE IF EXISTS " + prefix + "_" + table)
-		}
-		admin.Close()
-	})
-	if err := CreateTables(context.Background(), admin, "", prefix); err != nil {
-		t.Fatal(err)
-	}
+// newStore makes a store with a new table for one case.
+func newStore(t testing.TB, l *lab, options func(Options) Options) conformance.Store {
+	l = &lab{l.Database, testbed.OpenDB(t, l.Admin)} // of the case's own bubble
+	o := Options{Prefix: "c" + string(backend.NewNonce()[:16]), MaxTTL: greatestTTL}
+	l.withTable(t, o.Prefix)
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(options(prefix))
+			b, err := Open(options(o))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,14 +133,61 @@ func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Opt
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				_, err := admin.Exec(fmt.Sprintf("DELETE FROM %s_lease WHERE name = ?", prefix), []byte(election))
+				_, err := l.admin.Exec("DELETE FROM "+o.Prefix+"_item WHERE kind = 'record' AND name = ?", []byte(election))
 				return err
 			},
-			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				_, err := admin.Exec(fmt.Sprintf("UPDATE %s_lease SET holder = ?, address = ?, metadata = ?, heartbeat = heartbeat + 2 WHERE name = ?", prefix),
-					[]byte("<script>\x1b]0;\u202e\xff"), []byte("javascript:alert(1)\n"), []byte("\x00\x1b[2J"), []byte(election))
-				return err
-			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error { return l.plant(o.Prefix, election) },
 		},
 	}
+}
+
+// plant overwrites the record with hostile text as the holder.
+func (l *lab) plant(prefix, election string) error {
+	ctx := context.Background()
+	var value []byte
+	if err := l.admin.QueryRowContext(ctx, "SELECT value FROM "+prefix+"_item WHERE kind = 'record' AND name = ?", []byte(election)).Scan(&value); err != nil {
+		return err
+	}
+	r := map[string]any{}
+	if err := json.Unmarshal(value, &r); err != nil {
+		return err
+	}
+	text := "<script>\x1b]0;\u202e"
+	r["id"], r["nonce"], r["address"], r["metadata"] = text, text, "javascript:alert(1)\n", "\x00\x1b[2J"
+	planted, err := json.Marshal(r)
+	if err == nil {
+		_, err = l.admin.ExecContext(ctx, "UPDATE "+prefix+"_item SET value = ? WHERE kind = 'record' AND name = ?", string(planted), []byte(election))
+	}
+	return err
+}
+
+// newReplicated makes a store on a primary with a replica, behind a proxy that leads to the
+// primary.
+func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
+	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+	l, proxy := newLab(t, primary), primary.Proxy(t)
+	config := proxy.Config(l.User)
+	store := newStore(t, l, func(o Options) Options {
+		o.Config = config
+		return o
+	})
+	failovers := 0
+	store.Faults = map[string]conformance.Fault{
+		conformance.FaultFailover: func(bool, string) error {
+			replica.WaitCaughtUp(t)
+			if failovers%2 == 0 {
+				replica.StopReplication(t)
+				<-time.After(time.Second) // renewals that the replica will never see
+			}
+			failovers++
+			primary.Kill(t)
+			replica.Promote(t)
+			proxy.SetTarget(replica.Addr())
+			proxy.Reset()
+			primary = replica.Server
+			replica = testbed.StartReplica(t, primary)
+			return nil
+		},
+	}
+	return store
 }

@@ -3,10 +3,11 @@ package mysql
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,85 +18,49 @@ import (
 )
 
 const (
-	// connLifetime makes connections follow a DNS name or a proxy that has moved.
-	connLifetime = 30 * time.Second
-
-	// ioTimeout applies where the user set none. Each call has its own, shorter
-	// deadline.
-	ioTimeout = 5 * time.Second
-
-	// notifyWait is how long one GET_LOCK waits, in whole seconds: MySQL rounds.
-	notifyWait = 10
-
-	// notifyReadTimeout is the read timeout of connections for notification locks.
-	notifyReadTimeout = (notifyWait + 5) * time.Second
+	maxConns     = 3                // of one Backend, besides those that listen
+	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
+	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
 )
 
 // schemaHint is part of an error about a missing schema name.
 const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
-// connectors returns the connectors of the two pools.
-func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error) {
-	given := 0
-	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil} {
-		if set {
-			given++
-		}
-	}
-	if given != 1 {
-		return nil, nil, fmt.Errorf("mysql: %w: set dsn or dsn_file, in a program exactly one of DSN, Config and Connector; %d are set", backend.ErrInvalid, given)
-	}
-	if o.Connector != nil {
-		return &connector{o.Connector, b, false}, &connector{o.Connector, b, true}, nil
+// connect makes the pool, which dials when it is used.
+func (d *driver) connect(o Options) (err error) {
+	switch d.idle = make(chan conn, maxConns); {
+	case o.DB != nil:
+		d.db = o.DB
+		return nil
+	case o.Connector != nil:
+		d.db, d.ownDB = sql.OpenDB(o.Connector), true
+		return nil
 	}
 	config := o.Config
 	if config == nil {
 		if config, err = mysql.ParseDSN(o.DSN); err != nil {
-			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
+			return errors.New(dsnProblem(err))
 		}
 	}
 	if config.DBName == "" && o.Schema == "" {
-		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, schemaHint)
+		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
-	b.password, b.dsn = config.Passwd, login{config.User, "%", config.DBName}
+	d.password, d.dsn = config.Passwd, login{config.User, "%", config.DBName}
 	within := cmp.Or(o.Schema, config.DBName)
 	if o.Prefix != "" {
 		within += "/" + o.Prefix
 	}
-	b.location = clean.Location(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
-	if o.Schema == "" {
-		b.notifier.tables = strings.ToLower(config.DBName + "." + b.tables.plainLease)
+	d.location = clean.Location(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
+	c := config.Clone()
+	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), cmp.Or(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
+	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return errors.New(dsnProblem(err))
 	}
-	for _, notifier := range []bool{false, true} {
-		c := config.Clone()
-		c.InterpolateParams = true
-		c.CheckConnLiveness = true
-		c.RejectReadOnly = false // prepare and unusable detect a read-only server
-		setDefault(&c.Timeout, ioTimeout)
-		setDefault(&c.WriteTimeout, ioTimeout)
-		setDefault(&c.ReadTimeout, ioTimeout)
-		if notifier {
-			c.ReadTimeout = notifyReadTimeout
-		}
-		// The driver would log errors of connections, which are returned as well.
-		c.Logger = &mysql.NopLogger{}
-		inner, err := mysql.NewConnector(c)
-		if err != nil {
-			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
-		}
-		if notifier {
-			notifyConns = &connector{inner, b, true}
-		} else {
-			main = &connector{inner, b, false}
-		}
-	}
-	return main, notifyConns, nil
-}
-
-func setDefault(d *time.Duration, def time.Duration) {
-	if *d == 0 {
-		*d = def
-	}
+	d.db, d.ownDB = sql.OpenDB(connector), true
+	return nil
 }
 
 // dsnProblem describes the driver's error without the password. Most of its errors quote
@@ -107,143 +72,187 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// A connector makes connections and sets all session variables that matter, whatever the
-// server, its init_connect or the DSN say.
-type connector struct {
-	sqldriver.Connector
-	backend *Backend
-	notify  bool
-}
-
-func (c *connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	// database/sql may call this with a context that never ends.
-	ctx, cancel := context.WithTimeout(ctx, 2*ioTimeout)
-	defer cancel()
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.prepare(ctx, conn); err != nil {
-		conn.Close()
-		if errors.Is(err, sqldriver.ErrBadConn) {
-			err = errors.New("connection lost while it was set up") // ErrBadConn would make database/sql try again at once
-		}
-		return nil, err
-	}
-	return conn, nil
-}
-
-// prepare detects the server's dialect and sets the session variables.
-func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
-	exec, ok := conn.(sqldriver.ExecerContext)
-	if !ok {
-		return fmt.Errorf("%w: connections of this Connector cannot execute statements directly (driver.ExecerContext)", backend.ErrInvalid)
-	}
-	vars, err := variables(ctx, conn)
-	if is(err, errManyRows) || err == nil && vars["sql_select_limit"] != allRows { // the limit applies to SHOW too
-		if _, err = exec.ExecContext(ctx, "SET "+unlimited, nil); err == nil {
-			vars, err = variables(ctx, conn)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if !off(vars["read_only"]) {
-		return errReadOnly
-	}
-	if _, err := exec.ExecContext(ctx, sessionSettings(vars, c.notify), nil); err != nil {
-		return err
-	}
-	d := dialect(vars)
-	if old := c.backend.statements.Load(); old == nil || old.identity != d {
-		c.backend.statements.Store(newStatements(c.backend.tables, d))
+// closeConns closes all connections.
+func (d *driver) closeConns() error {
+	d.closed.Store(true)
+	d.dropIdle()
+	if d.ownDB {
+		return d.db.Close()
 	}
 	return nil
 }
 
-// variables reads the variables that tell servers and dialects apart. A variable that the
-// server does not know is absent.
-func variables(ctx context.Context, conn sqldriver.Conn) (map[string]string, error) {
-	query, ok := conn.(sqldriver.QueryerContext)
-	if !ok {
-		return nil, fmt.Errorf("%w: connections of this Connector cannot query directly (driver.QueryerContext)", backend.ErrInvalid)
-	}
-	rows, err := query.QueryContext(ctx, showVariables, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	vars := make(map[string]string)
-	values := make([]sqldriver.Value, len(rows.Columns()))
-	if len(values) != 2 {
-		return nil, fmt.Errorf("SHOW VARIABLES has %d columns", len(values))
-	}
+func (d *driver) dropIdle() {
 	for {
-		switch err := rows.Next(values); err {
-		case nil:
-			vars[strings.ToLower(text(values[0]))] = text(values[1])
-		case io.EOF:
-			return vars, nil
+		select {
+		case c := <-d.idle:
+			c.drop()
 		default:
-			return nil, err
+			return
 		}
 	}
 }
 
-func text(v sqldriver.Value) string {
-	switch v := v.(type) {
-	case []byte:
-		return string(v)
-	case string:
-		return v
-	}
-	return fmt.Sprint(v)
+// A conn is a connection whose session is set up. It never goes back to a pool of the user's.
+type conn struct {
+	*sql.Conn
+	until time.Time
 }
 
-// off reports whether a switch is off; newer servers have more than two values for it.
-func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }
+func (c conn) drop() {
+	c.Raw(func(any) error { return sqldriver.ErrBadConn })
+	c.Close()
+}
 
-const showVariables = `SHOW VARIABLES WHERE Variable_name IN
-('server_uuid', 'server_uid', 'read_only', 'tx_isolation', 'transaction_isolation', 'max_execution_time', 'max_statement_time', 'sql_select_limit')`
-
-// unlimited removes limits on how many rows a SELECT returns: a part of the rows would be
-// a wrong answer.
-const (
-	unlimited = "sql_big_selects=1, sql_select_limit=" + allRows
-	allRows   = "18446744073709551615"
-)
-
-// sessionSettings returns the statement that sets all session variables that matter. See
-// docs/design/mysql.md, "Connections and sessions".
-//
-// A statement waits for a lock for one second at most, so that it ends soon after its client
-// has given up. timestamp=DEFAULT undoes a frozen clock. With completion_type=CHAIN a COMMIT
-// begins the next transaction, and no other process would see a renewal in it.
-func sessionSettings(vars map[string]string, notify bool) string {
-	set := []string{
-		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
-		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
-		"innodb_lock_wait_timeout=1", "lock_wait_timeout=1",
-		"completion_type='NO_CHAIN'", "sql_safe_updates=0", unlimited,
+// open returns a new connection. One that listens has no limit of the running time, which would make
+// GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+func (d *driver) open(ctx context.Context, listens bool) (c conn, err error) {
+	c.until = time.Now().Add(connLifetime)
+	if c.Conn, err = d.db.Conn(ctx); err != nil {
+		return c, err
 	}
-	if _, ok := vars["transaction_isolation"]; ok {
-		set = append(set, "transaction_isolation='READ-COMMITTED'", "transaction_read_only=0")
-	} else {
-		set = append(set, "tx_isolation='READ-COMMITTED'", "tx_read_only=0") // MariaDB before 11.1
-	}
-	// A limit would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 	limit := 3
-	if notify {
+	if listens {
 		limit = 0
-		set = append(set, "wait_timeout=28800")
-	} else {
-		set = append(set, "wait_timeout=60")
 	}
-	if _, ok := vars["max_execution_time"]; ok {
-		set = append(set, fmt.Sprintf("max_execution_time=%d", 1000*limit)) // MySQL: SELECT only, milliseconds
+	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil {
+		err = d.learn(ctx, c)
 	}
-	if _, ok := vars["max_statement_time"]; ok {
-		set = append(set, fmt.Sprintf("max_statement_time=%d", limit)) // MariaDB: all statements, seconds
+	if err != nil {
+		c.drop()
 	}
-	return "SET " + strings.Join(set, ", ")
+	return c, err
+}
+
+// sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
+// See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
+// soon after its client has given up. timestamp=DEFAULT undoes a frozen clock. A transaction that a client
+// leaves open ends with its connection.
+const sessionSQL = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT, completion_type='NO_CHAIN',
+ sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
+ sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation='READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
+ /*M! , tx_isolation='READ-COMMITTED', tx_read_only=0, max_statement_time=%d */`
+
+// learn asks what depends on the server and on the program's connections.
+func (d *driver) learn(ctx context.Context, c conn) error {
+	var name, value string
+	err := c.QueryRowContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')").Scan(&name, &value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	expression := identity(map[string]string{strings.ToLower(name): value})
+	d.identity.Store(&expression)
+	if d.single.Load() == nil {
+		_, err = c.ExecContext(ctx, "DO 0; DO 0")
+		single := is(err, errSyntax)
+		if err != nil && !single {
+			return err
+		}
+		d.single.Store(&single)
+	}
+	return nil
+}
+
+// query sends statements in one message, and returns the rows of all results. The server has the whole
+// message before it begins, so it never waits for this process while it holds a lock. A message is sent
+// again on another connection if the first one does not answer or breaks: all changes are conditional,
+// so that a second copy has no effect.
+func (d *driver) query(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
+	const tries = 3
+	for try := range tries {
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		rows, err = d.queryOnce(ctx, statements)
+		cancel()
+		if err == nil || code(err) != 0 && !is(err, readOnly...) || isDenied(err) {
+			break
+		}
+	}
+	return rows, err
+}
+
+func (d *driver) queryOnce(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
+	if d.closed.Load() {
+		return nil, fmt.Errorf("%w: the backend is closed", backend.ErrUnavailable)
+	}
+	c, err := d.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	texts := statements()
+	if !*d.single.Load() {
+		texts = []string{strings.Join(texts, ";\n")}
+	} else if len(texts) > 1 { // a process that is stopped between two of them delays others for this long at most
+		texts = slices.Concat([]string{"SET SESSION wait_timeout = 2"}, texts, []string{"SET SESSION wait_timeout = 60"})
+	}
+	for _, text := range texts {
+		more, err := c.rows(ctx, text)
+		if err != nil {
+			if is(err, rights...) {
+				err = d.denied(ctx, c, err)
+			}
+			c.drop() // it may be in a transaction, and keeps the rights with which it began
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	d.give(c)
+	return rows, nil
+}
+
+// rows sends a text and reads all results.
+func (c conn) rows(ctx context.Context, text string) (all [][][]byte, err error) {
+	rows, err := c.QueryContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for more := true; more; more = rows.NextResultSet() {
+		columns, err := rows.Columns()
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			row, into := make([][]byte, len(columns)), make([]any, len(columns))
+			for i := range row {
+				into[i] = &row[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				return nil, err
+			}
+			all = append(all, row)
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, rows.Err()
+}
+
+// take returns an idle connection, or a new one.
+func (d *driver) take(ctx context.Context) (conn, error) {
+	for {
+		select {
+		case c := <-d.idle:
+			if time.Now().Before(c.until) {
+				return c, nil
+			}
+			c.drop()
+		default:
+			return d.open(ctx, false)
+		}
+	}
+}
+
+func (d *driver) give(c conn) {
+	select {
+	case d.idle <- c:
+	default:
+		c.drop()
+	}
+	if d.closed.Load() {
+		d.dropIdle()
+	}
 }

@@ -1,9 +1,10 @@
 package mysql
 
 import (
-	sqldriver "database/sql/driver"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -14,28 +15,21 @@ import (
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
 
-// errUnseen is one of two reasons why a table is not found; the other is that it does not
-// exist.
-var errUnseen = errors.New("this account has no right to see it")
-
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
 const (
 	errChanged       = 1020 // the row has changed since the transaction began
+	errNoSchemaSet   = 1046
+	errNoSchema      = 1049
+	errUnknownColumn = 1054
 	errDuplicate     = 1062
+	errSyntax        = 1064
+	errNoTable       = 1146
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
-	errUnknownColumn = 1054
-	errManyRows      = 1104
-	errNoTable       = 1146
-	errNoSchema      = 1049
-	errNoSchemaSet   = 1046
-	errUnknownVar    = 1193
-	errStatementLog  = 1665
 	errUnsupported   = 1235
-	errInsecure      = 3159
 	errNoFunction    = 1305
-	errSyntax        = 1064
-	errInterrupted   = 1317
+	errStatementLog  = 1665
+	errInsecure      = 3159
 )
 
 // readOnly are the errors of a server that has become read-only.
@@ -45,101 +39,77 @@ var readOnly = []uint16{1290, 1792, 1836}
 // are about the login, 1044 is about the schema, the others are about tables.
 var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
 
-// number returns the server's number of err, or 0.
-func number(err error) uint16 {
+// code returns the server's number of err, or 0.
+func code(err error) uint16 {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return e.Number
 	}
 	return 0
 }
 
-func is(err error, numbers ...uint16) bool {
-	n := number(err)
-	for _, m := range numbers {
-		if n == m && n != 0 {
-			return true
-		}
-	}
-	return false
+func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
+
+// ofOneChange reports whether one change of a transaction may have failed the others.
+func ofOneChange(err error) bool {
+	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged, 1153, 1366, 1406, 3024, 1969) // too large, text, running time
 }
 
-// fail wraps err for the caller with the operation, the class of the error and, if an
-// administrator must act, the statements to paste.
-func (b *Backend) fail(op string, err error) error { return b.failAs(b.loginIn(err), op, err) }
-
-// failAs is fail for a known account.
-func (b *Backend) failAs(account login, op string, err error) error {
-	if err == nil {
-		return nil
+// isDenied reports whether an administrator must act.
+func isDenied(err error) bool {
+	if c := code(err); c != 0 {
+		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, 1114, 1153, 1366, 1406)
 	}
-	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("mysql: %s: %w", op, b.redact(err)) // already has a class
-	}
-	class, hint, t := backend.ErrUnavailable, "", b.tables.inSchema(account.schema)
-	switch {
-	case is(err, errNoTable):
-		class, hint = backend.ErrDenied, createTablesHint
-	case errors.Is(err, errUnseen), is(err, 1044): // whether the tables exist is not known: only a GRANT with CREATE needs none
-		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(makerRights, t.lease, t.term, t.member)
-	case is(err, errNoSchema):
-		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
-	case is(err, errNoSchemaSet):
-		class, hint = backend.ErrDenied, "; name the schema: "+schemaHint
-	case is(err, errUnknownColumn):
-		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
-	case is(err, 1045):
-		class, hint = backend.ErrDenied, account.refusedHint(err)
-	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
-		class = backend.ErrDenied
-	case is(err, errInsecure):
-		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
-	case is(err, rights...):
-		class, hint = backend.ErrDenied, account.grantHint(memberRights, t.lease, t.term, t.member)
-	case is(err, errStatementLog):
-		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
-	case is(err, readOnly...):
-		hint = " (the connection is dropped)"
-	case isAuthProblem(err):
-		class = backend.ErrDenied
-	}
-	return fmt.Errorf("mysql: %s: %w: %w%s", op, class, b.redact(err), hint)
-}
-
-// isAuthProblem reports whether err is one of the driver's own errors about credentials and
-// TLS, which an administrator must resolve.
-func isAuthProblem(err error) bool {
-	for _, e := range []error{mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
+	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	s := err.Error()
-	return strings.Contains(s, "x509: ") || strings.Contains(s, "tls: ")
+	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
 
-// redact removes the password from the text. Class and number of the error do not change.
-func (b *Backend) redact(err error) error {
-	safe := clean.Secrets(err, b.password)
-	if safe.Error() == err.Error() {
-		return err
+// fail adds to err its class and what an operator must do, and removes the password.
+func (d *driver) fail(err error) error {
+	if err == nil {
+		return nil
 	}
-	return redacted{safe, number(err)}
+	class, hint := backend.Class(err), ""
+	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class, hint = backend.ErrDenied, d.hint(err)
+	}
+	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
 }
 
-// A redacted error keeps the server's number.
-type redacted struct {
-	error
-	number uint16
+// hint returns what an operator must do.
+func (d *driver) hint(err error) string {
+	account := d.loginIn(err)
+	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
+	switch {
+	case is(err, errNoTable):
+		return make + ", or with this: " + d.table.createSQL()
+	case is(err, 1044): // whether the table exists is not known: only a GRANT with CREATE needs none
+		return make + account.grantHint(makerRights, d.table)
+	case is(err, errNoSchema):
+		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
+	case is(err, errNoSchemaSet):
+		return "; name the schema: " + schemaHint
+	case is(err, errUnknownColumn):
+		return "; the table is not the one that \"elect schema\" prints"
+	case is(err, 1045):
+		return account.refusedHint(err)
+	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
+		return ""
+	case is(err, errInsecure):
+		return "; set tls=true in the DSN"
+	case is(err, rights...):
+		return account.grantHint(memberRights, d.table)
+	case is(err, errStatementLog):
+		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
+	}
+	return ""
 }
 
-func (e redacted) Unwrap() []error { return []error{e.error, &mysql.MySQLError{Number: e.number}} }
-
-// unusable reports whether a connection must be dropped after err: it leads to a server that
-// has become read-only, or that has another dialect.
-func unusable(err error) bool {
-	return errors.Is(err, errReadOnly) || is(err, append(readOnly, errUnknownVar)...)
-}
-
-// nothingSent reports whether err means that nothing was sent: the connection broke while
-// it was idle.
-func nothingSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }
+// off reports whether a switch is off; newer servers have more than two values for it.
+func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }

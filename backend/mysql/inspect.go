@@ -3,70 +3,88 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
-var _ backend.Inspector = (*Backend)(nil)
+var (
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Preparer    = (*Backend)(nil)
+)
+
+// Preflight implements [backend.Preflighter]. It sends a change whose condition is never met: the
+// server checks the rights first.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	err := b.Enter(bids[0].Candidate.Nonce)
+	var v lease.View
+	if err == nil {
+		v, err = b.driver.Read(ctx, nil)
+	}
+	if err == nil {
+		never := func(name string) lease.Put {
+			return lease.Put{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: name}, Version: "none"}, Value: &lease.Session{}}
+		}
+		gone, made := never("preflight"), never("preflight")
+		gone.Value, made.Over.Version = nil, ""
+		_, err = b.driver.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{never("preflight1"), gone, made}}}, nil)
+	}
+	errs := make([]error, len(bids))
+	for i := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("mysql: preflight %q: %w", bids[i].Election, err)
+		}
+	}
+	return errs
+}
 
 const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 ('version', 'version_comment', 'server_uuid', 'server_uid', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'max_connections',
  'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
  'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
-// Inspect reads the properties of the server that matter for leases and explains them:
-// durability, replication, clock, the greatest TTL. It writes nothing and needs no more
-// rights than the Backend has. Its errors are those of any call that reads: the tables do
-// not exist, the server is read-only, and so on.
+const clockSQL = `SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0`
+
+// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
+// errors are those of any call that reads.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	err = b.call(ctx, "inspect", func(s *session) error {
-		rows, err := s.query(ctx, inspectSQL)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		vars := map[string]string{}
-		for rows.Next() {
-			var name, value string
-			if err := rows.Scan(&name, &value); err != nil {
-				return err
-			}
-			vars[strings.ToLower(name)] = clean.Text(value, 200, false)
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		began := time.Now()
-		var micros, maxTTL int64
-		const facts = `SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ttl_us FROM %s WHERE name = ''`
-		if err := s.conn.QueryRowContext(ctx, fmt.Sprintf(facts, b.tables.lease)).Scan(&micros, &maxTTL); err != nil {
-			return err
-		}
-		trip := time.Since(began)
-		list = diagnostics(vars)
-		ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
-		list = append(list,
-			clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
-			clean.Diagnosticf(false, "greatest TTL", "%v, in the table's own row; after a failover every lease is observed for that long", time.Duration(maxTTL)*time.Microsecond),
-		)
-		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
-			refused := clean.Diagnosticf(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
-			refused.Fatal = true
-			list = append(list, refused)
-		}
-		return nil
-	})
-	return list, err
+	d := b.driver
+	_, err = d.Read(ctx, nil)
+	began := time.Now()
+	var rows [][][]byte
+	if err == nil {
+		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL} })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mysql: inspect: %w", d.fail(err))
+	}
+	vars := map[string]string{}
+	for _, row := range rows[1:] {
+		vars[strings.ToLower(string(row[0]))] = clean.Text(string(row[1]), 200, false)
+	}
+	micros, _ := strconv.ParseInt(string(rows[0][0]), 10, 64)
+	trip := time.Since(began)
+	ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
+	list = append(d.diagnostics(vars),
+		clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)),
+		clean.Diagnosticf(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.maxTTL))
+	if ttl > d.maxTTL {
+		list = append(list, clean.Diagnosticf(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL))
+		list[len(list)-1].Fatal = true
+	}
+	return list, nil
 }
 
 // diagnostics explains the variables of a server.
-func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
+func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
@@ -102,6 +120,6 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	default:
 		add(false, "replication", "none: no binary log")
 	}
-	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader that it listens to", vars["max_connections"], maxConns)
+	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader that it listens to", vars["max_connections"], maxConns+1)
 	return list
 }

@@ -1,198 +1,156 @@
 package mysql
 
 import (
+	"cmp"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/single"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Name is how this backend is registered.
 const Name = "mysql"
 
-// Options names the server and the tables. Set exactly one of DSN, Config and Connector.
+// DefaultPrefix, DefaultMaxTTL and DefaultNotifyConns apply if Options name none.
+const (
+	DefaultPrefix      = "election"
+	DefaultMaxTTL      = 15 * time.Second
+	DefaultNotifyConns = 4
+)
+
+// Options names the server and the table. Set exactly one of DSN, Config, Connector and DB.
 type Options struct {
 	// DSN is in the form of github.com/go-sql-driver/mysql:
 	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
-	DSN string
+	DSN string `yaml:"dsn" json:"dsn"`
 
 	// Config has the same in separate fields. It is copied.
-	Config *mysql.Config
+	Config *mysql.Config `yaml:"-" json:"-"`
 
-	// Connector makes the connections, for programs that authenticate or dial in their
-	// own way. It should interpolate parameters (one round trip instead of three).
-	// Unless NotifyConns is negative, its read timeout must be at least 15 seconds.
-	// Only this Backend uses its connections.
-	Connector sqldriver.Connector
+	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
+	// the program's own pool, and stays open: up to 4 + NotifyConns of its connections are kept. With
+	// either, set multiStatements=true, or each write takes six round trips instead of one, and a
+	// readTimeout of none or at least 5 s.
+	Connector sqldriver.Connector `yaml:"-" json:"-"`
+	DB        *sql.DB             `yaml:"-" json:"-"`
 
-	// Schema and Prefix name the tables: `schema`.`prefix_lease` and so on.
-	// ASCII letters, digits and underscores, up to 48. Schema defaults to that of
-	// the connection, Prefix to "election".
-	Schema, Prefix string
+	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and
+	// underscores, up to 48. Schema defaults to that of the connection, Prefix to DefaultPrefix.
+	Schema string `yaml:"schema" json:"schema"`
+	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// NotifyConns is how many leaders a follower listens to, with one connection each.
-	// Their resignations notify it at once; further leaders are only polled.
-	// Default: 4. Negative: none, all are polled.
-	NotifyConns int
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
+	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
+	// 1 s to 5 min. Default: DefaultMaxTTL.
+	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// KeepSchema forbids the Backend to create missing tables: see [Backend.Prepare]. With
-	// an account that may not CREATE it makes no difference. Default: false.
-	KeepSchema bool
+	// NotifyConns is how many leaders a follower listens to, with one connection each. Their
+	// resignations notify it at once; further leaders are only polled. Default:
+	// DefaultNotifyConns. Negative: none, all are polled.
+	NotifyConns int `yaml:"notify_conns" json:"notify_conns"`
+
+	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
+	// create_tables: false. Default: false.
+	KeepSchema bool `yaml:"-" json:"-"`
 }
-
-const defaultNotifyConns = 4
-
-// maxConns bounds the connections of one Backend, besides those that wait for other
-// leaders' notification locks.
-const maxConns = 3
 
 // A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
 type Backend struct {
-	db          *sql.DB // for everything but notification locks
-	notifyConns *sql.DB // for notification locks, whose statements may wait long
-	tables      tables
-	location    string
-	keepSchema  bool
-	password    string // removed from errors
-	dsn         login  // what the DSN says of the account
-	tableCheck  tableCheck
-	servers     servers
-	candidates  candidateCache
-	notifier    notifier
-	owner       single.Owner
-	adopted     bool // it acts for a process that has ended
-
-	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
-
-	mutex chan struct{} // held during each call that is not a renewal
+	*lease.Backend
+	driver *driver
 }
 
-var (
-	_ backend.Backend  = (*Backend)(nil)
-	_ backend.Marker   = (*Backend)(nil)
-	_ backend.Preparer = (*Backend)(nil)
-)
-
-// Format prints only the name of the type, for any verb: the fields may be secret.
+// Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
 
-// Format prints only the name of the type, for any verb: the fields may be secret.
+// Format prints only the name of the type, whatever the verb: fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN          string `yaml:"dsn" json:"dsn"`
-			Schema       string `yaml:"schema" json:"schema"`
-			Prefix       string `yaml:"prefix" json:"prefix"`
-			NotifyConns  int    `yaml:"notify_conns" json:"notify_conns"`
-			CreateTables bool   `yaml:"create_tables" json:"create_tables"`
+			Options      `yaml:",inline"`
+			CreateTables bool `yaml:"create_tables" json:"create_tables"`
 		}
 		c.CreateTables = true
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns, KeepSchema: !c.CreateTables})
+		c.KeepSchema = !c.CreateTables
+		return Open(c.Options)
 	})
 }
 
-// Open checks o and returns a Backend. It does not contact the server, which may
-// be down: the first call does.
+// Open checks o and returns a Backend. The server may be down: the first call connects to it.
+// Errors are of class [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
-	t, err := newTables(o.Schema, o.Prefix)
+	d, err := newDriver(o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	if o.NotifyConns == 0 {
-		o.NotifyConns = defaultNotifyConns
+	if d.bells.most == 0 {
+		return &Backend{lease.New(silent{d}), d}, nil
 	}
-	b := &Backend{tables: t, keepSchema: o.KeepSchema, mutex: make(chan struct{}, 1)}
-	b.notifier.tables = strings.ToLower(o.Schema + "." + t.plainLease)
-	main, notifyConns, err := b.connectors(o)
-	if err != nil {
-		return nil, err
-	}
-	b.db = sql.OpenDB(main)
-	b.db.SetMaxOpenConns(maxConns)
-	b.db.SetMaxIdleConns(maxConns)
-	b.db.SetConnMaxLifetime(connLifetime)
-	if o.NotifyConns > 0 {
-		b.notifier.maxLeaders, b.notifier.timeout = o.NotifyConns, notifyCallTimeout
-		b.notifyConns = sql.OpenDB(notifyConns)
-		b.notifyConns.SetMaxOpenConns(o.NotifyConns + 1) // one more for this Backend's own lock
-		b.notifyConns.SetMaxIdleConns(o.NotifyConns + 1)
-	}
-	return b, nil
+	return &Backend{lease.New(d), d}, nil
 }
 
-// Location implements [backend.Located]. It is empty with a Connector, whose server is unknown.
-func (b *Backend) Location() string { return b.location }
+// A silent driver tells nobody of changes.
+type silent struct{ lease.Driver }
 
-// Guarantees returns what MySQL can promise.
-func (b *Backend) Guarantees() backend.Guarantees {
-	return backend.Guarantees{
-		Name: Name,
-		// Within a quarter of the TTL a call needs a few round trips, and as many for a
-		// new connection. innodb_lock_wait_timeout is at least a second, but renewals
-		// do not wait for locks.
-		MinTTL: 500 * time.Millisecond,
-		Expiry: backend.ByChallengers,
-		Push:   b.notifyConns != nil, Poll: true,
-		Exclusive: true, DurableTerms: true,
+// Location implements [backend.Located]. It is empty with a Connector or a DB, whose server is unknown.
+func (b *Backend) Location() string { return b.driver.location }
+
+// A table is the quoted name of the table with its schema, if one was given.
+type table struct{ schema, prefix string }
+
+func (t table) String() string { return t.named("item") }
+func (t table) view() string   { return t.named("leader") }
+
+func (t table) named(name string) string {
+	if t.schema != "" {
+		return "`" + strings.ReplaceAll(t.schema, "`", "``") + "`.`" + t.prefix + "_" + name + "`"
 	}
+	return "`" + t.prefix + "_" + name + "`"
 }
-
-// Close closes the connections. It does not release leases.
-func (b *Backend) Close() error {
-	if !b.owner.Close() {
-		return nil
-	}
-	b.notifier.closeConn()
-	err := b.db.Close()
-	if b.notifyConns != nil {
-		err = errors.Join(err, b.notifyConns.Close())
-	}
-	return b.fail("close", err)
-}
-
-// enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(nonce backend.Nonce) error {
-	if err := b.owner.Admit(nonce); err != nil {
-		return fmt.Errorf("mysql: %w", err)
-	}
-	return nil
-}
-
-// tables has the names of the tables, quoted and plain.
-type tables struct{ lease, term, member, plainLease, plainTerm, plainMember, schema string }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
 
-func newTables(schema, prefix string) (tables, error) {
-	if prefix == "" {
-		prefix = "election"
-	}
-	for what, s := range map[string]string{"prefix": prefix, "schema": schema} {
-		if !identifier.MatchString(s) && (what == "prefix" || s != "") {
-			return tables{}, fmt.Errorf("mysql: %w: %s is %.60q; it must be 1 to 48 ASCII letters, digits and underscores and not begin with a digit", backend.ErrInvalid, what, s)
+func newTable(schema, prefix string) (table, error) {
+	prefix = cmp.Or(prefix, DefaultPrefix)
+	for _, name := range [][2]string{{"schema", cmp.Or(schema, "app")}, {"prefix", prefix}} {
+		if !identifier.MatchString(name[1]) {
+			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
 		}
 	}
-	dot := ""
-	if schema != "" {
-		dot = "`" + schema + "`."
+	return table{schema, prefix}, nil
+}
+
+// newDriver checks o and returns a driver that has not connected.
+func newDriver(o Options) (*driver, error) {
+	t, err := newTable(o.Schema, o.Prefix)
+	if err != nil {
+		return nil, err
 	}
-	quote := func(name string) string { return dot + "`" + prefix + "_" + name + "`" }
-	return tables{
-		quote("lease"), quote("term"), quote("member"),
-		prefix + "_lease", prefix + "_term", prefix + "_member", schema,
-	}, nil
+	maxTTL, given := cmp.Or(o.MaxTTL, DefaultMaxTTL), 0
+	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, fmt.Errorf("set dsn or dsn_file, in a program exactly one of DSN, Config, Connector and DB; %d are set", given)
+	case maxTTL < minTTL || maxTTL > 5*time.Minute:
+		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
+	}
+	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema}
+	d.bells.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
+	return d, d.connect(o)
 }

@@ -1,136 +1,106 @@
 package mysql
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"strings"
 )
 
-// statements has the SQL text for one dialect and one set of tables.
-//
-// Tests enforce these rules: no statement reads a column that it assigns, no time of the
-// server decides anything, no statement removes a row, names and values are placeholders,
-// strings are in single quotes.
-type statements struct {
-	identity string            // the expression for the answering server
-	text     map[string]string // by the templates below
-}
+// serverSQL is the identity of the server that answers. MariaDB's server_uid alone is made of port and
+// MAC address and repeats after a new installation; versions before 10.6.19 and 10.11.9 lack it. A
+// server that does not keep every commit is another one after each start, which UUID_SHORT tells by the
+// second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock.
+const serverSQL = `REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, UUID_SHORT() >> 24 & 4294967295)), ' ', '_')`
 
-// serverState is the state of the server in one column, in the table's own row: whether it
-// is read-only, whether it keeps every commit, and its time.
-const serverState = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
+const (
+	mysqlIdentity   = "@@server_id, @@server_uuid"
+	mariadbIdentity = "@@server_id, @@port, LEFT(@@hostname, 100)"
+	uidIdentity     = "@@server_id, @@port, @@server_uid, LEFT(@@hostname, 100)"
+)
 
-const lightColumns = `l.name, l.holder, l.nonce, l.term, l.heartbeat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
- TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
- IF(l.name = '', {server}, ''), ` + serverState
-
-const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
-
-// Every read includes the table's own row, which shows the server that answered. It is the
-// same statement, so that no proxy can mix the answers of two servers.
-const lightSQL = `SELECT ` + lightColumns + `, {count} FROM {lease} l WHERE l.name IN ('', {names}) ORDER BY l.name`
-const fullSQL = `SELECT ` + fullColumns + `, {count} FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name IN ('', {names}) ORDER BY l.name`
-const listSQL = `SELECT ` + fullColumns + `, 0 FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name = '' OR l.name >= ? ORDER BY l.name LIMIT ?`
-const countSQL = `(SELECT COUNT(*) - 1 FROM {lease})`
-const candidatesSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
-
-// Writes skip rows that another transaction has locked. See docs/design/mysql.md, "Renewals",
-// for SKIP LOCKED, STRAIGHT_JOIN, FORCE INDEX and LIMIT.
-const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
-  WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.request <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
- STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
- SET l.heartbeat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
-
-// markSQL is a renewal that also writes the marks of a migration.
-const markSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
-
-// grantSQL writes lease and term at once, if both are exactly as they were read.
-const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
-  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND l.heartbeat = v.heartbeat AND l.server = v.server
-  STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = v.name
-  WHERE {server} = ? LIMIT 100000 FOR UPDATE SKIP LOCKED) s
- STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
- STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = s.name
- SET l.term = s.next, t.term = s.next, l.heartbeat = ?, l.holder = ?, t.holder = ?, l.nonce = ?, t.nonce = ?, l.address = ?, l.metadata = ?,
-  l.ttl_us = ?, l.renew_us = ?, l.server = {server}, l.ended = s.ended, l.last_id = s.last_id,
-  l.request = '', l.request_id = '', l.request_nonce = '', l.elected_at = UTC_TIMESTAMP(6), l.renewed_at = UTC_TIMESTAMP(6),
-  l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, l.history = s.history`
-
-const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
-  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND (v.heartbeat = 0 OR l.heartbeat = v.heartbeat)
-  WHERE l.nonce = ? AND l.server = {server} LIMIT 100000 FOR UPDATE SKIP LOCKED) s
- STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
- SET l.heartbeat = ?, l.holder = '', l.nonce = '', l.address = '', l.metadata = '', l.ttl_us = 0, l.renew_us = 0,
-  l.ended = s.ended, l.last_id = s.last_id,
-  l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
-
-// changeSQL is the first row of the values in grantSQL and releaseSQL.
-const changeSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS history`
-const moreChangesSQL = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?`
-
-// The first grant of an election that has no row.
-const createLimitSQL = `SET SESSION wait_timeout = 2`
-const idleLimitSQL = `SET SESSION wait_timeout = 60` // as in sessionSettings
-const lockOwnRowSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
-const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
-const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
-const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
-const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
-const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id,
- request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
-const createLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
-const createLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
-const createTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
-const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
-const updateOwnRowSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
-
-// healTermSQL restores a term row that was deleted, with the term of the lease. It grants
-// nothing.
-const healTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {lease} WHERE name = ?`
-
-// These statements need the right to insert rows, and insert none.
-const preflightLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) SELECT ` + leaseColumns + ` FROM {lease} WHERE 1 = 0`
-const preflightTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {term} WHERE 1 = 0`
-
-const requestSQL = `UPDATE {lease} SET request = ?, request_id = ?, request_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
-
-const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
-const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
- WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY nonce LIMIT 1`
-const createMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
-const membersSQL = `SELECT nonce, id, address, metadata, stage, elections, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
- WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
-
-// bootSQL reads the second in which the server was started, by its clock at that time
-// (dev.mysql.com, UUID_SHORT). After 2^24 calls of UUID_SHORT it is the next second, which
-// looks like another start.
-const bootSQL = `SELECT UUID_SHORT() >> 24 & 4294967295`
-
-// recordVerifiedBootSQL records that a process has seen this start for the greatest TTL.
-const recordVerifiedBootSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
- STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name SET l.last_id = ?`
-
-// allTemplates lists the statements, for newStatements and for the test of the rules.
-var allTemplates = []string{
-	lightSQL, fullSQL, listSQL, countSQL, candidatesSQL, renewSQL, markSQL, grantSQL, releaseSQL, changeSQL, moreChangesSQL, createLimitSQL, idleLimitSQL, lockOwnRowSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL,
-	createLeaseSQL, createLeaseRow, createTermSQL, raiseTermSQL, updateOwnRowSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, createMemberSQL,
-	membersSQL, bootSQL, recordVerifiedBootSQL, showVariables, columnsSQL, awaitLockSQL, takeLockSQL, retakeLockSQL, releaseLockSQL, holdsLockSQL, identifyConnSQL, killSQL, limitHoldSQL, fenceSQL, restoreLimitsSQL,
-}
-
-// newStatements fills the names of the tables and the identity into the templates.
-func newStatements(t tables, identity string) *statements {
-	s := &statements{identity, make(map[string]string, len(allTemplates))}
-	r := strings.NewReplacer("{lease}", t.lease, "{term}", t.term, "{member}", t.member, "{server}", identity)
-	for _, template := range allTemplates {
-		s.text[template] = r.Replace(template)
+// identity returns the expressions of the identity for a server with these variables.
+func identity(vars map[string]string) string {
+	switch {
+	case vars["server_uuid"] != "":
+		return mysqlIdentity
+	case vars["server_uid"] != "":
+		return uidIdentity
 	}
-	return s
+	return mariadbIdentity
 }
 
-// fill returns the text of a template, with names in place of {names}.
-func (s *statements) fill(template, names string) string {
-	return strings.Replace(s.text[template], "{names}", names, 1)
+// versionSQL is the Version of a row. It shows whether somebody has edited the value.
+const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 20))`
+
+// headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
+const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT value FROM {table} WHERE kind = 'origin' AND name = '') AS value, ` + serverSQL + ` AS version,
+ @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
+
+// itemSQL has the columns of an item. A value that is too large is not sent.
+const itemSQL = `SELECT t.kind, t.name, IF(LENGTH(t.value) <= 1048576, t.value, '') AS value, ` + versionSQL + ` AS version, t.created,
+ GREATEST(0, TIMESTAMPDIFF(MICROSECOND, t.at, UTC_TIMESTAMP(6))) AS age FROM `
+
+// STRAIGHT_JOIN and FORCE INDEX let the server look up each row by its key, and read no other.
+const readSQL = headSQL + itemSQL + `JSON_TABLE({payload}, '$[*]' COLUMNS (k VARCHAR(7) PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]')) q
+ STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
+
+const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND t.name >= X'{from}' ORDER BY t.name LIMIT {limit})`
+
+// originSQL sets the row that has the epoch, if it is as it was read.
+const (
+	makeOriginSQL   = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))`
+	changeOriginSQL = `UPDATE {table} SET value = {value}, at = UTC_TIMESTAMP(6) WHERE kind = 'origin' AND name = '' AND value = {kept}`
+)
+
+// A writing is several statements. The first has the changes: for each item the number of its change, key,
+// version, new value (null: deleted), former value (null: not compared), whether it is put, and its new version.
+const (
+	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + ``
+	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]',
+ v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]', x VARCHAR(60) PATH '$[7]'))`
+
+	// lockSQL lets nobody else make an item.
+	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
+
+	// compareSQL locks the rows and compares them: a change is 0 if all its items are as they were read, 1 if
+	// not, and 2 if somebody else has locked a row, which is skipped. The result is NULL in another epoch.
+	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND LEFT({epoch}, LENGTH(@go_election_server) + 1) = CONCAT(@go_election_server, '.')
+ AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, (SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
+  WHEN COALESCE(l.version, '') <> q.w OR q.b <> l.value THEN 1 ELSE 0 END) AS s FROM ` + columnsSQL + ` q
+ LEFT JOIN (SELECT t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM ` + columnsSQL + ` i
+  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(i.k AS BINARY) AND t.name = CAST(i.n AS BINARY) LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) l
+  ON l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
+ LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), NULL) INTO @go_election_states`
+
+	grantedSQL = `JSON_EXTRACT(@go_election_states, CONCAT('$."', q.c, '"')) = 0 AND q.p = 1`
+	joinSQL    = columnsSQL + ` q STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
+	updateSQL  = `UPDATE ` + joinSQL + `
+ SET t.value = q.v, t.version = q.x, t.at = UTC_TIMESTAMP(6) WHERE q.w <> '' AND q.v IS NOT NULL AND ` + grantedSQL
+	deleteSQL = `DELETE t FROM ` + joinSQL + ` WHERE q.w <> '' AND q.v IS NULL AND ` + grantedSQL
+	insertSQL = `INSERT INTO {table} (kind, name, value, version, created, at)
+ SELECT q.k, q.n, q.v, q.x, q.x, UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
+
+	// resultSQL follows the commit, and names the items that have other versions than these.
+	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''
+ FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]')) q
+ LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE COALESCE(` + versionSQL + `, '') <> q.w`
+)
+
+// statement completes the text of a statement. {payload} stands for data.
+func (d *driver) statement(text string, data any, more ...string) string {
+	return strings.NewReplacer(append(more, "{table}", d.table.String(), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
 }
 
-// placeholders returns n copies of one, with commas between them.
-func placeholders(one string, n int) string {
-	return strings.Repeat(one+", ", n-1) + one
+// payload returns data as JSON in an expression. Nothing in it can be SQL.
+func payload(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: strings, numbers and structs of them
+	}
+	return literal(string(text))
+}
+
+// literal returns a text as an expression, which depends on no mode of the session.
+func literal(text string) string {
+	return "CONVERT(FROM_BASE64('" + base64.StdEncoding.EncodeToString([]byte(text)) + "') USING utf8mb4)"
 }
