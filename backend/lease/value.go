@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+	"unique"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -126,6 +127,9 @@ func Decode(kind Kind, text []byte) Value {
 	switch kind {
 	case Records:
 		if r := decode[Record](text); r != nil {
+			for _, text := range []*string{&r.Epoch, &r.ID, &r.Nonce, &r.Session, &r.Address, &r.Metadata} { // many records have the same
+				*text = unique.Make(*text).Value()
+			}
 			r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
 			return r
 		}

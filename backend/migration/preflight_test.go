@@ -30,9 +30,7 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 		}
 	}
 	rights("REVOKE %s ON %s.* FROM", "INSERT, UPDATE", d.Name)
-	rights("GRANT %s ON %s TO", "INSERT, UPDATE", d.Name+"."+prefix+"_member")
-	rights("GRANT %s ON %s TO", "INSERT, UPDATE", d.Name+"."+prefix+"_term")
-	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_lease")
+	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_item")
 	enter := func(ttl time.Duration) (asked int, answers []backend.Answer) {
 		t.Helper()
 		old, err := curator.Open(curator.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
@@ -72,14 +70,14 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	}
 	asked, answers := enter(4 * time.Second)
 	for _, a := range answers {
-		if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
+		if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "GRANT SELECT, INSERT, UPDATE, DELETE ON") {
 			t.Errorf("without the right to insert rows: expected ErrDenied and the statement that grants it, got %v, %v", a.Outcome, a.Err)
 		}
 	}
 	if asked > 0 {
 		t.Errorf("expected no bid on ZooKeeper by a member without rights in MySQL, got %d", asked)
 	}
-	rights("GRANT %s ON %s TO", "INSERT", d.Name+"."+prefix+"_lease")
+	rights("GRANT %s ON %s TO", "INSERT", d.Name+"."+prefix+"_item")
 	asked, answers = enter(time.Minute)
 	if asked == 0 || answers[0].Outcome != backend.Granted {
 		t.Errorf("with all rights: expected a grant and a bid on ZooKeeper, got %v, %v, %d bids", answers[0].Outcome, answers[0].Err, asked)

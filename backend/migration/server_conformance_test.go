@@ -130,11 +130,11 @@ func faultyTables(t testing.TB, d *testbed.Database) (mysql.Options, map[string]
 		conformance.FaultCut:        func(on bool, _ string) error { proxy.Cut(on); return nil },
 		conformance.FaultCutReplies: func(on bool, _ string) error { proxy.CutReplies(on); return nil },
 		conformance.FaultDeleteRecord: func(_ bool, election string) error {
-			return exec("DELETE FROM $_lease WHERE name = ?", []byte(election))
+			return exec("DELETE FROM $_item WHERE kind = 'record' AND name = ?", []byte(election))
 		},
 		conformance.FaultPlantRecord: func(_ bool, election string) error {
-			return exec("UPDATE $_lease SET holder = ?, address = ?, metadata = ?, heartbeat = heartbeat + 2 WHERE name = ?",
-				[]byte("<script>\x1b]0;\u202e\xff"), []byte("javascript:alert(1)\n"), []byte("\x00\x1b[2J"), []byte(election))
+			return exec("UPDATE $_item SET value = JSON_SET(value, '$.id', ?, '$.address', ?, '$.metadata', ?) WHERE kind = 'record' AND name = ?",
+				"<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J", []byte(election))
 		},
 	}
 }

@@ -1,8 +1,6 @@
 package mysql
 
 import (
-	"context"
-	"encoding/json"
 	"maps"
 	"testing"
 	"time"
@@ -143,21 +141,9 @@ func newStore(t testing.TB, l *lab, options func(Options) Options) conformance.S
 
 // plant overwrites the record with hostile text as the holder.
 func (l *lab) plant(prefix, election string) error {
-	ctx := context.Background()
-	var value []byte
-	if err := l.admin.QueryRowContext(ctx, "SELECT value FROM "+prefix+"_item WHERE kind = 'record' AND name = ?", []byte(election)).Scan(&value); err != nil {
-		return err
-	}
-	r := map[string]any{}
-	if err := json.Unmarshal(value, &r); err != nil {
-		return err
-	}
 	text := "<script>\x1b]0;\u202e"
-	r["id"], r["nonce"], r["address"], r["metadata"] = text, text, "javascript:alert(1)\n", "\x00\x1b[2J"
-	planted, err := json.Marshal(r)
-	if err == nil {
-		_, err = l.admin.ExecContext(ctx, "UPDATE "+prefix+"_item SET value = ? WHERE kind = 'record' AND name = ?", string(planted), []byte(election))
-	}
+	_, err := l.admin.Exec("UPDATE "+prefix+"_item SET value = JSON_SET(value, '$.id', ?, '$.nonce', ?, '$.address', ?, '$.metadata', ?) WHERE kind = 'record' AND name = ?",
+		text, text, "javascript:alert(1)\n", "\x00\x1b[2J", []byte(election))
 	return err
 }
 

@@ -156,12 +156,12 @@ func item(row [][]byte) lease.Item {
 
 // newVersion returns the text of the column version for a value. Nobody but this package writes it.
 func newVersion(random string, k lease.Key, value string) string {
-	return fmt.Sprintf("%s-%.12x", random, sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", random, k.Kind, k.Name, value)))
+	return fmt.Sprintf("%s-%.6x", random, sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", random, k.Kind, k.Name, value)))
 }
 
 // version returns the Version of an item with that text and value: see versionSQL.
 func version(written, value string) string {
-	return fmt.Sprintf("%s.%.10x", written, sha256.Sum256([]byte(value)))
+	return fmt.Sprintf("%s.%.6x", written, sha256.Sum256([]byte(value)))
 }
 
 func number(text []byte) uint64 {

@@ -30,7 +30,7 @@ func identity(vars map[string]string) string {
 }
 
 // versionSQL is the Version of a row. It shows whether somebody has edited the value.
-const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 20))`
+const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`
 
 // headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
 const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT value FROM {table} WHERE kind = 'origin' AND name = '') AS value, ` + serverSQL + ` AS version,
@@ -78,7 +78,7 @@ const (
  SET t.value = q.v, t.version = q.x, t.at = UTC_TIMESTAMP(6) WHERE q.w <> '' AND q.v IS NOT NULL AND ` + grantedSQL
 	deleteSQL = `DELETE t FROM ` + joinSQL + ` WHERE q.w <> '' AND q.v IS NULL AND ` + grantedSQL
 	insertSQL = `INSERT INTO {table} (kind, name, value, version, created, at)
- SELECT q.k, q.n, q.v, q.x, q.x, UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
+ SELECT q.k, q.n, q.v, q.x, LEFT(q.x, 16), UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
 
 	// resultSQL follows the commit, and names the items that have other versions than these.
 	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''

@@ -176,7 +176,7 @@ func written(c *lease.Change, random string) (items []lease.Item) {
 			v := newVersion(random, it.Key, text)
 			it.Version, it.Created, it.Age = version(v, text), p.Over.Created, 0
 			if p.Over.Version == "" {
-				it.Created = v
+				it.Created = random
 			}
 		}
 		items = append(items, it)

@@ -94,8 +94,7 @@ func (s *suite) clear(t testing.TB) {
 	db := s.admin(t)
 	statements := []string{"DELETE FROM leader_election"}
 	for _, prefix := range []string{defaultPrefix, "native"} {
-		statements = append(statements, "DELETE FROM "+prefix+"_lease WHERE name <> ''", "UPDATE "+prefix+"_lease SET term = 0, heartbeat = 0 WHERE name = ''",
-			"DELETE FROM "+prefix+"_term", "DELETE FROM "+prefix+"_member")
+		statements = append(statements, "DELETE FROM "+prefix+"_item")
 	}
 	for _, text := range statements {
 		if _, err := db.Exec(text); err != nil {

@@ -66,7 +66,8 @@ type Options struct {
 	// "election_shared". A backend/mysql to which these elections move must have another.
 	Prefix string
 
-	// NotifyConns and KeepSchema are those of [mysql.Options].
+	// MaxTTL, NotifyConns and KeepSchema are those of [mysql.Options].
+	MaxTTL      time.Duration
 	NotifyConns int
 	KeepSchema  bool
 }
@@ -114,6 +115,7 @@ func init() {
 			Zone        string            `yaml:"zone" json:"zone"`
 			Keys        map[string]string `yaml:"keys" json:"keys"`
 			Prefix      string            `yaml:"prefix" json:"prefix"`
+			MaxTTL      time.Duration     `yaml:"max_ttl" json:"max_ttl"`
 			NotifyConns int               `yaml:"notify_conns" json:"notify_conns"`
 			Create      bool              `yaml:"create_tables" json:"create_tables"`
 		}
@@ -122,7 +124,7 @@ func init() {
 			return nil, err
 		}
 		o := Options{DSN: c.DSN, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
-			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, NotifyConns: c.NotifyConns, KeepSchema: !c.Create}
+			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, MaxTTL: c.MaxTTL, NotifyConns: c.NotifyConns, KeepSchema: !c.Create}
 		if len(c.Keys) > 0 {
 			taken := make(map[string]string)
 			for name, key := range c.Keys {
@@ -147,9 +149,8 @@ func init() {
 
 const defaultPrefix = "election_shared"
 
-// CreateTables creates those of this module's own tables that do not exist yet: prefix_lease,
-// prefix_term and prefix_member, as [mysql.CreateTables] does. It does not touch the other
-// programs' table.
+// CreateTables creates this module's own table, prefix_item, if it does not exist, as
+// [mysql.CreateTables] does. It does not touch the other programs' table.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	return mysql.CreateTables(ctx, db, schema, cmp.Or(prefix, defaultPrefix))
 }
@@ -168,7 +169,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns, KeepSchema: o.KeepSchema}, nil); err != nil {
+	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, NotifyConns: o.NotifyConns, KeepSchema: o.KeepSchema}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil

@@ -23,9 +23,7 @@ MariaDB (the default) or on PostgreSQL, and grant the rights that members need. 
 no tables. Elect reads and changes nothing.
 
 With --apply, create the tables that are missing, for the backend mysql, mysqltable or postgres of
-the configuration and with its account, which must have CREATE, and on MySQL INSERT on them.
-On MySQL prefer this to executing the statements by hand: they cannot know the server, so the first
-election in tables made by hand waits for the greatest TTL (15s), once.`,
+the configuration and with its account, which must have CREATE.`,
 		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if apply {

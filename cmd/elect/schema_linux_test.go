@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// withRights returns the environment of an account that has only these rights on the tables of
-// backend mysql. With CREATE among the rights the tables need not exist.
+// withRights returns the environment of an account that has only these rights on the table of
+// backend mysql. With CREATE among the rights it need not exist.
 func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 	t.Helper()
 	c := d.AddUser(t, "")
@@ -23,9 +23,7 @@ func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 		t.Fatal(err)
 	}
 	d.Exec(t, fmt.Sprintf("REVOKE ALL PRIVILEGES, GRANT OPTION FROM %s", grantee))
-	for _, table := range []string{"lease", "term", "member"} {
-		d.Exec(t, fmt.Sprintf("GRANT %s ON %s.election_%s TO %s", rights, d.Name, table, grantee))
-	}
+	d.Exec(t, fmt.Sprintf("GRANT %s ON %s.election_item TO %s", rights, d.Name, grantee))
 	return onDSN(t, "mysql", c)
 }
 
@@ -39,7 +37,7 @@ func TestTheFirstTermInNewTablesIsTheClocks(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
-		env := withRights(t, d, "CREATE, SELECT, INSERT, UPDATE")
+		env := withRights(t, d, "CREATE, SELECT, INSERT, UPDATE, DELETE")
 		for range 2 { // the second call must not change the tables
 			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables exist on mysql 127.0.0.1:") {
 				t.Fatalf("code %d: %s", code, out)
@@ -87,7 +85,7 @@ func TestSchemaApplyCreatesTablesForMySQLTable(t *testing.T) {
 	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
 		t.Fatalf("code %d: %s", code, out)
 	}
-	d.Exec(t, "SELECT 1 FROM election_shared_lease, election_shared_term, election_shared_member")
+	d.Exec(t, "SELECT 1 FROM election_shared_item")
 }
 
 func TestSchemaApplySaysWhyItCreatesNoTables(t *testing.T) {
@@ -100,7 +98,7 @@ func TestSchemaApplySaysWhyItCreatesNoTables(t *testing.T) {
 		env        []string
 		args       []string
 	}{
-		{"an account without CREATE", "needs CREATE and INSERT", exitElect, onDSN(t, "mysql", d.User), nil},
+		{"an account without CREATE", "CREATE, SELECT, INSERT, UPDATE, DELETE", exitElect, onDSN(t, "mysql", d.User), nil},
 		{"a store that needs none", "file needs no tables", 0, onFiles(t), nil},
 		{"another prefix than the configuration's", "none of the others can be", exitElect, onFiles(t), []string{"--prefix", "other"}},
 		{"two stores", "name the one", exitElect, migration, nil},

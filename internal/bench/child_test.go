@@ -158,7 +158,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.InterpolateParams = true
+	config.InterpolateParams, config.MultiStatements = true, true
 	if c.Connector, err = driversql.NewConnector(config); err != nil {
 		return nil, err
 	}
@@ -348,12 +348,12 @@ type counted struct {
 }
 
 func (c *counted) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
-	c.c.statements.Add(1)
+	c.c.statements.Add(int64(1 + strings.Count(q, ";\n")))
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
 }
 
 func (c *counted) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
-	c.c.statements.Add(1)
+	c.c.statements.Add(int64(1 + strings.Count(q, ";\n")))
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
 }
 

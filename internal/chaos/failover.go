@@ -73,7 +73,7 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	replica.WaitCaughtUp(t)
 	site := &Site{Backend: "mysql on " + string(k) + " x2", TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, primary.Addr())}
 	site.environ = func(i int) []string {
-		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN())
+		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
 	}
 	p := &pair{
 		addr:    func() string { return primary.Addr() },

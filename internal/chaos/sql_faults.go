@@ -20,16 +20,16 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 		"row deleted": func(r *run) {
 			name := elections[r.IntN(len(elections))]
 			r.inject("row deleted", name, byEnd, func() {
-				d.Exec(r, fmt.Sprintf("DELETE FROM election_lease WHERE name = '%s'", name))
+				d.Exec(r, fmt.Sprintf("DELETE FROM election_item WHERE kind = 'record' AND name = '%s'", name))
 				r.wait(r.TTL/2, r.TTL)
 			})
 		},
 		"rights revoked": func(r *run) {
 			r.inject("rights revoked", s.Addr(), byCall, func() {
-				s.Exec(r, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE ON %s.* FROM %s", d.Name, user))
+				s.Exec(r, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE, DELETE ON %s.* FROM %s", d.Name, user))
 				s.KillConnections(r, d.User.User) // an open one keeps its rights in a database
 				r.wait(r.TTL/2, 2*r.TTL)
-				s.Exec(r, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO %s", d.Name, user))
+				s.Exec(r, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", d.Name, user))
 			})
 		},
 		// Another client takes all connections, after those of the members were closed.

@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,7 +122,7 @@ func mysqlSite(t testing.TB, k testbed.Kind) *Site {
 	makeTables(t, d)
 	site := &Site{Backend: "mysql on " + string(k), TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, s.Addr())}
 	site.environ = func(i int) []string {
-		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN())
+		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
 	}
 	site.faults = join(processFaults(), networkFaults(), serverFaults(s), sqlFaults(s, d), clockFaults(s))
 	addSlowDisk(t, site, s)
@@ -134,7 +133,6 @@ func makeTables(t testing.TB, d *testbed.Database) {
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	d.Exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", greatestTTL.Microseconds()))
 }
 
 // addSlowDisk adds the fault if strace is installed.
