@@ -8,7 +8,7 @@
 // one article and call their table leader_election; [Layout] lists the three known shapes. The
 // programs need no change, and know nothing of this module.
 //
-// A lease here is two things: a lease of package backend/mysql in tables of this module's own
+// A lease here is two things: a lease of package backend/mysql in a table of this module's own
 // ([CreateTables]), and the row of the other programs. A member of this module leads if and
 // only if it holds both. Between members of this module, all promises of package backend/mysql
 // hold: growing terms, [mysql.Fence], requests, member records, notifications. The row
@@ -36,10 +36,8 @@
 //
 // # Rights
 //
-//	GRANT SELECT, INSERT, UPDATE ON app.leader_election        TO 'app'@'%';
-//	GRANT SELECT, INSERT, UPDATE ON app.election_shared_lease  TO 'app'@'%';
-//	GRANT SELECT, INSERT, UPDATE ON app.election_shared_term   TO 'app'@'%';
-//	GRANT SELECT, INSERT, UPDATE ON app.election_shared_member TO 'app'@'%';
+//	GRANT SELECT, INSERT, UPDATE ON app.leader_election TO 'app'@'%';
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.election_shared_item TO 'app'@'%';
 //
 // # More
 //
