@@ -1,5 +1,5 @@
-/* A failover that loses the last writes (docs/design/mysql.md, "After a failover" and "Unclean
- * restarts").
+/* A failover that loses the last writes (docs/design/lease.md, "Restored and edited stores";
+ * docs/design/mysql.md, "Failovers and volatile servers").
  *
  * Shows: if the old primary is fenced before the new one is promoted, a failover that loses any tail
  * of writes makes no second leader, even if leases have different TTLs, and if renewals, grants and
