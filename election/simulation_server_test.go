@@ -8,7 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// servers are the store's servers with their rows. They follow the rules of backend/mysql. Each row
+// servers are the store's servers with their rows. They follow the lease protocol's rules. Each row
 // has the identity of the server that wrote it last. Nodes must observe a row that another server
 // wrote for the greatest TTL, and cannot renew or release it. The same holds for every row of a server
 // that may have lost commits when it started, and for a missing row, unless the table shows that none

@@ -9,8 +9,8 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// Inspect reports what package mysql reports of the server: the leases are in that package's
-// tables, beside the other programs' table.
+// Inspect reports what package mysql reports of the server: the leases are in a table of that
+// package, beside the other programs' table.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	return b.inner.Inspect(ctx, ttl, renew)
 }

@@ -62,7 +62,7 @@ type Options struct {
 	// key is the name.
 	Key func(election string) string
 
-	// Prefix names this module's own tables; see [CreateTables]. Default:
+	// Prefix names this module's own table; see [CreateTables]. Default:
 	// "election_shared". A backend/mysql to which these elections move must have another.
 	Prefix string
 
@@ -155,7 +155,7 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return mysql.CreateTables(ctx, db, schema, cmp.Or(prefix, defaultPrefix))
 }
 
-// CreateTables is like the function of this name, for this Backend's tables and with its
+// CreateTables is like the function of this name, for this Backend's table and with its
 // account, which needs the right to CREATE besides those of a member.
 func (b *Backend) CreateTables(ctx context.Context) error {
 	return b.inner.CreateTables(ctx)
@@ -175,7 +175,7 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Prepare implements [backend.Preparer] for this module's own tables.
+// Prepare implements [backend.Preparer] for this module's own table.
 func (b *Backend) Prepare(ctx context.Context) error { return b.inner.Prepare(ctx) }
 
 // open opens the Backend that keeps the leases, and the pool for the rows. wrap may be nil.

@@ -22,7 +22,7 @@ const (
 	otherProgram
 )
 
-// A snapshot is one election as it was read: the lease in this module's tables, the row, and
+// A snapshot is one election as it was read: the lease in this module's table, the row, and
 // what both together mean.
 type snapshot struct {
 	inner backend.Lease
