@@ -34,7 +34,7 @@ func identity(vars map[string]string) string {
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 20))`
 
 // headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
-const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT value FROM {table} WHERE kind = 'origin' AND name = '') AS value, ` + serverSQL + ` AS version,
+const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT o.value FROM {table} o WHERE o.kind = 'origin' AND o.name = '') AS value, ` + serverSQL + ` AS version,
  @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
 
 // itemSQL has the columns of an item. A value that is too large is not sent.
