@@ -225,6 +225,22 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
+// A pool that has selected no schema, and a table of another layout, are reported.
+func TestAStoreThatIsNotOneIsReported(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
+		l.exec(t, "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
+		for want, o := range map[string]Options{"name the schema: ": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
+			if err := preflight(t, backendOn(t, o)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want ErrDenied and %q", err, want)
+			}
+		}
+		acquire(t, backendOn(t, Options{DB: nowhere, Schema: l.Name}), "jobs")
+	})
+}
+
 // An observer needs SELECT only, and leaves nothing. A candidate with its rights is told what it lacks.
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
@@ -287,6 +303,14 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 			t.Errorf("the view shows %d leaders, want 1", n)
 		}
 	})
+}
+
+// Names in capitals work where the server keeps names of tables in lower case.
+func TestServersWithLowerCaseTableNamesWork(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
+	l.withTable(t, "App")
+	acquire(t, backendOn(t, Options{Config: l.User, Prefix: "App"}), "jobs")
 }
 
 // The server's certificate is checked, as the DSN says, with each way of authentication.
