@@ -62,10 +62,15 @@ func (l login) grantHint(rights string, t table) string {
 	if l.user == "" && l.host != "" {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
-	if t.schema == "" && isPlain(l.schema) { // it is pasted where no schema is selected
+	return "; an administrator can grant what is needed: " + grant(rights, l.within(t).String(), account(l.user, l.host))
+}
+
+// within returns t with its schema: statements are pasted where none is selected.
+func (l login) within(t table) table {
+	if t.schema == "" && isPlain(l.schema) {
 		t.schema = l.schema
 	}
-	return "; an administrator can grant what is needed: " + grant(rights, t.String(), account(l.user, l.host))
+	return t
 }
 
 // refusedHint is part of an error about a refused login. For a login from its own machine, the

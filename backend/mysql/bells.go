@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,10 +60,10 @@ func (b *bells) init(most int) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 }
 
-// lockName returns the name of a session's lock: in lower case, since MySQL ignores case there
-// and MariaDB does not, and at most 64 characters.
+// lockName returns the name of a session's lock. A session is unique, whatever the schema is called in each
+// process. It is in lower case, since MySQL ignores case there and MariaDB does not, and at most 64 characters.
 func (d *driver) lockName(session string) string {
-	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(strings.ToLower(d.dsn.schema+" "+d.table.String())+" "+session)))
+	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(session)))
 }
 
 // written takes this process's bell when it has been granted something, and rings it when a change says

@@ -115,7 +115,10 @@ func (d *driver) open(ctx context.Context, listens bool) (c conn, err error) {
 	if listens {
 		limit = 0
 	}
-	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil {
+	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.table.schema != "" {
+		_, err = c.ExecContext(ctx, "USE `"+d.table.schema+"`") // MySQL evaluates JSON_TABLE only if some schema is selected
+	}
+	if err == nil {
 		err = d.learn(ctx, c)
 	}
 	if err != nil {
@@ -190,7 +193,7 @@ func (d *driver) queryOnce(ctx context.Context, statements func() []string) (row
 	for _, text := range texts {
 		more, err := c.rows(ctx, text)
 		if err != nil {
-			if is(err, rights...) {
+			if is(err, errNoTable) || is(err, rights...) {
 				err = d.denied(ctx, c, err)
 			}
 			c.drop() // it may be in a transaction, and keeps the rights with which it began

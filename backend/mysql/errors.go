@@ -88,8 +88,8 @@ func (d *driver) hint(err error) string {
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
 	switch {
 	case is(err, errNoTable):
-		return make + ", or with this: " + d.table.createSQL()
-	case is(err, 1044): // whether the table exists is not known: only a GRANT with CREATE needs none
+		return make + ", or with this: " + account.within(d.table).createSQL()
+	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
 		return make + account.grantHint(makerRights, d.table)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"

@@ -6,9 +6,18 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
+
+// patience is how long an event may take on a busy machine; usually it takes a second or two.
+const patience = 2 * time.Minute
 
 // Most tests wait for leases to expire, so many of them run at once.
 func TestMain(m *testing.M) {
@@ -49,4 +58,123 @@ func open(t testing.TB, o Options) *driver {
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// exec runs statements as the administrator.
+func (l *lab) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := l.admin.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// number asks the server for one number.
+func (l *lab) number(t testing.TB, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := l.admin.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// lock takes the locks of a query and holds them until the test calls unlock.
+func (l *lab) lock(t testing.TB, query string) (unlock func()) {
+	t.Helper()
+	tx, err := l.admin.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = tx.ExecContext(t.Context(), query)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { tx.Rollback() }
+}
+
+func clone(c *mysql.Config, change func(*mysql.Config)) *mysql.Config {
+	c = c.Clone()
+	change(c)
+	return c
+}
+
+func backendOn(t testing.TB, o Options) *Backend {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// join opens a manager that has joined the election jobs.
+func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
+	t.Helper()
+	m, err := election.New(backendOn(t, o), election.Options{ID: id, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		m.Close(ctx)
+	})
+	e, err := m.Join("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func observe(t testing.TB, b *Backend, election string) backend.Lease {
+	t.Helper()
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})
+	if err != nil || len(seen) != 1 {
+		t.Fatalf("observe: %v, %v", seen, err)
+	}
+	return seen[0]
+}
+
+func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
+
+// read reads items with a driver once its server answers.
+func read(t testing.TB, d *driver, keys ...lease.Key) (v lease.View) {
+	t.Helper()
+	testbed.Eventually(t, patience, "the server answers", func() (err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		v, err = d.Read(ctx, keys)
+		return err
+	})
+	return v
+}
+
+// put writes records over what was read in a view, and returns the result of each.
+func put(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) ([]lease.Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var changes []lease.Change
+	for _, r := range records {
+		over := lease.Item{Key: recordKey(r.Election)}
+		for _, it := range v.Items {
+			if it.Key == over.Key {
+				over = it
+			}
+		}
+		changes = append(changes, lease.Change{Put: []lease.Put{{Over: over, Value: r}}})
+	}
+	w, err := d.Write(ctx, v.Epoch, v.WentBack, changes, nil)
+	return w.Results, err
+}
+
+func mustPut(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) {
+	t.Helper()
+	results, err := put(t, d, v, records...)
+	for _, r := range results {
+		if err != nil || r.Outcome != backend.Granted {
+			t.Fatalf("want all changes granted, got %+v, %v", results, err)
+		}
+	}
 }

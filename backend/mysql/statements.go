@@ -9,8 +9,9 @@ import (
 // serverSQL is the identity of the server that answers. MariaDB's server_uid alone is made of port and
 // MAC address and repeats after a new installation; versions before 10.6.19 and 10.11.9 lack it. A
 // server that does not keep every commit is another one after each start, which UUID_SHORT tells by the
-// second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock.
-const serverSQL = `REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, UUID_SHORT() >> 24 & 4294967295)), ' ', '_')`
+// second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock. Two starts in one second
+// differ in UUID's clock sequence, which is random, and changes otherwise only if the clock is set back.
+const serverSQL = `REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_')`
 
 const (
 	mysqlIdentity   = "@@server_id, @@server_uuid"
@@ -33,7 +34,7 @@ func identity(vars map[string]string) string {
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`
 
 // headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
-const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT value FROM {table} WHERE kind = 'origin' AND name = '') AS value, ` + serverSQL + ` AS version,
+const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT o.value FROM {table} o WHERE o.kind = 'origin' AND o.name = '') AS value, ` + serverSQL + ` AS version,
  @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
 
 // itemSQL has the columns of an item. A value that is too large is not sent.

@@ -1,0 +1,349 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// canary is a password that no error may show.
+const canary = "canary7f3a"
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	connector, err := mysql.NewConnector(mysql.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good = "u:" + canary + "@tcp(localhost:1)/x"
+	for want, o := range map[string]Options{
+		"0 are set":            {},
+		"2 are set":            {DSN: good, Config: mysql.NewConfig()},
+		"3 are set":            {DSN: good, Config: mysql.NewConfig(), Connector: connector},
+		"missing the slash":    {DSN: "u:" + canary + "@tcp(localhost:1)"},
+		"may hold a password":  {DSN: "u:" + canary + "@" + canary + "/x"},
+		"cannot be used":       {DSN: good + "?timeout=" + canary},
+		"(it is not shown":     {DSN: good + "?tls=nowhere"},
+		"no schema is named":   {DSN: "u:" + canary + "@tcp(localhost:1)/"},
+		"prefix is \"a`; DROP": {DSN: good, Prefix: "a`; DROP TABLE x"},
+		`prefix is "1a"`:       {DSN: good, Prefix: "1a"},
+		`prefix is "aaaa`:      {DSN: good, Prefix: strings.Repeat("a", 49)},
+		`schema is "a.b"`:      {DSN: good, Schema: "a.b"},
+		"max_ttl is 10ms":      {DSN: good, MaxTTL: 10 * time.Millisecond},
+		"max_ttl is 6m0s":      {DSN: good, MaxTTL: 6 * time.Minute},
+	} {
+		_, err := Open(o)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
+			t.Errorf("want an invalid option with %q, got %v", want, err)
+		}
+	}
+}
+
+var pasted = regexp.MustCompile("(GRANT|DROP USER|CREATE TABLE|SET GLOBAL).*;")
+
+// paste runs the statements in err as an administrator does who copies them from a log: unchanged, and
+// with no schema selected.
+func (l *lab) paste(t testing.TB, err error) {
+	t.Helper()
+	var printed bytes.Buffer
+	slog.New(slog.NewTextHandler(&printed, nil)).Error("denied", "error", err)
+	statements := pasted.FindString(printed.String())
+	if statements == "" || !errors.Is(err, backend.ErrDenied) {
+		t.Fatalf("want ErrDenied and a statement; the log is\n%s", printed.String())
+	}
+	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), canary) {
+		t.Errorf("more than one line, or a password: %v", err)
+	}
+	anywhere := testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName, c.MultiStatements = "", true }))
+	if _, err := anywhere.ExecContext(t.Context(), statements); err != nil {
+		t.Fatalf("the log is\n%sand pasting\n%s\nfails: %v", printed.String(), statements, err)
+	}
+}
+
+// account creates an account with these rights. Its name begins with name.
+func (l *lab) account(t testing.TB, name, host string, rights ...string) *mysql.Config {
+	t.Helper()
+	name += l.Name[len(l.Name)-10:]
+	who := "'" + strings.ReplaceAll(name, "'", "''") + "'@'" + host + "'"
+	l.exec(t, "CREATE USER "+who+" IDENTIFIED BY '"+canary+"'")
+	t.Cleanup(func() { l.admin.Exec("DROP USER " + who) })
+	for _, right := range rights {
+		l.exec(t, "GRANT "+strings.ReplaceAll(right, "{schema}", l.Name)+" TO "+who)
+	}
+	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, canary })
+}
+
+// preflight asks whether a candidate may take part.
+func preflight(t testing.TB, b *Backend) error {
+	t.Helper()
+	return b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: "n"}, TTL: time.Second}})[0]
+}
+
+// acquire makes a candidate the leader of an election that is vacant.
+func acquire(t testing.TB, b *Backend, election string) {
+	t.Helper()
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: election, Candidate: backend.Candidate{ID: "a", Nonce: "n"}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, election)}})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Errorf("with all rights: %+v, %v", answers, err)
+	}
+}
+
+// The statements name the schema, however it was configured, and the account as the server knows it, whose
+// host is not the client's. The account's present rights do not matter.
+func TestTheStatementsInErrorsMendThem(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		options := map[string]func(t *testing.T, c *mysql.Config) Options{
+			"config": func(t *testing.T, c *mysql.Config) Options { return Options{Config: c} },
+			"DSN":    func(t *testing.T, c *mysql.Config) Options { return Options{DSN: c.FormatDSN()} },
+			"schema": func(t *testing.T, c *mysql.Config) Options {
+				return Options{Config: clone(c, func(c *mysql.Config) { c.DBName = "" }), Schema: c.DBName}
+			},
+			"pool": func(t *testing.T, c *mysql.Config) Options { return Options{DB: testbed.OpenDB(t, c)} },
+		}
+		for what, rights := range map[string][]string{
+			"reads alone":        {"SELECT ON {schema}.*"},
+			"sees nothing":       nil,
+			"sees another table": {"SELECT ON {schema}.other"},
+			"deletes nothing":    {"SELECT, INSERT, UPDATE ON {schema}.*"},
+			"inserts nothing":    {"SELECT, UPDATE, DELETE ON {schema}.election_item"},
+		} {
+			for _, there := range []bool{true, false} {
+				for how, options := range options {
+					t.Run(fmt.Sprintf("%s, table %v, by %s", what, there, how), func(t *testing.T) {
+						t.Parallel()
+						l := newLab(t, testbed.Shared(t, k))
+						l.exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
+						c := l.account(t, "p", "127.0.0._", rights...)
+						if !there {
+							l.exec(t, "DROP VIEW election_leader", "DROP TABLE election_item")
+						}
+						b := backendOn(t, options(t, c))
+						for range 3 { // the first grant may not suffice to see the rest
+							if err := b.Prepare(t.Context()); err != nil {
+								l.paste(t, err)
+							}
+							if err := preflight(t, b); err != nil {
+								l.paste(t, err)
+							}
+						}
+						acquire(t, b, "jobs")
+					})
+				}
+			}
+		}
+	})
+}
+
+// Old installations have an anonymous account, which the server prefers to 'app'@'%'.
+func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		app := l.account(t, "app", "%", memberRights+" ON {schema}.*")
+		app.Net = "unix" // the server resolves no names, and sees localhost only this way
+		if err := l.admin.QueryRow("SELECT @@socket").Scan(&app.Addr); err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct{ password, rights string }{
+			"a login that is refused":     {canary, ""},
+			"a schema that it cannot use": {"", ""},
+			"a table that it cannot see":  {"", "SELECT ON {schema}.other"},
+			"a table that it only reads":  {"", "SELECT ON {schema}.*"},
+		} {
+			l.exec(t, "CREATE TABLE IF NOT EXISTS other (id INT PRIMARY KEY)", "CREATE USER ''@'localhost'", "ALTER USER '"+app.User+"'@'%' IDENTIFIED BY '"+c.password+"'")
+			if c.rights != "" {
+				l.exec(t, "GRANT "+strings.ReplaceAll(c.rights, "{schema}", l.Name)+" TO ''@'localhost'")
+			}
+			b := backendOn(t, Options{Config: clone(app, func(o *mysql.Config) { o.Passwd = c.password })})
+			err := preflight(t, b)
+			if !strings.Contains(fmt.Sprint(err), "anonymous account") || !strings.HasSuffix(fmt.Sprint(err), "DROP USER ''@'localhost';") {
+				t.Fatalf("%s: %v; want the anonymous account, and the statement that removes it", what, err)
+			}
+			l.paste(t, err)
+			if err := preflight(t, b); err != nil {
+				t.Errorf("%s, once it was pasted: %v", what, err)
+			}
+		}
+	})
+}
+
+// Names of schemas and accounts are quoted.
+func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		schema := "my-`app` o'" + l.Name[len(l.Name)-10:]
+		quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`"
+		l.exec(t, "CREATE DATABASE "+quoted)
+		t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + quoted) })
+		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = schema })), "", ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"o'brien", "a b", "ü", "a@b", "a'@'b", "se;mi", "tick`", "%"} {
+			b := backendOn(t, Options{Config: clone(l.account(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = schema })})
+			l.paste(t, preflight(t, b))
+			acquire(t, b, name)
+		}
+	})
+}
+
+// What else an administrator must mend is said, in the class ErrDenied and without the password; a server
+// that is not there is not available.
+func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		for what, c := range map[string]struct {
+			change func(*mysql.Config)
+			class  error
+			says   string
+		}{
+			"a wrong password":             {func(c *mysql.Config) { c.Passwd = canary }, backend.ErrDenied, "user, password or host are wrong"},
+			"a schema that is not":         {func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }, backend.ErrDenied, "CREATE DATABASE"},
+			"a setting that is not":        {func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }, backend.ErrUnavailable, "nonsense"},
+			"nobody at that address":       {func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }, backend.ErrUnavailable, "refused"},
+			"a server that is not trusted": {func(c *mysql.Config) { c.TLSConfig = "true"; c.Passwd = canary }, backend.ErrDenied, ""},
+		} {
+			b := backendOn(t, Options{Config: clone(l.User, c.change)})
+			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "anonymous") || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
+				t.Errorf("%s: %v; want %v and %q, without the password", what, err, c.class, c.says)
+			}
+		}
+	})
+}
+
+// A pool that has selected no schema, and a table of another layout, are reported.
+func TestAStoreThatIsNotOneIsReported(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
+		l.exec(t, "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
+		for want, o := range map[string]Options{"name the schema: ": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
+			if err := preflight(t, backendOn(t, o)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want ErrDenied and %q", err, want)
+			}
+		}
+		acquire(t, backendOn(t, Options{DB: nowhere, Schema: l.Name}), "jobs")
+	})
+}
+
+// An observer needs SELECT only, and leaves nothing. A candidate with its rights is told what it lacks.
+func TestAnObserverOnlyReads(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		c := l.account(t, "o", "127.0.0._", "SELECT ON {schema}.election_item")
+		b := backendOn(t, Options{Config: c})
+		if seen := observe(t, b, "jobs"); !seen.Vacant() { // nobody has written the row with the epoch yet
+			t.Errorf("an empty store: %+v", seen)
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM election_item"); n != 0 {
+			t.Errorf("an observer has left %d rows", n)
+		}
+		acquire(t, backendOn(t, Options{Config: l.User}), "jobs")
+		if seen := observe(t, b, "jobs"); seen.Holder.ID != "a" {
+			t.Errorf("the observer sees %+v", seen)
+		}
+		if _, err := b.Inspect(t.Context(), time.Second, 0); err != nil {
+			t.Errorf("an observer inspects: %v", err)
+		}
+		if err := preflight(t, b); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE, DELETE ON") {
+			t.Errorf("a candidate with the rights of an observer: %v", err)
+		}
+	})
+}
+
+// KeepSchema leaves a missing table missing; otherwise the first candidates make it together. Preflight
+// leaves nothing in it. People see the leader in a view.
+func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		const prefix = "fresh"
+		c := l.account(t, "m", "127.0.0._", makerRights+", CREATE VIEW ON {schema}.*")
+		kept := backendOn(t, Options{Config: c, Prefix: prefix, KeepSchema: true})
+		if err := kept.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := preflight(t, kept); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS `fresh_item`") {
+			t.Errorf("with KeepSchema and no table: %v", err)
+		}
+		errs := make(chan error)
+		for range 8 {
+			b := backendOn(t, Options{Config: c, Prefix: prefix})
+			go func() { errs <- b.Prepare(context.Background()) }()
+		}
+		for range 8 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := preflight(t, kept); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM fresh_item WHERE kind <> 'origin'"); n != 0 {
+			t.Errorf("Preflight has written %d rows", n)
+		}
+		acquire(t, kept, "jobs")
+		if n := l.number(t, "SELECT COUNT(*) FROM fresh_leader WHERE name = 'jobs' AND holder = 'a' AND term > 0 AND renewed_at > UTC_TIMESTAMP() - INTERVAL 1 HOUR"); n != 1 {
+			t.Errorf("the view shows %d leaders, want 1", n)
+		}
+	})
+}
+
+// Names in capitals work where the server keeps names of tables in lower case.
+func TestServersWithLowerCaseTableNamesWork(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
+	l.withTable(t, "App")
+	acquire(t, backendOn(t, Options{Config: l.User, Prefix: "App"}), "jobs")
+}
+
+// The server's certificate is checked, as the DSN says, with each way of authentication.
+func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
+	t.Parallel()
+	plugins := map[testbed.Kind][]string{
+		testbed.MariaDB: {"mysql_native_password", "ed25519"},
+		testbed.MySQL:   {"caching_sha2_password", "sha256_password"},
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Start(t, testbed.Options{Kind: k, TLS: true, Args: []string{"--require-secure-transport=ON"}})
+		l := newLab(t, server)
+		for _, plugin := range plugins[k] {
+			c := l.AddUser(t, plugin)
+			trusting := func(c *mysql.Config) { c.TLS, c.TLSConfig = server.TLSConfig(), "" }
+			read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
+			for what, bad := range map[string]func(*mysql.Config){
+				"a connection without TLS": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "" },
+				"an authority not trusted": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "true" },
+				"a server of another name": func(c *mysql.Config) { trusting(c); c.TLS.ServerName = "other.example" },
+				"a wrong password":         func(c *mysql.Config) { trusting(c); c.Passwd = canary },
+			} {
+				var err error
+				for range 4 { // the driver drops a zero at the end of ed25519's challenge, one in 256
+					_, err = open(t, Options{Config: clone(c, bad)}).Read(t.Context(), []lease.Key{recordKey("jobs")})
+					if err == nil || !strings.Contains(err.Error(), mysql.ErrMalformPkt.Error()) {
+						break
+					}
+				}
+				if !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), c.Passwd) {
+					t.Errorf("%s: %s: %v; want ErrDenied without the password", plugin, what, err)
+				}
+			}
+		}
+	})
+}

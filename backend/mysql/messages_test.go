@@ -1,0 +1,149 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A change whose answer is lost is sent again, and the copy has no effect. It is granted once.
+func TestALostReplyGrantsOnce(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Shared(t, k)
+		l := newLab(t, server)
+		for _, fate := range []testbed.Fate{testbed.LoseReply, testbed.LoseRequest} {
+			name, proxy := "jobs "+string(fate), server.Proxy(t)
+			d := open(t, Options{Config: proxy.Config(l.User)})
+			v := read(t, d, recordKey(name))
+			trap := proxy.Trap("START TRANSACTION", fate)
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+			w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: name, Term: 1}}}}}, nil)
+			cancel()
+			trap.Wait(t, patience)
+			want := backend.Granted
+			if fate == testbed.LoseReply {
+				want = backend.Refused // the lease protocol reads what is there
+			}
+			if err != nil || w.Results[0].Outcome != want {
+				t.Errorf("%s: %+v, %v; want %v", fate, w, err, want)
+			}
+			if r, ok := read(t, d, recordKey(name)).Items[0].Value.(*lease.Record); !ok || r.Term != 1 {
+				t.Errorf("%s: the record is %+v", fate, r)
+			}
+		}
+	})
+}
+
+// A change that arrives late, after its sender has given up and another change was made, has no effect.
+func TestALateChangeDoesNothing(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Shared(t, k)
+		l := newLab(t, server)
+		for _, exists := range []bool{false, true} {
+			proxy, account := server.Proxy(t), l.AddUser(t, "")
+			name := fmt.Sprint("jobs ", exists)
+			d, other := open(t, Options{Config: proxy.Config(account), NotifyConns: -1}), open(t, Options{Config: l.User})
+			v := read(t, d, recordKey(name))
+			if exists {
+				mustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
+				v = read(t, d, recordKey(name))
+			}
+			trap := proxy.Trap("START TRANSACTION", testbed.HoldRequest)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan bool)
+			go func() {
+				d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: name, Term: 9}}}}}, nil)
+				close(done)
+			}()
+			trap.Wait(t, patience)
+			cancel()
+			<-done
+			mustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
+			trap.Release()
+			testbed.Eventually(t, patience, "the late request is executed", func() error {
+				if n := l.connections(t, account.User); n > 0 {
+					return fmt.Errorf("%d connections are left", n)
+				}
+				return nil
+			})
+			if r := read(t, other, recordKey(name)).Items[0].Value.(*lease.Record); r.Term != 2 {
+				t.Errorf("a late change, over a row that exists (%v), has made term %d", exists, r.Term)
+			}
+		}
+	})
+}
+
+// A process that is stopped with half of its message sent holds no lock. One that sends one statement at a
+// time may be stopped between two, and the server ends its transaction soon.
+func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Shared(t, k)
+		for _, several := range []bool{true, false} {
+			l, proxy := newLab(t, server), server.Proxy(t)
+			o := Options{Config: proxy.Config(l.User), NotifyConns: -1}
+			if !several {
+				o = Options{DB: testbed.OpenDB(t, o.Config), NotifyConns: -1}
+			}
+			d, other := open(t, o), open(t, Options{Config: l.User, NotifyConns: -1})
+			v := read(t, d, recordKey("jobs"), recordKey("large"))
+			trap := proxy.Trap("COMMIT", testbed.HoldRequest)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan bool)
+			go func() {
+				defer close(ended)
+				d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{
+					{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 9}},
+					{Over: v.Items[1], Value: &lease.Record{Election: "large", Metadata: strings.Repeat("x", 500_000)}}}}}, nil)
+			}()
+			trap.Wait(t, patience)
+			proxy.Refuse(true) // it is stopped, and sends no copy
+			began, tries := time.Now(), 0
+			testbed.Eventually(t, patience, "another process makes its change", func() error {
+				tries++
+				results, err := put(t, other, &v, &lease.Record{Election: "jobs", Term: 2})
+				if err == nil && results[0].Outcome != backend.Granted {
+					err = fmt.Errorf("%+v", results)
+				}
+				return err
+			})
+			if took := time.Since(began); several && tries > 1 || took > 10*time.Second {
+				t.Errorf("several statements in a message %v: another process waited for %v, and tried %d times", several, took, tries)
+			}
+			cancel()
+			<-ended
+		}
+	})
+}
+
+// A server that hangs hangs no call for longer than its deadline.
+func TestAHangingServerHangsNoCall(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Start(t, testbed.Options{Kind: k})
+		d := open(t, Options{Config: newLab(t, server).User})
+		v := read(t, d, recordKey("jobs"))
+		server.Stop(t)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			_, err := d.Read(ctx, nil)
+			_, written := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
+			cancel()
+			if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) || !errors.Is(written, backend.ErrUnavailable) || took > 10*time.Second {
+				t.Errorf("after %v: %v, %v; want ErrUnavailable at the deadline", took, err, written)
+			}
+		}
+		server.Continue(t)
+		read(t, d)
+	})
+}

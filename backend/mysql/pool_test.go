@@ -1,0 +1,95 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A program's own pool, or connector, serves as well as a DSN, with and without multiStatements. Close leaves
+// the pool open, and no connection of the pool has the settings of this package.
+func TestAPoolOrConnectorOfTheProgramServes(t *testing.T) {
+	t.Parallel()
+	connector := func(t *testing.T, c *mysql.Config) sqldriver.Connector {
+		made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.Logger = &mysql.NopLogger{} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, options := range map[string]func(t *testing.T, c *mysql.Config) Options{
+			"connector": func(t *testing.T, c *mysql.Config) Options { return Options{Connector: connector(t, c)} },
+			"DB": func(t *testing.T, c *mysql.Config) Options {
+				db := sql.OpenDB(connector(t, c))
+				t.Cleanup(func() { db.Close() })
+				db.SetMaxOpenConns(4 + DefaultNotifyConns + 1) // one for the program
+				return Options{DB: db}
+			},
+		} {
+			for _, several := range []bool{true, false} {
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t, testbed.Shared(t, k))
+					servesAs(t, l, options(t, clone(l.User, func(c *mysql.Config) { c.MultiStatements = several })))
+				})
+			}
+		}
+	})
+}
+
+// servesAs takes part beside a process with a DSN, and follows and leads.
+func servesAs(t *testing.T, l *lab, o Options) {
+	a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: l.User.FormatDSN()})
+	first, err := b.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	l.untilWaiting(t, 1)
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, patience, "a leads", func() error {
+		if !a.Leading() {
+			return errors.New(a.Current().String())
+		}
+		return nil
+	})
+	if o.DB == nil {
+		return
+	}
+	untouched(t, o.DB)
+	used := backendOn(t, o)
+	observe(t, used, "jobs")
+	used.Close()
+	if err := o.DB.PingContext(t.Context()); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+	untouched(t, o.DB)
+}
+
+// untouched checks the connections that a program gets from its pool.
+func untouched(t testing.TB, db *sql.DB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var same bool
+	if err := c.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout = @@GLOBAL.wait_timeout AND @@SESSION.sql_mode = @@GLOBAL.sql_mode AND @@SESSION.innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout AND @@SESSION.time_zone = @@GLOBAL.time_zone").Scan(&same); err != nil || !same {
+		t.Errorf("the pool has a connection with settings of this package: %v", err)
+	}
+}

@@ -1,0 +1,293 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A server that keeps every commit is the same one after a restart, also after kill -9; its leader goes on.
+// One that does not, or once did not, is another one: it may have lost a grant.
+func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, c := range map[string]struct {
+			args    []string
+			durable bool
+		}{
+			"flushes each commit":           {[]string{"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}, true},
+			"flushes once a second":         {[]string{"--innodb-flush-log-at-trx-commit=2"}, false},
+			"does not flush its binary log": {[]string{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, false}, // recovery rolls back what the log does not have
+		} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				server := testbed.Start(t, testbed.Options{Kind: k, Args: c.args})
+				d := open(t, Options{Config: newLab(t, server).User})
+				before := read(t, d, recordKey("jobs"))
+				mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+				before = read(t, d, recordKey("jobs"))
+				for i, end := range []func(testing.TB){server.Terminate, server.Kill} {
+					end(t)
+					if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
+						t.Errorf("a change without a server: %v", err)
+					}
+					server.Start(t)
+					now := read(t, d, recordKey("jobs"))
+					if (now.Epoch == before.Epoch) != c.durable || (now.WentBack == before.WentBack) != c.durable {
+						t.Fatalf("after a restart: epoch %s (went back %d), before %s (%d)", now.Epoch, now.WentBack, before.Epoch, before.WentBack)
+					}
+					_, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: uint64(i + 2)})
+					if c.durable && err != nil || !c.durable && !errors.Is(err, lease.ErrEpoch) {
+						t.Errorf("a change by what was read before the restart: %v", err)
+					}
+					before = read(t, d, recordKey("jobs"))
+				}
+			})
+		}
+	})
+}
+
+// A server that becomes volatile while it runs, and restarts as a durable one, is not trusted.
+func TestAServerOnceVolatileIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Start(t, testbed.Options{Kind: k})
+		l := newLab(t, server)
+		d := open(t, Options{Config: l.User})
+		first := read(t, d)
+		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
+		weak := read(t, d)
+		server.Terminate(t)
+		server.Start(t)
+		if last := read(t, d); weak.Epoch == first.Epoch || last.Epoch == weak.Epoch || last.Epoch == first.Epoch {
+			t.Errorf("epochs %s, %s, %s; want three", first.Epoch, weak.Epoch, last.Epoch)
+		}
+	})
+}
+
+// A table that is dropped and made again has another epoch: a change by what was read before is refused.
+func TestATableMadeAgainIsAnotherStore(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		d, other := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
+		before := read(t, d, recordKey("jobs"))
+		l.exec(t, "DROP TABLE election_item")
+		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE") {
+			t.Errorf("a dropped table: %v", err)
+		}
+		l.withTable(t, "")
+		read(t, other)
+		for what, d := range map[string]*driver{"one that has read the old table": d, "one that has read nothing": open(t, Options{Config: l.User})} {
+			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
+				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
+			}
+		}
+		if now := read(t, d); now.Epoch == before.Epoch || now.WentBack != 1 {
+			t.Errorf("epoch %s (went back %d), before %s", now.Epoch, now.WentBack, before.Epoch)
+		}
+	})
+}
+
+// Two processes that find a new server at once agree on its epoch.
+func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		for range 5 {
+			epochs := make(chan string)
+			for range 8 {
+				d := open(t, Options{Config: l.User})
+				go func() {
+					v, err := d.Read(context.Background(), nil)
+					epochs <- fmt.Sprint(v.Epoch, err)
+				}()
+			}
+			first := <-epochs
+			for range 7 {
+				if other := <-epochs; other != first || !strings.HasSuffix(first, "<nil>") {
+					t.Errorf("epochs %s and %s", first, other)
+				}
+			}
+			l.exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
+		}
+	})
+}
+
+// A promoted replica has an epoch of its own, though it has a copy of the row with the epoch. A process
+// that has read nothing yet cannot change it by what was read on the primary.
+func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+		l, proxy := newLab(t, primary), primary.Proxy(t)
+		d := open(t, Options{Config: proxy.Config(l.User)})
+		before := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+		before = read(t, d, recordKey("jobs"))
+		replica.WaitCaughtUp(t)
+		toReplica := clone(l.User, func(c *mysql.Config) { c.Addr = replica.Addr() })
+		if _, err := open(t, Options{Config: toReplica}).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
+			t.Errorf("a reading of a replica: %v, want ErrUnavailable", err)
+		}
+		late := open(t, Options{Config: toReplica})
+		primary.Kill(t)
+		replica.Promote(t)
+		proxy.SetTarget(replica.Addr())
+		proxy.Reset()
+		for what, d := range map[string]*driver{"one that has read the primary": d, "one that has read nothing": late} {
+			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
+			}
+		}
+		now := read(t, d, recordKey("jobs"))
+		if now.Epoch == before.Epoch || now.WentBack != 1 || now.Items[0].Value.(*lease.Record).Term != 1 {
+			t.Errorf("on the promoted replica: %+v", now)
+		}
+	})
+}
+
+// The promoted replica shows the leadership of A, which has resigned since. The lost primary has granted
+// the lease to B, which still leads. A sees that the lease is its own, and waits all the same.
+func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
+		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+		l := newLab(t, primary)
+		toA, toB := primary.Proxy(t), primary.Proxy(t)
+		a := join(t, "a", ttl, Options{Config: toA.Config(l.User), MaxTTL: greatest})
+		b := join(t, "b", ttl, Options{Config: toB.Config(l.User), MaxTTL: greatest})
+		old, err := a.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		replica.WaitCaughtUp(t)
+		replica.StopReplication(t)
+		if err := old.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lead, err := b.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Lead(nil); err != nil { // campaigns, and observes B
+			t.Fatal(err)
+		}
+		toB.Cut(true)
+		primary.Kill(t)
+		replica.Promote(t)
+		promoted := time.Now()
+		toA.SetTarget(replica.Addr())
+		toA.Reset()
+		if !b.Leading() {
+			t.Fatal("the promotion took longer than the TTL")
+		}
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for !a.Leading() {
+			if time.Since(promoted) > patience {
+				t.Fatal("no leader after the promotion")
+			}
+			<-tick.C
+		}
+		if b.Leading() {
+			t.Fatalf("two leaders %v after the promotion: B has %v left", time.Since(promoted), lead.Remaining())
+		}
+		if took := time.Since(promoted); took < greatest {
+			t.Errorf("A leads %v after the promotion; it must observe a lease of another server for the greatest TTL, %v", took, greatest)
+		}
+		if now := a.Leadership(); now != nil && now.Term <= lead.Term {
+			t.Errorf("term %d after %d, which the replica never received", now.Term, lead.Term)
+		}
+	})
+}
+
+// Two servers that answer in turn, and both accept writes, are reported with their names.
+func TestServersThatTakeTurnsAreReported(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--server-id=77"}})
+		l := newLab(t, one)
+		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
+			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
+		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).createTable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		proxy := one.Proxy(t)
+		d := open(t, Options{Config: proxy.Config(l.User)})
+		epochs := []string{read(t, d).Epoch}
+		turn := func(to *testbed.Server) {
+			proxy.SetTarget(to.Addr())
+			proxy.Reset()
+		}
+		turn(two)
+		epochs = append(epochs, read(t, d).Epoch) // this may be a failover
+		turn(one)
+		_, err := d.Read(t.Context(), nil)
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), epochs[0]) || !strings.Contains(err.Error(), epochs[1]) {
+			t.Errorf("servers that take turns: %v; want ErrDenied with %q", err, epochs)
+		}
+	})
+}
+
+// A server that becomes read-only is left: calls fail, and the next connection finds the new primary.
+func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+		l, proxy := newLab(t, primary), primary.Proxy(t)
+		d := open(t, Options{Config: proxy.Config(l.User)})
+		v := read(t, d)
+		replica.WaitCaughtUp(t)
+		primary.ReadOnly(t, true)
+		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("a reading: %v; want ErrUnavailable", err)
+		}
+		if _, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); err == nil {
+			t.Error("a read-only server has accepted a change")
+		}
+		replica.Promote(t)
+		proxy.SetTarget(replica.Addr()) // connections to the old primary stay open
+		v = read(t, d)
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	})
+}
+
+// What does not fit in is refused by the server's limits, not lost: too many connections, and a binary log
+// that cannot hold the statements.
+func TestLimitsOfTheServerAreErrors(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--binlog-format=STATEMENT"}}))
+		d := open(t, Options{Config: l.User})
+		_, err := d.Read(t.Context(), nil)
+		if err == nil {
+			v := read(t, d)
+			_, err = put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		}
+		l.paste(t, err)
+		l.exec(t, "SET GLOBAL binlog_format = 'ROW'")
+		d = open(t, Options{Config: l.User})
+		v := read(t, d)
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		for open := true; open; {
+			c, err := testbed.OpenDB(t, l.User).Conn(t.Context())
+			if open = err == nil; open {
+				defer c.Close()
+			}
+		}
+		if _, err := open(t, Options{Config: l.User}).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("a server without free connections: %v", err)
+		}
+	})
+}
