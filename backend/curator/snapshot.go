@@ -29,7 +29,9 @@ type snapshot struct {
 }
 
 // changed reports whether anything that was read under a watch has changed since, or its connection is lost.
-func (snap *snapshot) changed() bool { return slices.ContainsFunc(snap.watches, (*ensemble.Watch).Over) }
+func (snap *snapshot) changed() bool {
+	return slices.ContainsFunc(snap.watches, (*ensemble.Watch).Over)
+}
 
 // A readMode says how to read elections: one for all that are read together.
 type readMode struct {

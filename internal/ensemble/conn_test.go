@@ -162,3 +162,35 @@ func TestMessagesAreReadWholeHoweverTheyArrive(t *testing.T) {
 		}
 	}
 }
+
+// What is trusted of a session counts from the request for it: a server that accepts it once more proves
+// nothing by that alone.
+func TestASessionBeganWithItsFirstConnection(t *testing.T) {
+	first, network := newPieces(t, 1)
+	s, at := first.s, time.Now()
+	second, third, fourth := s.newConn(network), s.newConn(network), s.newConn(network)
+	for _, c := range []struct {
+		what        string
+		conn        *conn
+		present     *conn
+		id          int32 // in the answer
+		sent        time.Duration
+		known       int64
+		began, last time.Duration
+	}{
+		{"a new session", first, first, 7, 1, 7, 1, 1},
+		{"the same once more", second, second, 7, 2, 7, 1, 2},
+		{"it has expired", third, third, 0, 3, 7, 1, 2},
+		{"a connection that was replaced is accepted late", third, fourth, 9, 4, 7, 1, 2},
+		{"another session", fourth, fourth, 8, 5, 8, 5, 5},
+	} {
+		s.conn, c.conn.accepted, c.conn.connectSent = c.present, false, at.Add(c.sent)
+		network.incoming = newFrame(string(make([]byte, 16)), 0, 9000, 0, c.id, 16)
+		if _, err := c.conn.Read(make([]byte, 256)); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if want := (Connection{c.known, 9 * time.Second, at.Add(c.began), at.Add(c.last)}); s.Connection() != want {
+			t.Errorf("%s: want %+v, got %+v", c.what, want, s.Connection())
+		}
+	}
+}

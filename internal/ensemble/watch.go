@@ -73,7 +73,7 @@ func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err err
 // changes could be missed.
 type Watches struct {
 	mu      sync.Mutex
-	watches map[key]*Watch
+	watches map[key]*Watch // one that is over stays while the node is to be read again under it
 	asked   map[string]int // how many readings of a path are under way that leave a watch
 	fired   uint64         // how often some have fired or were lost
 	changed chan struct{}  // closed, and replaced, when that changes
@@ -102,13 +102,14 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 	for {
 		ws.mu.Lock()
 		w, found := ws.watches[k]
-		if !found {
+		set := found && w.Over() // the server keeps the watch, and another is not needed
+		if !found || set {
 			w = &Watch{read: make(chan struct{})}
 			ws.watches[k] = w // before it is read, so that no event is missed
 		}
 		ws.mu.Unlock()
-		if !found {
-			return s.readWatched(ctx, k, w)
+		if !found || set {
+			return s.readWatched(ctx, k, w, set)
 		}
 		select {
 		case <-w.read:
@@ -122,11 +123,13 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 }
 
 // readWatched reads a node for all who want it under a watch.
-func (s *Session) readWatched(ctx context.Context, k key, w *Watch) (Node, error) {
+func (s *Session) readWatched(ctx context.Context, k key, w *Watch, set bool) (Node, error) {
 	ws := s.Watches
 	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) {
-		ws.ask(k.path, 1)
-		defer ws.ask(k.path, -1)
+		if !set {
+			ws.ask(k.path, 1)
+			defer ws.ask(k.path, -1)
+		}
 		return readNode(c, k.kind, k.path, true)
 	})
 	n.Watch = w
@@ -178,7 +181,7 @@ func (ws *Watches) Node(kind Kind, path string) (n Node, known bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.watches[key{kind, path}]
-	if w == nil {
+	if w == nil || w.Over() {
 		return n, false
 	}
 	select {
@@ -217,8 +220,22 @@ func (ws *Watches) fire(e zk.Event) {
 	ws.tell()
 }
 
-// Forget makes the next reading ask the server, as when this process is about to change the node: the watch
-// may fire later than the change is answered.
+// Changing makes the next reading ask the server, under the same watch, because this process is about to change
+// the node. The watch may fire later than the change is answered.
+func (ws *Watches) Changing(kind Kind, path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.watches[key{kind, path}]; w != nil {
+		select {
+		case <-w.read:
+			w.over.Store(true)
+		default: // it is not known yet whether there is a watch
+			ws.forget(key{kind, path})
+		}
+	}
+}
+
+// Forget makes the next reading ask the server.
 func (ws *Watches) Forget(kind Kind, path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
