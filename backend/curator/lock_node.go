@@ -149,10 +149,10 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	if err := b.updateUnlessReplaced(s, election, func(own *ownLock) { *own = ownLock{namePrefix: prefix, session: id, pending: own.pending} }); err != nil {
 		return err
 	}
+	begin, end := b.trackPending(election)
 	var created string
 	for try := 0; ; try++ {
-		var err error
-		created, err = b.sendCreate(ctx, s, election, request)
+		results, _, err := s.writeAfter(ctx, begin, end, request)
 		if errors.Is(err, zk.ErrNoNode) && try < 3 {
 			if err := b.createParents(ctx, s, path, b.layout.kind != Node); err != nil {
 				return err
@@ -169,6 +169,7 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			}
 			return err
 		}
+		created = results[0].String
 		break
 	}
 	name := created[strings.LastIndexByte(created, '/')+1:]
@@ -187,20 +188,6 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	}
 	b.updateLock(election, func(own *ownLock) { own.node, own.session = name, id })
 	return nil
-}
-
-// sendCreate creates a lock node, and counts a request that outlives its call as pending.
-func (b *Backend) sendCreate(ctx context.Context, s *session, election string, r *zk.CreateRequest) (string, error) {
-	client, err := s.Ready(ctx)
-	if err != nil {
-		return "", err
-	}
-	begin, end := b.trackPending(election)
-	begin()
-	return ensemble.CallOn(ctx, s.Session, client, func(c *zk.Conn) (string, error) {
-		defer end()
-		return c.Create(r.Path, r.Data, r.Flags, r.Acl)
-	})
 }
 
 // createParents creates the parents of a path. If container is set and the servers support

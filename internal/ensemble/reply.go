@@ -51,18 +51,30 @@ func (c *conn) readMessage() error {
 // MaxLength is the greatest length of a session that a server may grant.
 const MaxLength = time.Hour
 
-// checkHandshake handles the connect response: version, length in milliseconds, session id (0: it
-// has expired), password. What it says is known before the library sends a request in the session.
-func (c *conn) checkHandshake(p parser) error {
+// connectResponse reads a connect response: version, length in milliseconds, session id, password. The id is 0 if
+// the session has expired.
+func (p *parser) connectResponse() (id int64, length time.Duration, password []byte, err error) {
 	_, ok := p.int()
 	millis, ok2 := p.int()
 	id, ok3 := p.long()
-	if !ok || !ok2 || !ok3 || !p.skipText() {
-		return errMalformed
+	n, ok4 := p.int()
+	password, ok5 := p.take(int(n))
+	length = time.Duration(millis) * time.Millisecond
+	switch {
+	case !ok || !ok2 || !ok3 || !ok4 || !ok5:
+		err = errMalformed
+	case id != 0 && (length < 10*time.Millisecond || length > MaxLength):
+		err = fmt.Errorf("the server grants a session of %v", length) // the library would crash
 	}
-	length := time.Duration(millis) * time.Millisecond
-	if id != 0 && (length < 10*time.Millisecond || length > MaxLength) {
-		return fmt.Errorf("the server grants a session of %v", length) // the library would crash
+	return id, length, password, err
+}
+
+// checkHandshake handles the connect response. What it says is known before the library sends a request in the
+// session.
+func (c *conn) checkHandshake(p parser) error {
+	id, length, _, err := p.connectResponse()
+	if err != nil {
+		return err
 	}
 	c.accepted = true
 	c.handshake.Stop()
