@@ -194,3 +194,20 @@ func TestASessionBeganWithItsFirstConnection(t *testing.T) {
 		}
 	}
 }
+
+// Nothing but calls keeps a quiet session alive, whatever it watches. Another one keeps itself.
+func TestAQuietSessionSendsNoPings(t *testing.T) {
+	for _, quiet := range []bool{true, false} {
+		conn, network := newPieces(t, 1)
+		conn.s.Quiet = quiet
+		for _, path := range []string{"/a", "/b"} {
+			conn.s.Watches.watches[key{Data, path}] = &Watch{}
+		}
+		conn.Write(connectRequest(9000))
+		network.sent, conn.lastWrite, conn.lastPing = nil, time.Now().Add(-3*time.Second), time.Now().Add(-3*time.Second)
+		conn.Write(ping)
+		if sent := len(network.sent) > 0; sent == quiet {
+			t.Errorf("quiet: %v, and a ping is sent: %v", quiet, sent)
+		}
+	}
+}
