@@ -56,7 +56,6 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		answers[i], answers[i].Err = a, err
 	})
-	b.late.Go(s.cache.dropStale) // our grants have changed entries that will not be read again
 	var failed error
 	for i := range answers {
 		if answers[i].Err != nil && failed == nil {
@@ -91,17 +90,16 @@ func (b *Backend) checkLength(bid backend.Bid) error {
 // checkLength reports an error if this session is shorter than a bid needs.
 func (s *session) checkLength(bid backend.Bid) error {
 	n := sessionLength(bid.TTL, bid.Renew)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	granted := s.Connection().Length
 	switch {
-	case n <= s.grantedLength:
+	case n <= granted:
 		return nil
-	case s.requestedLength >= n:
+	case s.Length >= n:
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
-			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
+			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, granted)
 	}
 	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, on which other leases depend, has %v",
-		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
+		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, granted)
 }
 
 // fillValidFor fills in ValidFor of the leases granted in a call that began at start. If
@@ -119,10 +117,10 @@ func (b *Backend) fillValidFor(ctx context.Context, verb string, s *session, id 
 		if enough {
 			return
 		}
-		if now, _ := s.idAndEpoch(); try > 0 || now != id {
+		if now := s.id(); try > 0 || now != id {
 			break
 		}
-		if err := s.contactLeader(ctx, id, lastContact); err != nil {
+		if err := s.contactLeader(ctx, &b.layout, id, lastContact); err != nil {
 			break
 		}
 	}
@@ -143,7 +141,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		}
 		own := b.lockOf(election)
 		if own.node != "" && own.session != id {
-			// The library has opened another session since this call began. The record must
+			// Another session has begun since this call. The record must
 			// name the session that owns the node.
 			return backend.Answer{}, errSessionEnded
 		}
@@ -156,7 +154,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		}
 		if snap.queue.oursLost { // deleted by an operator, perhaps before this bid
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
-			s.cache.forget(childNames, b.layout.lockPath(election))
+			s.Watches.Forget(ensemble.Children, b.layout.lockPath(election))
 			continue
 		}
 		leftover := snap.record.heldBy(bid.Candidate.Nonce, 0) && !snap.unconfirmed

@@ -99,6 +99,11 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 	}
 }
 
+// noLogger drops what a plain client logs.
+type noLogger struct{}
+
+func (noLogger) Printf(string, ...any) {}
+
 // dial connects a plain client, such as an operator uses.
 func dial(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()

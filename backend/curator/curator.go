@@ -93,8 +93,6 @@ type Backend struct {
 	access  ensemble.Access
 	owner   single.Owner
 
-	opening chan struct{} // held while a session is being opened
-
 	mu         sync.Mutex
 	session    *session
 	locks      map[string]*ownLock // by election
@@ -103,8 +101,6 @@ type Backend struct {
 	killed     bool                // by a test: behave like a process that died
 
 	expectedSession time.Duration // session length that the next bids will need
-
-	late sync.WaitGroup // requests that outlive their calls
 }
 
 var (
@@ -146,7 +142,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
-	b := &Backend{options: o, layout: l, opening: make(chan struct{}, 1), locks: map[string]*ownLock{}}
+	b := &Backend{options: o, layout: l, locks: map[string]*ownLock{}}
 	b.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
 	if err := b.access.Check(); err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
@@ -161,8 +157,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
 	case o.MaxSession < 6*o.Tick:
 		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
-	case o.MaxSession > maxSessionLength:
-		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, maxSessionLength)
+	case o.MaxSession > ensemble.MaxLength:
+		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, ensemble.MaxLength)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
 	}
@@ -208,9 +204,8 @@ func (b *Backend) Close() error {
 	b.session = nil
 	b.mu.Unlock()
 	if s != nil {
-		s.close(leave)
+		s.Close(!leave)
 	}
-	b.late.Wait()
 	return nil
 }
 

@@ -26,9 +26,9 @@ func (counts deletionCounts) String() string {
 
 func (b *Backend) readDeletions(ctx context.Context, s *session) (counts deletionCounts, err error) {
 	of := [...]string{b.layout.recordParent, b.layout.root}
-	var found [len(of)]reading
+	var found [len(of)]ensemble.Node
 	var errs [len(of)]error
-	ensemble.InParallel(len(of), func(i int) { found[i], errs[i] = s.cache.readPlain(ctx, nodeData, of[i]) })
-	lost := func(r reading) int { return int(r.stat.Cversion-r.stat.NumChildren) / 2 }
-	return deletionCounts{found[0].stat.Czxid, lost(found[0]), lost(found[1])}, cmp.Or(errs[:]...)
+	ensemble.InParallel(len(of), func(i int) { found[i], errs[i] = s.ReadNode(ctx, ensemble.Data, of[i]) })
+	lost := func(r ensemble.Node) int { return int(r.Stat.Cversion-r.Stat.NumChildren) / 2 }
+	return deletionCounts{found[0].Stat.Czxid, lost(found[0]), lost(found[1])}, cmp.Or(errs[:]...)
 }

@@ -8,6 +8,6 @@ func (b *Backend) kill() {
 	s := b.session
 	b.mu.Unlock()
 	if s != nil {
-		s.mute()
+		s.Close(false)
 	}
 }

@@ -162,19 +162,16 @@ func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
 	first := newClient(t, "first", o)
-	o.Servers = []string{servers[victim].Addr()}
+	requests := newMeter(t, servers[victim].Addr())
+	o.Servers = []string{requests.Addr}
 	a := newClient(t, "a", o)
 	var held backend.Lease
 	var deadline time.Time
 	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
 		before := first.win(t, "jobs")
 		seen := a.observeOne(t, "jobs")
-		known := func() (connection, syncs int) {
-			a.session.mu.Lock()
-			defer a.session.mu.Unlock()
-			return a.session.epoch, a.session.syncsSent
-		}
-		connection, syncs := known()
+		connection := a.session.Connection()
+		requests.takeCounts()
 		for range 8 {
 			answers, err := first.renew(before)
 			if err != nil || answers[0].Outcome != backend.Granted {
@@ -187,8 +184,8 @@ func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 			}
 			seen = changed[0]
 		}
-		if _, n := known(); n != syncs {
-			return fmt.Errorf("%d syncs more, so that nothing rests on readings", n-syncs)
+		if n := requests.takeCounts()[opSync]; n > 0 {
+			return fmt.Errorf("%d syncs, so that nothing rests on readings", n)
 		}
 		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
 			return err
@@ -201,9 +198,9 @@ func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 		}
 		held, deadline = answer.Lease, start.Add(answer.ValidFor)
 		network.Host(victim).Cut(t, true)
-		if now, _ := known(); now != connection || answer.ValidFor < ttl {
+		if now := a.session.Connection(); now != connection || answer.ValidFor < ttl {
 			network.Host(victim).Cut(t, false)
-			return errors.Join(fmt.Errorf("trusted for %v, and connected %d times since", answer.ValidFor, now-connection), a.release(held))
+			return errors.Join(fmt.Errorf("trusted for %v, on %+v after %+v", answer.ValidFor, now, connection), a.release(held))
 		}
 		return nil
 	})
@@ -255,18 +252,14 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	b := newClient(t, "b", o)
 	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // vacant, so nothing else happens to them
 	s := b.session
-	s.cache.takeNotification() // clear earlier notifications
 	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, was := s.idAndEpoch()
-	s.mu.Lock()
-	conn := s.connection
-	s.mu.Unlock()
-	conn.Close()
+	was := s.Connection()
+	s.Drop()
 	testbed.Eventually(t, patience, "another connection", func() error {
-		if _, now := s.idAndEpoch(); now < was+2 {
+		if s.Connection() == was {
 			return errNone
 		}
 		return nil

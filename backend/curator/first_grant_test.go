@@ -20,7 +20,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 		o.Layout = layout
 		a, b, c, admin := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o), dial(t, o.Servers)
 		b.winLongSession(t, "other") // opens its session
-		id, _ := b.session.idAndEpoch()
+		id := b.session.id()
 		snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 		if err != nil || snap.record != nil || snap.lease.ObserveFor != 0 {
 			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, snap.lease, err)

@@ -26,10 +26,10 @@ func (c *client) loseSession(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn,
 	testbed.Eventually(t, patience, "another session", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if err := c.session.ready(ctx); err != nil {
+		if _, err := c.session.Ready(ctx); err != nil {
 			return err
 		}
-		if id, _ := c.session.idAndEpoch(); id == had {
+		if id := c.session.id(); id == had {
 			return errNone
 		}
 		return nil
@@ -48,7 +48,7 @@ func TestALateDeleteLeavesAnotherLeadersNode(t *testing.T) {
 	o.Servers = []string{proxy.Addr()}
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")
-	id, _ := a.session.idAndEpoch()
+	id := a.session.id()
 	version, there, err := a.lockNodeVersion(t.Context(), a.session, "jobs", nodeOf(held), sessionName(id))
 	if err != nil || !there {
 		t.Fatalf("a's own node: %v, %v", there, err)
@@ -83,7 +83,7 @@ func TestANodeIsReleasedWithoutASessionRecord(t *testing.T) {
 		admin := dial(t, o.Servers)
 		a := newClient(t, "a", o)
 		held := a.win(t, "jobs")
-		id, _ := a.session.idAndEpoch()
+		id := a.session.id()
 		if err := admin.Delete(a.layout.sessionPath(sessionName(id)), -1); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 			admin := dial(t, o.Servers)
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.keep(t, a.win(t, "other")) // opens its session
-			id, _ := a.session.idAndEpoch()
+			id := a.session.id()
 			err := a.makeLockNode(t.Context(), a.session, id-1, a.bid(backend.Lease{Election: "jobs"}))
 			if layout == Node && !errors.Is(err, backend.ErrUnavailable) || layout != Node && err != nil {
 				t.Fatalf("%s: a node that was made in another session: %v", layout, err)

@@ -22,7 +22,7 @@ const foreignName = "_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"
 // freeSnapshot reads a free election as a bid does, and returns the session too.
 func (c *client) freeSnapshot(t testing.TB, name string) (id int64, snap snapshot) {
 	t.Helper()
-	id, _ = c.session.idAndEpoch()
+	id = c.session.id()
 	snap, err := c.takeSnapshot(t.Context(), c.session, name, watchedRead())
 	if err != nil || snap.lease.ObserveFor != 0 {
 		t.Fatalf("want a free lease, got %+v, %v", snap.lease, err)

@@ -123,7 +123,7 @@ func (b *Backend) addOwnNode(ctx context.Context, s *session, g *grantAttempt) e
 	own := g.own
 	g.tx.add(&zk.CheckVersionRequest{Path: b.layout.nodePath(election, own.node), Version: -1}, func() error {
 		b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
-		s.cache.forget(childNames, b.layout.lockPath(election))
+		s.Watches.Forget(ensemble.Children, b.layout.lockPath(election))
 		return nil
 	})
 	return nil
@@ -140,7 +140,7 @@ func (b *Backend) addConditions(s *session, g *grantAttempt) {
 	}
 	if snap.checkSession {
 		path := b.layout.sessionPath(snap.record.Holder.Session)
-		g.tx.add(&zk.CheckVersionRequest{Path: path, Version: snap.sessionVersion}, func() error { s.cache.forget(uniqueData, path); return nil })
+		g.tx.add(&zk.CheckVersionRequest{Path: path, Version: snap.sessionVersion}, func() error { s.Watches.Forget(ensemble.Unique, path); return nil })
 	}
 	if snap.queue.sealed {
 		g.tx.add(&zk.CheckVersionRequest{Path: b.layout.sealPath(election), Version: snap.queue.version}, func() error { b.forgetSeal(s, election); return nil })
@@ -168,7 +168,7 @@ func (b *Backend) completeGrant(ctx context.Context, s *session, g *grantAttempt
 		}
 	}
 	queue := &g.snap.queue
-	if g.create && (!s.cache.existsUnchanged(queue.parent) || !isNextNumber(g.own.node, g.own.namePrefix, queue.created)) {
+	if g.create && (!queue.unmoved() || !isNextNumber(g.own.node, g.own.namePrefix, queue.created)) {
 		if done, err := b.checkQueueOrder(ctx, s, g.bid, g.own, r, version, queue.sealed); err != nil || !done {
 			return 0, false, err
 		}

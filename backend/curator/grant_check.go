@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // confirmNewRecord completes a grant that has created the record. It checks that no record
@@ -36,11 +37,11 @@ func (b *Backend) confirmNewRecord(ctx context.Context, s *session, r *record) (
 // another program comes before it: its owner does not know of the record and would lead.
 // Later nodes come behind ours, and behind a seal no other program leads.
 func (b *Backend) checkQueueOrder(ctx context.Context, s *session, bid backend.Bid, own ownLock, r *record, version int32, sealed bool) (done bool, err error) {
-	q, err := s.cache.readPlain(ctx, childNames, b.layout.lockPath(bid.Election))
+	q, err := s.ReadNode(ctx, ensemble.Children, b.layout.lockPath(bid.Election))
 	if err != nil {
 		return false, err
 	}
-	nodes := q.children
+	nodes := q.Children
 	switch foreign := b.layout.firstForeign(nodes); {
 	case !slices.Contains(nodes, own.node): // deleted by an operator
 		b.updateLock(bid.Election, func(now *ownLock) { forgetNode(now, own) })
@@ -75,12 +76,12 @@ func (b *Backend) evictHolder(ctx context.Context, s *session, id int64, bid bac
 
 // checkFixedNode reports whether the node at a fixed path is the one that we created, and
 // returns what it holds. It is called after a write, so it reads a state that is not older.
-func (b *Backend) checkFixedNode(ctx context.Context, s *session, election, node string) (r reading, ok bool, err error) {
-	r, err = s.cache.readPlain(ctx, nodeData, b.layout.lockPath(election))
+func (b *Backend) checkFixedNode(ctx context.Context, s *session, election, node string) (r ensemble.Node, ok bool, err error) {
+	r, err = s.ReadNode(ctx, ensemble.Data, b.layout.lockPath(election))
 	if node == sealedNode {
 		_, ok = readSeal(r)
 	} else {
-		ok = !r.missing && nodeName(r) == node
+		ok = !r.Missing && nodeName(r) == node
 	}
 	return r, err == nil && ok, err
 }

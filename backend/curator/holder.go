@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // readHolder reads the holder that the record names. If its node exists, the lease in the
@@ -20,7 +21,7 @@ func (b *Backend) readHolder(ctx context.Context, s *session, mode readMode, get
 	if err != nil {
 		return 0, err
 	}
-	if snap.holderPresent() || !stored.missing {
+	if snap.holderPresent() || !stored.Missing {
 		snap.showHolder(s, stored)
 	}
 	// Never shorter than the holder may trust any of its renewals.
@@ -38,18 +39,18 @@ func (b *Backend) readHolder(ctx context.Context, s *session, mode readMode, get
 func (b *Backend) readHolderSession(ctx context.Context, s *session, mode readMode, get readFunc, snap *snapshot) (storedSession, error) {
 	path := b.layout.sessionPath(snap.record.Holder.Session)
 	if !snap.holderPresent() {
-		return newStoredSession(get(uniqueData, path))
+		return newStoredSession(get(ensemble.Unique, path))
 	}
 	if mode.sessions == nil {
 		return storedSession{record: &sessionRecord{}}, nil
 	}
-	return mode.sessions.get(path, func() (reading, error) {
+	return mode.sessions.get(path, func() (ensemble.Node, error) {
 		if err := mode.waitForSync(); err != nil {
-			return reading{}, err
+			return ensemble.Node{}, err
 		}
-		id, _ := s.idAndEpoch()
+		id := s.id()
 		sent := time.Now()
-		r, err := s.cache.readPlain(ctx, uniqueData, path)
+		r, err := s.ReadNode(ctx, ensemble.Unique, path)
 		if err == nil {
 			s.noteAnswer(id, sent, byServer)
 		}
@@ -61,12 +62,12 @@ func (b *Backend) readHolderSession(ctx context.Context, s *session, mode readMo
 func (snap *snapshot) showHolder(s *session, stored storedSession) {
 	rec, h, l := snap.record, snap.record.Holder, &snap.lease
 	l.Holder, l.TTL, l.Renew, snap.ref = h.candidate(), time.Duration(h.TTL), time.Duration(h.Renew), cmp.Or(snap.holderNode, h.Node)
-	renewed, czxid := stored.record.groupOf(h.Grant), stored.stat.Czxid
+	renewed, czxid := stored.record.groupOf(h.Grant), stored.Stat.Czxid
 	if renewed == nil && stored.record.Nonce != h.Nonce {
-		czxid = stored.stat.Mzxid // edited by an operator: earlier heartbeats must not come back
+		czxid = stored.Stat.Mzxid // edited by an operator: earlier heartbeats must not come back
 	}
 	if snap.heartbeat = renewed.leaseHeartbeat(rec.Heartbeat, czxid, rec.Election); renewed != nil {
-		l.TTL, l.Renew, l.Age = max(time.Duration(renewed.TTL), 1), time.Duration(renewed.Renew), s.age(stored.stat.Mtime)
+		l.TTL, l.Renew, l.Age = max(time.Duration(renewed.TTL), 1), time.Duration(renewed.Renew), s.age(stored.Stat.Mtime)
 	}
 }
 
@@ -74,17 +75,17 @@ func (snap *snapshot) showHolder(s *session, stored storedSession) {
 // exists.
 func (b *Backend) observePresentHolder(s *session, snap *snapshot, stored storedSession, observeFor time.Duration) {
 	h := snap.record.Holder
-	id, _ := s.idAndEpoch()
+	id := s.id()
 	switch {
 	case h.Nonce == string(b.owner.Nonce()) && h.Session == sessionName(id):
 		// A leftover of our own, which is free for us.
-	case stored.missing || b.layout.kind == Node || h.Nonce == string(b.owner.Nonce()):
+	case stored.Missing || b.layout.kind == Node || h.Nonce == string(b.owner.Nonce()):
 		// An operator has deleted the session record that a challenger would observe; or a
 		// challenger could not be certain whose node it deletes; or the node is our own, of
 		// an earlier session. The ensemble decides.
 		snap.lease.ObserveFor = backend.ExpiresInStore
 	default:
-		snap.lease.ObserveFor, snap.sessionVersion = observeFor, stored.stat.Version
+		snap.lease.ObserveFor, snap.sessionVersion = observeFor, stored.Stat.Version
 	}
 }
 
@@ -93,10 +94,10 @@ func (b *Backend) observePresentHolder(s *session, snap *snapshot, stored stored
 func (b *Backend) observeAbsentHolder(snap *snapshot, stored storedSession, observeFor time.Duration) time.Duration {
 	h, ours := snap.record.Holder, snap.record.Holder.Nonce == string(b.owner.Nonce())
 	switch {
-	case !stored.missing && ours: // an operator has deleted our node: we need not wait for ourselves
+	case !stored.Missing && ours: // an operator has deleted our node: we need not wait for ourselves
 		return 0
-	case !stored.missing: // an operator has deleted its node, or it needs none
-		snap.sessionVersion, snap.checkSession = stored.stat.Version, snap.fixedPathSealed(b)
+	case !stored.Missing: // an operator has deleted its node, or it needs none
+		snap.sessionVersion, snap.checkSession = stored.Stat.Version, snap.fixedPathSealed(b)
 		return observeFor
 	case snap.fixedPathSealed(b): // only the session record shows the holder, and an operator may have deleted it
 		return observeFor

@@ -27,7 +27,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	}
 	list, err := b.access.Inspect(ctx, b.options.MaxSession, about, b.options.Root, func() (acl []zk.ACL, err error) {
 		err = b.withSession(ctx, func(s *session) error {
-			acl, err = read(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
+			acl, err = ensemble.Read(ctx, s.Session, func(c *zk.Conn) ([]zk.ACL, error) {
 				acl, _, err := c.GetACL(b.options.Root)
 				return acl, err
 			})

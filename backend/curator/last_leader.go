@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -19,7 +20,7 @@ func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.B
 		content = []byte(bid.Candidate.Address)
 	}
 	for try := 0; ; try++ {
-		_, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		_, err := ensemble.Call(ctx, s.Session, func(c *zk.Conn) (struct{}, error) {
 			_, err := c.Set(path, content, -1)
 			if errors.Is(err, zk.ErrNoNode) {
 				_, err = c.Create(path, content, zk.FlagPersistent, b.access.ACL)
@@ -39,16 +40,16 @@ func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.B
 // it has led since and has failed: such programs do not resign. Members of this module with
 // an IncumbentGrace then wait for it to come back. This needs a record, without which the
 // lease has no term, and ids as the nodes' data, because the record knows only ids.
-func (b *Backend) readLastLeader(get func(kind, string) (reading, error), snap *snapshot) error {
+func (b *Backend) readLastLeader(get readFunc, snap *snapshot) error {
 	if b.layout.lastTemplate == "" || b.options.Data != "id" || snap.record == nil {
 		return nil
 	}
 	l := &snap.lease
-	r, err := get(nodeData, b.layout.lastPath(l.Election))
+	r, err := get(ensemble.Data, b.layout.lastPath(l.Election))
 	if err != nil {
 		return err
 	}
-	if id := string(r.data); id != "" && id != l.LastID {
+	if id := string(r.Data); id != "" && id != l.LastID {
 		l.End, l.LastID = backend.Failed, clean.Text(id, backend.MaxID, false)
 		snap.heartbeat = mix(snap.heartbeat, "last "+id)
 	}

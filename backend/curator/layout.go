@@ -187,6 +187,6 @@ func (l *layout) orderKey(name string) string {
 	return name
 }
 
-func nodeName(r reading) string { return strconv.FormatInt(r.stat.Czxid, 16) }
+func nodeName(r ensemble.Node) string { return strconv.FormatInt(r.Stat.Czxid, 16) }
 
 func sessionName(id int64) string { return fmt.Sprintf("%016x", uint64(id)) }

@@ -26,12 +26,12 @@ func (b *Backend) readRecords(ctx context.Context, s *session, from string, limi
 	if err := s.sync(ctx); err != nil {
 		return nil, err
 	}
-	r, err := s.cache.readPlain(ctx, childNames, b.layout.recordParent)
+	r, err := s.ReadNode(ctx, ensemble.Children, b.layout.recordParent)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, part := range r.children {
+	for _, part := range r.Children {
 		if name, ok := ensemble.Unescape(part); ok && backend.CheckName(name) == nil {
 			names = append(names, name)
 		}

@@ -2,8 +2,10 @@ package curator
 
 import (
 	"context"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Listen waits until a watch fires for any election that was observed.
@@ -35,21 +37,19 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 }
 
 // awaitChange waits until something has changed in these snapshots, or a watch is gone with
-// its connection. Another call may have observed other elections on the next connection.
+// its connection or session. Another call may have observed other elections on the next connection.
 func (b *Backend) awaitChange(ctx context.Context, s *session, snaps []snapshot) error {
-	var entries []*entry
+	var watches []*ensemble.Watch
 	for i := range snaps {
-		entries = append(entries, snaps[i].entries...)
+		watches = append(watches, snaps[i].watches...)
 	}
 	for {
-		again, changed := s.cache.takeNotification()
-		if changed || s.cache.changed(entries) {
+		_, next := s.Watches.Fired()
+		if slices.ContainsFunc(watches, (*ensemble.Watch).Over) {
 			return nil
 		}
 		select {
-		case <-again:
-		case <-s.ctx.Done():
-			return nil // the session is being replaced or closed
+		case <-next:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -15,7 +15,7 @@ import (
 // resolveLock finds out whether a node that was requested exists, by its unique name, and
 // deletes what remains of an earlier session.
 func (b *Backend) resolveLock(ctx context.Context, s *session, election string) error {
-	id, _ := s.idAndEpoch()
+	id := s.id()
 	own := b.lockOf(election)
 	if own.pending > 0 {
 		return fmt.Errorf("%w: an earlier request has not been answered yet", backend.ErrUnavailable)
@@ -36,7 +36,7 @@ func (b *Backend) resolveLock(ctx context.Context, s *session, election string) 
 		b.updateLock(election, func(own *ownLock) { own.node, own.session = name, owner })
 	}
 	if own.node != "" && own.session != id {
-		// The library has opened a new session. What remains of the old one is never taken
+		// There is a new session. What remains of the old one is never taken
 		// over: it may vanish at any moment.
 		return b.deleteLockNode(ctx, s, election, own)
 	}
@@ -47,27 +47,27 @@ func (b *Backend) resolveLock(ctx context.Context, s *session, election string) 
 func (b *Backend) findLockNode(ctx context.Context, s *session, election string, own ownLock) (name string, owner int64, err error) {
 	lock := b.layout.lockPath(election)
 	if b.layout.kind == Node {
-		id, _ := s.idAndEpoch()
-		r, err := s.cache.readPlain(ctx, nodeData, lock)
-		if err != nil || r.missing || r.stat.EphemeralOwner != id && r.stat.EphemeralOwner != own.session {
+		id := s.id()
+		r, err := s.ReadNode(ctx, ensemble.Data, lock)
+		if err != nil || r.Missing || r.Stat.EphemeralOwner != id && r.Stat.EphemeralOwner != own.session {
 			return "", 0, err
 		}
-		return nodeName(r), r.stat.EphemeralOwner, nil
+		return nodeName(r), r.Stat.EphemeralOwner, nil
 	}
-	r, err := s.cache.readPlain(ctx, childNames, lock)
+	r, err := s.ReadNode(ctx, ensemble.Children, lock)
 	if err != nil {
 		return "", 0, err
 	}
-	at := slices.IndexFunc(r.children, func(n string) bool { return strings.HasPrefix(n, own.namePrefix) })
+	at := slices.IndexFunc(r.Children, func(n string) bool { return strings.HasPrefix(n, own.namePrefix) })
 	if at < 0 {
 		return "", 0, nil
 	}
-	name = r.children[at]
-	node, err := s.cache.readPlain(ctx, uniqueData, lock+"/"+name)
-	if err != nil || node.missing {
+	name = r.Children[at]
+	node, err := s.ReadNode(ctx, ensemble.Unique, lock+"/"+name)
+	if err != nil || node.Missing {
 		return "", 0, err
 	}
-	return name, node.stat.EphemeralOwner, nil
+	return name, node.Stat.EphemeralOwner, nil
 }
 
 // deleteLockNode deletes a node of ours.
@@ -105,18 +105,18 @@ func (b *Backend) lockNodeVersion(ctx context.Context, s *session, election, nod
 	if b.layout.kind != Node {
 		return -1, true, nil
 	}
-	r, err := s.cache.readPlain(ctx, nodeData, b.layout.lockPath(election))
+	r, err := s.ReadNode(ctx, ensemble.Data, b.layout.lockPath(election))
 	is := nodeName(r) == node || node == sealedNode // created when the seal was broken, but not recorded yet
-	if err != nil || r.missing || !is || sessionName(r.stat.EphemeralOwner) != session {
+	if err != nil || r.Missing || !is || sessionName(r.Stat.EphemeralOwner) != session {
 		return 0, false, err
 	}
-	return r.stat.Version, true, nil
+	return r.Stat.Version, true, nil
 }
 
 // deleteOps returns the writes that delete a node of ours. At a fixed path they apply only
 // while the session record of the node's owner exists, because then nobody else can have
-// created a node there. Without that check, a request that the library sends in our next
-// session could delete another leader's node.
+// created a node there. Without that check, a request that is made in our next session, after
+// this one was read, could delete another leader's node.
 func (b *Backend) deleteOps(election, node, session string, version int32) []any {
 	del := &zk.DeleteRequest{Path: b.layout.nodePath(election, node), Version: version}
 	if b.layout.kind != Node {
@@ -149,10 +149,10 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	if err := b.updateUnlessReplaced(s, election, func(own *ownLock) { *own = ownLock{namePrefix: prefix, session: id, pending: own.pending} }); err != nil {
 		return err
 	}
+	begin, end := b.trackPending(election)
 	var created string
 	for try := 0; ; try++ {
-		var err error
-		created, err = b.sendCreate(ctx, s, election, request)
+		results, _, err := s.writeAfter(ctx, begin, end, request)
 		if errors.Is(err, zk.ErrNoNode) && try < 3 {
 			if err := b.createParents(ctx, s, path, b.layout.kind != Node); err != nil {
 				return err
@@ -169,15 +169,16 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			}
 			return err
 		}
+		created = results[0].String
 		break
 	}
 	name := created[strings.LastIndexByte(created, '/')+1:]
 	if b.layout.kind == Node {
-		r, err := s.cache.readPlain(ctx, nodeData, lock)
+		r, err := s.ReadNode(ctx, ensemble.Data, lock)
 		if err != nil {
 			return err
 		}
-		if r.missing || r.stat.EphemeralOwner != id {
+		if r.Missing || r.Stat.EphemeralOwner != id {
 			// An operator has deleted the node, or the session has changed and the node
 			// belongs to the next one, in which it would block everyone. resolveLock finds
 			// out which.
@@ -189,15 +190,6 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	return nil
 }
 
-// sendCreate creates a lock node, and counts a request that outlives its call as pending.
-func (b *Backend) sendCreate(ctx context.Context, s *session, election string, r *zk.CreateRequest) (string, error) {
-	begin, end := b.trackPending(election)
-	return callAfter(ctx, s, begin, func(c *zk.Conn) (string, error) {
-		defer end()
-		return c.Create(r.Path, r.Data, r.Flags, r.Acl)
-	})
-}
-
 // createParents creates the parents of a path. If container is set and the servers support
 // containers, the last parent is one, as with Curator.
 func (b *Backend) createParents(ctx context.Context, s *session, path string, container bool) error {
@@ -205,7 +197,7 @@ func (b *Backend) createParents(ctx context.Context, s *session, path string, co
 	at := ""
 	for i, part := range parts[:len(parts)-1] {
 		at += "/" + part
-		_, err := call(ctx, s, func(c *zk.Conn) (string, error) {
+		_, err := ensemble.Call(ctx, s.Session, func(c *zk.Conn) (string, error) {
 			if container && i == len(parts)-2 {
 				path, err := c.CreateContainer(at, nil, zk.FlagContainer, b.access.ACL)
 				if err == nil || errors.Is(err, zk.ErrNodeExists) || ensemble.IsOpError(err) || errors.Is(err, zk.ErrConnectionClosed) {
@@ -215,7 +207,7 @@ func (b *Backend) createParents(ctx context.Context, s *session, path string, co
 			return c.Create(at, nil, zk.FlagPersistent, b.access.ACL)
 		})
 		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to it
-			if r, err2 := s.cache.readPlain(ctx, uniqueData, at); err2 == nil && !r.missing {
+			if r, err2 := s.ReadNode(ctx, ensemble.Unique, at); err2 == nil && !r.Missing {
 				continue
 			}
 		}

@@ -91,7 +91,7 @@ func TestAGrantThatIsAboutToBeTakenBackIsNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	queueForeign(t, admin, a.layout, "jobs")
-	id, _ := a.session.idAndEpoch()
+	id := a.session.id()
 	if err := a.makeLockNode(t.Context(), a.session, id, a.bid(held)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestAReplacedSessionRecordLosesItsLeases(t *testing.T) {
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
 	held := a.winLongSession(t, "jobs")
 	a.keep(t, held)
-	id, _ := a.session.idAndEpoch()
+	id := a.session.id()
 	path := a.layout.sessionPath(sessionName(id))
 	text, _, err := admin.Get(path)
 	if err != nil {
@@ -192,7 +192,7 @@ func TestAMemberRecordOfAnotherSessionIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, stat, err := admin.Get(path)
-		if id, _ := a.session.idAndEpoch(); err != nil || stat.EphemeralOwner != id {
+		if id := a.session.id(); err != nil || stat.EphemeralOwner != id {
 			t.Fatalf("want the member record to belong to session %x, got %+v, %v", id, stat, err)
 		}
 		if err := admin.Delete(path, -1); err != nil {

@@ -53,13 +53,13 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend.Held) (backend.Answer, error) {
 	for range 8 {
 		own := b.lockOf(l.Election)
-		r, err := s.cache.readPlain(ctx, nodeData, b.layout.recordPath(l.Election))
+		r, err := s.ReadNode(ctx, ensemble.Data, b.layout.recordPath(l.Election))
 		if err != nil {
 			return backend.Answer{}, err
 		}
-		rec, bad := parseRecord(r.data, l.Election)
+		rec, bad := parseRecord(r.Data, l.Election)
 		ours := own.term != 0 && own.term == l.Term && own.session == id && own.node != "" && own.sessionCzxid == s.recordCzxidOf(id) &&
-			!r.missing && bad == nil && rec.namesGrant(l, id, own.grant) && b.layout.isHoldersNode(rec.Holder, own.node)
+			!r.Missing && bad == nil && rec.namesGrant(l, id, own.grant) && b.layout.isHoldersNode(rec.Holder, own.node)
 		if !ours || rec.Request != nil && rec.Request.Kind == backend.Depose && rec.Request.Term == l.Term {
 			snap, err := b.takeSnapshot(ctx, s, l.Election, watchedRead())
 			return backend.Answer{Lease: snap.lease, Outcome: backend.Refused}, err
@@ -70,9 +70,9 @@ func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend
 		ops := []any{
 			&zk.CheckVersionRequest{Path: session, Version: -1},
 			&zk.CheckVersionRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1},
-			&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: r.stat.Version},
+			&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: r.Stat.Version},
 		}
-		more, node, again, err := b.sealOps(ctx, s, own, next, r.stat.Version)
+		more, node, again, err := b.sealOps(ctx, s, own, next, r.Stat.Version)
 		if err != nil {
 			return backend.Answer{}, err
 		}
@@ -130,18 +130,18 @@ func (b *Backend) finishMark(s *session, own ownLock, node string, r *record, st
 // that a preparing step was made, and everything must be read again.
 func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *record, version int32) (ops []any, node string, again bool, err error) {
 	election, lock, path := next.Election, b.layout.lockPath(next.Election), b.layout.sealPath(next.Election)
-	r, err := s.cache.readPlain(ctx, uniqueData, path)
+	r, err := s.ReadNode(ctx, ensemble.Unique, path)
 	if err != nil {
 		return nil, "", false, err
 	}
 	seal, sealed := readSeal(r)
 	if b.layout.kind != Node {
-		sealed = !r.missing // the name tells, whatever its data
+		sealed = !r.Missing // the name tells, whatever its data
 	}
 	text := []byte(sealText + next.MovedTo)
 	switch {
 	case next.MovedTo == "" && !sealed && own.node == sealedNode:
-		if r.missing || r.stat.EphemeralOwner != own.session {
+		if r.Missing || r.Stat.EphemeralOwner != own.session {
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) }) // an operator has broken the seal
 			return nil, "", true, nil
 		}
@@ -149,10 +149,10 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 	case next.MovedTo == "" && !sealed:
 		return nil, own.node, false, nil
 	case next.MovedTo != "" && sealed:
-		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, own.node, false, nil
+		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.Stat.Version}}, own.node, false, nil
 	case next.MovedTo != "" && b.layout.kind == Node: // in place of our node
-		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.access.ACL})
-		if r.missing || nodeName(r) != own.node {
+		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.Stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.access.ACL})
+		if r.Missing || nodeName(r) != own.node {
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
 			return nil, "", true, nil
 		}
@@ -177,13 +177,13 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 		}
 		return nil, "", true, nil
 	}
-	ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version})
+	ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.Stat.Version})
 	// Any node that is not among them comes behind ours, which exists.
-	q, err := s.cache.readPlain(ctx, childNames, lock)
+	q, err := s.ReadNode(ctx, ensemble.Children, lock)
 	if err != nil {
 		return nil, "", false, err
 	}
-	for _, name := range q.children {
+	for _, name := range q.Children {
 		if name != sealChild && !b.layout.isOurs(name) && b.layout.before(name, own.node) {
 			ops = append(ops, &zk.DeleteRequest{Path: lock + "/" + name, Version: -1})
 		}

@@ -116,7 +116,7 @@ func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 		t.Fatalf("want a's lease to be watched, got %+v", seen)
 	}
 	b.winLongSession(t, "third")
-	id, _ := b.session.idAndEpoch()
+	id := b.session.id()
 	snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 	if err != nil {
 		t.Fatal(err)

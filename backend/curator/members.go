@@ -58,11 +58,11 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 	if err != nil {
 		return err
 	}
-	id, _ := s.idAndEpoch()
+	id := s.id()
 	path := b.layout.memberParent + "/" + ensemble.Escape(string(m.Nonce))
 	if s.answeredSince(time.Now().Add(-m.TTL / 2)) {
-		r, err := s.cache.get(ctx, uniqueData, path, true)
-		if err != nil || bytes.Equal(r.data, text) && r.stat.EphemeralOwner == id {
+		r, err := s.Watched(ctx, ensemble.Unique, path)
+		if err != nil || bytes.Equal(r.Data, text) && r.Stat.EphemeralOwner == id {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 		return err
 	}
 	for try := 0; ; try++ {
-		_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.access.ACL) })
+		_, err = ensemble.Call(ctx, s.Session, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.access.ACL) })
 		switch {
 		case errors.Is(err, zk.ErrNodeExists): // the answer to an earlier create was lost
 			return nil
@@ -114,12 +114,12 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 	if err := s.sync(ctx); err != nil {
 		return nil, err
 	}
-	r, err := s.cache.readPlain(ctx, childNames, b.layout.memberParent)
+	r, err := s.ReadNode(ctx, ensemble.Children, b.layout.memberParent)
 	if err != nil {
 		return nil, err
 	}
 	var nonces []backend.Nonce
-	for _, part := range r.children {
+	for _, part := range r.Children {
 		if nonce, ok := ensemble.Unescape(part); ok && nonce >= from && len(nonce) <= 64 {
 			nonces = append(nonces, backend.Nonce(nonce))
 		}
@@ -146,9 +146,9 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 // belongs to no session. The age is zero: the session exists, so the ensemble has heard of
 // it within the session's length.
 func (b *Backend) readMember(ctx context.Context, s *session, nonce backend.Nonce) (*backend.Member, error) {
-	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+ensemble.Escape(string(nonce)))
+	r, err := s.ReadNode(ctx, ensemble.Unique, b.layout.memberParent+"/"+ensemble.Escape(string(nonce)))
 	var m member
-	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
+	if err != nil || r.Missing || r.Stat.EphemeralOwner == 0 || len(r.Data) > maxMember || json.Unmarshal(r.Data, &m) != nil {
 		return nil, err
 	}
 	clean := clean.Member(backend.Member{

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -35,9 +37,9 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 }
 
 func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lease) ([]snapshot, error) {
-	_, epoch := s.idAndEpoch()
+	on := s.Connection().Sent
 	snaps := make([]snapshot, len(seen))
-	rest, err := b.observeRenewals(ctx, s, epoch, seen, snaps)
+	rest, err := b.observeRenewals(ctx, s, on, seen, snaps)
 	if err == nil && len(rest) > 0 {
 		err = b.observeSynced(ctx, s, seen, rest, snaps)
 	}
@@ -47,9 +49,9 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 	if err != nil {
 		return nil, err
 	}
-	if _, now := s.idAndEpoch(); now == epoch {
+	if s.Connection().Sent == on {
 		for i := range snaps {
-			s.cache.noteReported(b.layout.recordPath(seen[i].Election), reported{snaps[i].lease.Version, epoch})
+			s.noteReported(seen[i].Election, snaps[i].lease.Version, on)
 		}
 	}
 	return snaps, nil
@@ -64,10 +66,11 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 // once more. It is safe to believe this: a challenger that sees a renewal starts to observe
 // anew. A server that was cut off shows its last heartbeat once and then the same one,
 // which is not believed without a sync.
-func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, snaps []snapshot) (rest []int, err error) {
+func (b *Backend) observeRenewals(ctx context.Context, s *session, on time.Time, seen []backend.Lease, snaps []snapshot) (rest []int, err error) {
 	var known []int
 	for i, l := range seen {
-		if l.ObserveFor > 0 && !l.Vacant() && s.cache.wasReported(b.layout.recordPath(l.Election), reported{l.Version, epoch}) {
+		_, unchanged := s.Watches.Node(ensemble.Data, b.layout.recordPath(l.Election))
+		if unchanged && l.ObserveFor > 0 && !l.Vacant() && s.wasReported(l.Election, l.Version, on) {
 			known = append(known, i)
 		} else {
 			rest = append(rest, i)
@@ -80,10 +83,10 @@ func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, se
 	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
-	_, now := s.idAndEpoch()
+	now := s.Connection().Sent
 	for _, i := range known {
 		snap, was := &snaps[i], seen[i]
-		renewed := now == epoch && snap.holderPresent() && snap.lease.Version != was.Version
+		renewed := now == on && snap.holderPresent() && snap.lease.Version != was.Version
 		if was.Version = snap.lease.Version; !renewed || snap.lease.Differs(was) {
 			rest = append(rest, i)
 		}
@@ -95,18 +98,20 @@ func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, se
 func (b *Backend) observeSynced(ctx context.Context, s *session, seen []backend.Lease, some []int, snaps []snapshot) error {
 	// A read that leaves a watch need not wait for the sync: if it came too early, the
 	// watch has fired by the time the sync is answered.
-	sent, synced := s.startSync(ctx)
+	on := s.Connection().Sent
+	synced := sync.OnceValue(func() error { return s.sync(ctx) })
+	go synced()
 	leases := make([]backend.Lease, len(some))
 	for k, i := range some {
 		leases[k] = seen[i]
 	}
 	mode := watchedRead()
-	mode.afterSync = sent
+	mode.afterSync = synced
 	found, err := b.takeSnapshots(ctx, s, leases, mode)
-	again, err2 := synced()
-	if err != nil || err2 != nil {
+	if err2 := synced(); err != nil || err2 != nil {
 		return errors.Join(err, err2)
 	}
+	again := s.Connection().Sent != on
 	if again {
 		if err := s.sync(ctx); err != nil {
 			return err
@@ -114,7 +119,7 @@ func (b *Backend) observeSynced(ctx context.Context, s *session, seen []backend.
 	}
 	mode = watchedRead()
 	for k, i := range some {
-		if again || s.cache.changed(found[k].entries) {
+		if again || found[k].changed() {
 			if found[k], err = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode); err != nil {
 				return err
 			}
@@ -126,7 +131,6 @@ func (b *Backend) observeSynced(ctx context.Context, s *session, seen []backend.
 
 // takeSnapshots reads elections, and leaves watches.
 func (b *Backend) takeSnapshots(ctx context.Context, s *session, seen []backend.Lease, mode readMode) ([]snapshot, error) {
-	s.cache.dropStale()
 	snaps, errs := make([]snapshot, len(seen)), make([]error, len(seen))
 	ensemble.InParallel(len(seen), func(i int) { snaps[i], errs[i] = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode) })
 	return snaps, cmp.Or(errs...)

@@ -48,7 +48,7 @@ func (b *Backend) updateUnlessReplaced(s *session, election string, change func(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.beingReplaced {
-		return errSessionClosed
+		return errSessionEnded
 	}
 	b.applyUpdate(election, change)
 	return nil

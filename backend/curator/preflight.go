@@ -54,14 +54,14 @@ const impossibleVersion = -2
 func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid) error {
 	path := b.layout.recordPath(bid.Election)
 	for range 8 {
-		now, err := s.cache.readPlain(ctx, nodeData, path)
+		now, err := s.ReadNode(ctx, ensemble.Data, path)
 		if err != nil {
 			return err
 		}
 		// The transaction would write what is there, or almost nothing.
 		var record any = &zk.CreateRequest{Path: path, Data: (&record{Election: bid.Election}).encode(), Acl: b.access.ACL}
-		if !now.missing {
-			record = &zk.SetDataRequest{Path: path, Data: now.data, Version: now.stat.Version}
+		if !now.Missing {
+			record = &zk.SetDataRequest{Path: path, Data: now.Data, Version: now.Stat.Version}
 		}
 		node, _ := b.newLockNode(bid)
 		_, failed, err := s.write(ctx, record, node, &zk.CheckVersionRequest{Path: b.layout.sessionParent, Version: impossibleVersion})
@@ -70,7 +70,7 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
 		case failed == 2 && errors.Is(err, zk.ErrBadVersion), failed == 1 && errors.Is(err, zk.ErrNodeExists): // the server has checked the rights to a node before that
 			return nil
-		case failed == 2 && missing, failed == 0 && missing && now.missing:
+		case failed == 2 && missing, failed == 0 && missing && now.Missing:
 			err = b.createParents(ctx, s, path, false)
 		case failed == 1 && missing:
 			err = b.createParents(ctx, s, node.Path, true)
@@ -80,7 +80,7 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 		if err != nil {
 			return err
 		}
-		s.cache.forget(nodeData, path)
+		s.Watches.Forget(ensemble.Data, path)
 	}
 	return fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Preflight reports, for the elections concerned, that the user may not create or write one
@@ -64,7 +65,7 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 				preflight(map[string]bool{"new": true})
 			}
 			read(n.layout.recordParent)
-			n.session.cache.forget(nodeData, n.layout.recordPath("new"))
+			n.session.Watches.Forget(ensemble.Data, n.layout.recordPath("new"))
 			preflight(map[string]bool{"led": kind == Node})
 		})
 	}

@@ -7,31 +7,32 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
 // A queue holds the lock nodes of an election.
 type queue struct {
-	names    []string // names of all nodes; at a fixed path: the node's czxid
-	hasOurs  bool     // our node is among them
-	oursLost bool     // our node should be among them, and is not
-	blocked  bool     // a node of another program is before ours, or before where ours would be
-	foreign  string   // the first of all nodes, if it belongs to another program, or "". At a fixed path: any that is not ours
-	first    reading  // the node named by foreign
-	parent   reading  // the queue's own node, read before the queue; empty at a fixed path and behind a seal
-	created  int32    // how many nodes were ever created in it
+	names    []string      // names of all nodes; at a fixed path: the node's czxid
+	hasOurs  bool          // our node is among them
+	oursLost bool          // our node should be among them, and is not
+	blocked  bool          // a node of another program is before ours, or before where ours would be
+	foreign  string        // the first of all nodes, if it belongs to another program, or "". At a fixed path: any that is not ours
+	first    ensemble.Node // the node named by foreign
+	parent   ensemble.Node // the queue's own node, read before the queue; empty at a fixed path and behind a seal
+	created  int32         // how many nodes were ever created in it
 	seal
 }
 
 // readQueue reads the lock nodes of an election.
-func (b *Backend) readQueue(ctx context.Context, s *session, election string, mode readMode, get func(kind, string) (reading, error)) (q queue, err error) {
-	id, _ := s.idAndEpoch()
+func (b *Backend) readQueue(ctx context.Context, s *session, election string, mode readMode, get readFunc) (q queue, err error) {
+	id := s.id()
 	own := b.lockOf(election)
 	ours := own.node != "" && own.session == id
 	lock := b.layout.lockPath(election)
 	if b.layout.kind == Node {
-		r, err := get(nodeData, lock)
-		if err != nil || r.missing {
+		r, err := get(ensemble.Data, lock)
+		if err != nil || r.Missing {
 			return queue{oursLost: ours}, err
 		}
 		if seal, ok := readSeal(r); ok {
@@ -45,43 +46,50 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 		return q, nil
 	}
 	for range 5 {
-		var at reading
+		var at ensemble.Node
 		if mode.watch { // a read without watches leads to no grant
-			if at, err = get(existence, lock); err != nil {
+			if at, err = get(ensemble.Existence, lock); err != nil {
 				return queue{}, err
 			}
 		}
-		r, err := get(childNames, lock)
+		r, err := get(ensemble.Children, lock)
 		if err != nil {
 			return queue{}, err
 		}
-		q = queue{names: r.children, hasOurs: ours && slices.Contains(r.children, own.node)}
+		q = queue{names: r.Children, hasOurs: ours && slices.Contains(r.Children, own.node)}
 		q.oursLost = ours && !q.hasOurs
-		if slices.Contains(r.children, sealChild) {
+		if slices.Contains(r.Children, sealChild) {
 			// No other program leads, whatever nodes there are.
-			r, err := get(uniqueData, lock+"/"+sealChild)
-			if err == nil && r.missing {
-				s.cache.forget(childNames, lock) // just broken
+			r, err := get(ensemble.Unique, lock+"/"+sealChild)
+			if err == nil && r.Missing {
+				s.Watches.Forget(ensemble.Children, lock) // just broken
 				continue
 			}
 			q.seal, _ = readSeal(r)
 			return q, err
 		}
-		first, foreign := b.layout.first(r.children), b.layout.firstForeign(r.children)
+		first, foreign := b.layout.first(r.Children), b.layout.firstForeign(r.Children)
 		q.blocked = foreign != "" && !(q.hasOurs && b.layout.before(own.node, foreign))
-		if int(r.stat.NumChildren) == len(r.children) {
-			q.parent, q.created = at, createdChildren(r.stat)
+		if int(r.Stat.NumChildren) == len(r.Children) {
+			q.parent, q.created = at, createdChildren(r.Stat)
 		}
 		if foreign == "" || foreign != first {
 			return q, nil
 		}
 		q.foreign = foreign
-		if q.first, err = get(uniqueData, lock+"/"+foreign); err != nil || !q.first.missing {
+		if q.first, err = get(ensemble.Unique, lock+"/"+foreign); err != nil || !q.first.Missing {
 			return q, err
 		}
-		s.cache.forget(childNames, lock) // it is gone
+		s.Watches.Forget(ensemble.Children, lock) // it is gone
 	}
 	return queue{}, fmt.Errorf("%w: the nodes at %.200q change too quickly to be read", backend.ErrUnavailable, lock)
+}
+
+// unmoved reports whether the queue's own node was neither deleted nor made again before the last answer on
+// this connection: it is watched since it was read, and servers report a change before they answer later requests.
+func (q *queue) unmoved() bool {
+	at := &q.parent
+	return at.Watch != nil && !at.Missing && !at.Watch.Over()
 }
 
 // createdChildren returns how many nodes were ever created in a queue, which is the number
@@ -89,11 +97,11 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 func createdChildren(stat zk.Stat) int32 { return (stat.Cversion + stat.NumChildren) / 2 }
 
 // lockKind is the kind of read for the lock of an election.
-func (l *layout) lockKind() kind {
+func (l *layout) lockKind() ensemble.Kind {
 	if l.kind == Node {
-		return nodeData
+		return ensemble.Data
 	}
-	return childNames
+	return ensemble.Children
 }
 
 // first returns the first child, or "".

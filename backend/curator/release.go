@@ -99,13 +99,13 @@ func (b *Backend) releaseAsLastKnown(ctx context.Context, s *session, l backend.
 // changed meanwhile.
 func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
 	path := b.layout.recordPath(l.Election)
-	r, err := s.cache.readPlain(ctx, nodeData, path)
+	r, err := s.ReadNode(ctx, ensemble.Data, path)
 	if err != nil {
 		return false, err
 	}
-	rec, bad := parseRecord(r.data, l.Election)
+	rec, bad := parseRecord(r.Data, l.Election)
 	own := b.lockOf(l.Election)
-	held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
+	held := !r.Missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
 	if held && rec.Unconfirmed != "" {
 		now, err := b.readDeletions(ctx, s)
 		if err != nil {
@@ -128,14 +128,14 @@ func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (
 	if err != nil {
 		return false, err
 	}
-	ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
+	ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.Stat.Version}}
 	if node != "" {
 		ops = append(ops, b.deleteOps(l.Election, node, h.Session, version)...)
 	}
 	_, failed, err := s.write(ctx, ops...)
 	switch {
 	case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session record is gone
-		if id, _ := s.idAndEpoch(); sessionName(id) == h.Session {
+		if id := s.id(); sessionName(id) == h.Session {
 			return false, b.restoreSessionRecord(ctx, s, id)
 		}
 		return false, nil
@@ -163,16 +163,16 @@ func (b *Backend) holderNode(ctx context.Context, s *session, election string, h
 		return h.Node, version, nil
 	}
 	lock := b.layout.lockPath(election)
-	r, err := s.cache.readPlain(ctx, childNames, lock)
+	r, err := s.ReadNode(ctx, ensemble.Children, lock)
 	if err != nil {
 		return "", 0, err
 	}
-	for _, name := range r.children {
+	for _, name := range r.Children {
 		if !b.layout.isHoldersNode(h, name) {
 			continue
 		}
-		node, err := s.cache.readPlain(ctx, uniqueData, lock+"/"+name)
-		if err != nil || node.missing || sessionName(node.stat.EphemeralOwner) != h.Session {
+		node, err := s.ReadNode(ctx, ensemble.Unique, lock+"/"+name)
+		if err != nil || node.Missing || sessionName(node.Stat.EphemeralOwner) != h.Session {
 			return "", 0, err
 		}
 		return name, -1, nil

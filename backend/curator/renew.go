@@ -33,10 +33,10 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 		if err != nil {
 			return nil, b.wrap("renew", err)
 		}
-		s.cache.dropHeld(held)
+		b.forgetHeld(s, held)
 		answers, err := b.renewAll(ctx, s, start, held)
 		// A session is replaced only if no lease depends on it.
-		if err == nil || s.ctx.Err() == nil || ctx.Err() != nil || try == 3 {
+		if err == nil || !b.replaced(s) || ctx.Err() != nil || try == 3 {
 			return answers, err
 		}
 	}
@@ -101,6 +101,19 @@ func (b *Backend) renewInBatches(ctx context.Context, s *session, id int64, held
 		batch = batch[n:]
 	}
 	return failed
+}
+
+// forgetHeld forgets what was read of elections that are held here, because nobody reads them.
+func (b *Backend) forgetHeld(s *session, held []backend.Held) {
+	if s.Watches.Len() == 0 {
+		return
+	}
+	for i := range held {
+		lock := b.layout.lockPath(held[i].Election)
+		s.Watches.Forget(ensemble.Data, b.layout.recordPath(held[i].Election))
+		s.Watches.Forget(b.layout.lockKind(), lock)
+		s.Watches.Forget(ensemble.Existence, lock)
+	}
 }
 
 // readRefused reads the refused leases as they are now.
@@ -222,17 +235,17 @@ func (b *Backend) renewalOps(s *session, id int64, held []backend.Held, batch []
 // holder does not trust that renewal, but others may have read it, so the content before it
 // must not come back. same is false if the record was deleted and another one created.
 func (b *Backend) reloadSessionRecord(ctx context.Context, s *session, id int64) (same bool, err error) {
-	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.sessionPath(sessionName(id)))
+	r, err := s.ReadNode(ctx, ensemble.Unique, b.layout.sessionPath(sessionName(id)))
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.recordOwner != id || r.stat.Czxid != s.recordCzxid {
+	if s.recordOwner != id || r.Stat.Czxid != s.recordCzxid {
 		return false, nil
 	}
 	was := s.record
-	s.record, s.recordVersion = *parseSessionRecord(r.data), r.stat.Version
+	s.record, s.recordVersion = *parseSessionRecord(r.Data), r.Stat.Version
 	s.record.Nonce, s.record.ID = was.Nonce, was.ID // whatever an operator has written there
 	return true, nil
 }
@@ -254,21 +267,21 @@ func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held [
 	ensemble.InParallel(len(batch), func(k int) {
 		l := held[batch[k]]
 		own := b.lockOf(l.Election)
-		r, err := s.cache.readPlain(ctx, nodeData, b.layout.recordPath(l.Election))
+		r, err := s.ReadNode(ctx, ensemble.Data, b.layout.recordPath(l.Election))
 		if err != nil {
 			errs[k] = err
 			return
 		}
-		node, err := s.cache.readPlain(ctx, uniqueData, b.layout.nodePath(l.Election, own.node))
+		node, err := s.ReadNode(ctx, ensemble.Unique, b.layout.nodePath(l.Election, own.node))
 		if err != nil {
 			errs[k] = err
 			return
 		}
-		rec, bad := parseRecord(r.data, l.Election)
-		if own.node == sealedNode && node.stat.EphemeralOwner == 0 {
-			node.stat.EphemeralOwner = id // it needs none
+		rec, bad := parseRecord(r.Data, l.Election)
+		if own.node == sealedNode && node.Stat.EphemeralOwner == 0 {
+			node.Stat.EphemeralOwner = id // it needs none
 		}
-		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.namesGrant(l, id, own.grant) || !b.layout.isHoldersNode(rec.Holder, own.node) {
+		if r.Missing || node.Missing || bad != nil || node.Stat.EphemeralOwner != id || !rec.namesGrant(l, id, own.grant) || !b.layout.isHoldersNode(rec.Holder, own.node) {
 			return
 		}
 		if w := rec.Request; w != nil && w.Kind == backend.Depose && w.Term == l.Term {
@@ -277,7 +290,7 @@ func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held [
 		keep[k] = true
 		b.updateLock(l.Election, func(now *ownLock) {
 			if now.node == own.node && now.term == l.Term {
-				now.recordVersion, now.record = r.stat.Version, rec
+				now.recordVersion, now.record = r.Stat.Version, rec
 			}
 		})
 	})
@@ -311,8 +324,8 @@ func (b *Backend) checkFixedNodes(ctx context.Context, s *session, held []backen
 	ensemble.InParallel(len(batch), func(k int) {
 		a, election := &answers[batch[k]], held[batch[k]].Election
 		r, ok, err := b.checkFixedNode(ctx, s, election, own[k].node)
-		if err == nil && ok && own[k].nodeEdited(r.data) {
-			a.Request, err = b.nominateFromEdit(ctx, s, election, own[k], r.data)
+		if err == nil && ok && own[k].nodeEdited(r.Data) {
+			a.Request, err = b.nominateFromEdit(ctx, s, election, own[k], r.Data)
 		}
 		switch {
 		case err != nil:

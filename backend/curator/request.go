@@ -45,12 +45,12 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 func (b *Backend) writeRequest(ctx context.Context, s *session, w backend.Request) error {
 	path := b.layout.recordPath(w.Election)
 	for range 8 {
-		r, err := s.cache.readPlain(ctx, nodeData, path)
+		r, err := s.ReadNode(ctx, ensemble.Data, path)
 		if err != nil {
 			return err
 		}
-		rec, bad := parseRecord(r.data, w.Election)
-		if r.missing || bad != nil || rec.Term != w.Term || rec.Unconfirmed != "" {
+		rec, bad := parseRecord(r.Data, w.Election)
+		if r.Missing || bad != nil || rec.Term != w.Term || rec.Unconfirmed != "" {
 			has := uint64(0)
 			if rec != nil && rec.Unconfirmed == "" {
 				has = rec.Term
@@ -61,7 +61,7 @@ func (b *Backend) writeRequest(ctx context.Context, s *session, w backend.Reques
 		if next.Request = nil; w.Kind != "" {
 			next.Request = &request{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: string(w.Nonce)}
 		}
-		_, _, err = s.write(ctx, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version})
+		_, _, err = s.write(ctx, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.Stat.Version})
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
 		}

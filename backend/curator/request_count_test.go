@@ -10,8 +10,12 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/internal/testbed"
 )
+
+// Kinds of requests.
+const opGetData, opSync, opGetChildren, opMulti = 4, 9, 12, 14
 
 // A requestMeter counts requests by kind.
 type requestMeter struct{ *testbed.ZooKeeperMeter }
@@ -233,10 +237,9 @@ func TestHeldElectionsAreNotCached(t *testing.T) {
 	c := newClient(t, "a", shared(t))
 	held := c.win(t, "jobs")
 	remembers := func(election string) bool {
-		cache := &c.session.cache
-		cache.mu.Lock()
-		defer cache.mu.Unlock()
-		return cache.entries[key{nodeData, c.layout.recordPath(election)}] != nil || cache.entries[key{childNames, c.layout.lockPath(election)}] != nil
+		_, record := c.session.Watches.Node(ensemble.Data, c.layout.recordPath(election))
+		_, lock := c.session.Watches.Node(ensemble.Children, c.layout.lockPath(election))
+		return record || lock
 	}
 	c.observeOne(t, "jobs") // our own grant wakes listeners
 	c.observeOne(t, "mail")

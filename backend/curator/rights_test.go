@@ -87,7 +87,7 @@ func TestRevokedRightsAreReported(t *testing.T) {
 	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
 		t.Fatal(err)
 	}
-	id, _ := a.session.idAndEpoch()
+	id := a.session.id()
 	path := a.layout.sessionPath(sessionName(id))
 	if _, err := admin.SetACL(path, zk.DigestACL(zk.PermRead|zk.PermAdmin, "app", canary), -1); err != nil {
 		t.Fatal(err)
@@ -139,8 +139,8 @@ func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
 					t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
 				}
-				b.session.cache.forget(nodeData, path) // otherwise rights are not read until something else happens
-				b.session.cache.forget(childNames, path)
+				b.session.Watches.Forget(ensemble.Data, path) // otherwise rights are not read until something else happens
+				b.session.Watches.Forget(ensemble.Children, path)
 				ctx := t.Context()
 				changed, err := b.Observe(ctx, seen)
 				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {

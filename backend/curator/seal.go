@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A seal keeps every program that elects by a lock from leading: in a queue it is a
@@ -33,12 +34,12 @@ const sealedNode = "sealed"
 
 // readSeal reads the node at the place of a seal. ok: it is a seal. In a queue the name
 // tells; at a fixed path any other node is a lock.
-func readSeal(r reading) (s seal, ok bool) {
-	to, ok := strings.CutPrefix(string(r.data), sealText)
+func readSeal(r ensemble.Node) (s seal, ok bool) {
+	to, ok := strings.CutPrefix(string(r.Data), sealText)
 	if to = clean.Text(to, backend.MaxMark, false); to == "" {
 		to = "?"
 	}
-	return seal{true, to, r.stat.Version}, ok && !r.missing && r.stat.EphemeralOwner == 0
+	return seal{true, to, r.Stat.Version}, ok && !r.Missing && r.Stat.EphemeralOwner == 0
 }
 
 // sealPath returns the path of an election's seal.
@@ -46,8 +47,8 @@ func (l *layout) sealPath(election string) string { return l.nodePath(election, 
 
 // forgetSeal makes the next read of an election's seal ask the server.
 func (b *Backend) forgetSeal(s *session, election string) {
-	s.cache.forget(b.layout.lockKind(), b.layout.lockPath(election))
-	s.cache.forget(uniqueData, b.layout.sealPath(election))
+	s.Watches.Forget(b.layout.lockKind(), b.layout.lockPath(election))
+	s.Watches.Forget(ensemble.Unique, b.layout.sealPath(election))
 }
 
 // fixedPathSealed reports whether an election is sealed at a fixed path, where a holder has

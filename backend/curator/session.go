@@ -2,53 +2,34 @@ package curator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A session is one connection handle of the client library, with all sessions that it
-// opens: after one has expired, the library opens another.
+// A session has one session of the ensemble at a time: after one has expired, another begins with the next
+// call. Only our own calls keep it alive, so that leases expire if a manager is stuck.
 type session struct {
-	b               *Backend
-	conn            *zk.Conn
-	requestedLength time.Duration
-	ctx             context.Context // ends dialling
-	cancel          context.CancelFunc
+	*ensemble.Session
+	tick time.Duration
 
-	beingReplaced bool // guarded by b.mu: no request may be made that would depend on this session
+	beingReplaced bool // guarded by Backend.mu: no request may be made that would depend on this session
 
 	mu            sync.Mutex
-	id            int64         // as the server last said
-	grantedLength time.Duration // how long the servers keep it without contact
-	epoch         int           // grows when a connection is made or lost
-	lastContact   time.Time     // the ensemble's leader is known to have heard of the session since then
-	connectSent   time.Time     // when the last answered connect request was sent
-	exchanges     []exchange    // oldest first, none before lastContact
-	syncsSent     int           // sent so far
-	connection    *connection   // present or last one
-	muted         bool          // nothing is sent, as if the process had died
-	lastUsed      time.Time     // when the last request was made
-	waiting       int           // requests that wait for a connection
-	lastErr       error         // why the last attempt to connect failed
-	changed       chan struct{} // closed and replaced at each change
-	recordOwner   int64         // the session whose session record is known to exist
-	recordCzxid   int64         // its czxid
-	recordVersion int32         // its version
-	record        sessionRecord // its content
-	clockOffset   time.Duration // how far the servers' clock is ahead of ours
+	lifetime                        // of the present one
+	recordOwner   int64             // the session whose session record is known to exist
+	recordCzxid   int64             // its czxid
+	recordVersion int32             // its version
+	record        sessionRecord     // its content
+	clockOffset   time.Duration     // how far the servers' clock is ahead of ours
+	reported      map[string]string // what Observe last returned on one connection: Versions, by election
+	reportedOn    time.Time         // when the request for that connection was sent
 
-	watchedPaths map[string]int // paths whose reads leave a watch
-	renewing     chan struct{}  // held while renewing
-
-	authenticated chan struct{} // closed when the server knows the user
-	servers       *ensemble.ServerList
-	cache         cache
+	renewing chan struct{} // held while renewing
 }
 
 // defaultSession is the session length if no call has needed one: enough for the default
@@ -58,56 +39,38 @@ const defaultSession = 16_667 * time.Millisecond
 // currentSession returns the session, connected. need is how long it must live without
 // contact; 0: any length. A shorter session is replaced if nothing depends on it.
 func (b *Backend) currentSession(ctx context.Context, need time.Duration) (*session, error) {
-	select {
-	case b.opening <- struct{}{}:
-		defer func() { <-b.opening }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	s, err := b.openSession(ctx, need)
+	if err == nil {
+		_, err = s.Ready(ctx)
 	}
+	return s, err
+}
+
+func (b *Backend) openSession(ctx context.Context, need time.Duration) (*session, error) {
 	b.mu.Lock()
-	s, closed, replace := b.session, b.owner.Admit(""), false
-	expected := min(max(b.expectedSession, need), b.options.MaxSession)
-	if s != nil {
-		replace = s.requestedLength < expected || s.tooShort(need)
+	defer b.mu.Unlock()
+	if err := b.owner.Admit(""); err != nil {
+		return nil, err
+	}
+	was, length := b.session, min(max(b.expectedSession, need), b.options.MaxSession)
+	if was != nil {
+		granted := was.Connection().Length
+		replace := was.Length < length || granted > 0 && granted < need
 		for _, own := range b.locks {
 			replace = replace && own.empty()
 		}
-		s.beingReplaced = replace
+		if !replace {
+			return was, nil
+		}
+		was.beingReplaced = true
+		go was.Close(true)
 	}
-	b.mu.Unlock()
-	if closed != nil {
-		return nil, closed
+	if length == 0 {
+		length = min(defaultSession, b.options.MaxSession)
 	}
-	if s == nil || replace {
-		if expected == 0 {
-			expected = min(defaultSession, b.options.MaxSession)
-		}
-		fresh, err := b.openSession(expected)
-		if err != nil {
-			return nil, err
-		}
-		b.mu.Lock()
-		if closed = b.owner.Admit(""); closed == nil {
-			b.session = fresh
-		}
-		b.mu.Unlock()
-		if closed != nil {
-			fresh.close(false)
-			return nil, closed
-		}
-		if s != nil {
-			s.close(false)
-		}
-		s = fresh
-	}
-	return s, s.ready(ctx)
-}
-
-// tooShort reports whether the servers have granted less than is needed.
-func (s *session) tooShort(need time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.grantedLength > 0 && s.grantedLength < need
+	b.session = &session{Session: ensemble.NewSession(&b.access, length, true), tick: b.options.Tick, renewing: make(chan struct{}, 1)}
+	b.session.Quiet = true
+	return b.session, nil
 }
 
 // withSession calls f with the connected session, and again if the session was replaced
@@ -118,83 +81,66 @@ func (b *Backend) withSession(ctx context.Context, f func(*session) error) error
 		if err == nil {
 			err = f(s)
 		}
-		if err == nil || s == nil || s.ctx.Err() == nil || ctx.Err() != nil || try == 3 {
+		if err == nil || ctx.Err() != nil || try == 3 || !b.replaced(s) {
 			return err
 		}
 	}
 }
 
-// openSession starts a session. The library connects on its own goroutine.
-func (b *Backend) openSession(length time.Duration) (*session, error) {
-	s := &session{b: b, requestedLength: length, lastUsed: time.Now(), changed: make(chan struct{}), authenticated: make(chan struct{}), watchedPaths: map[string]int{}, renewing: make(chan struct{}, 1), servers: &ensemble.ServerList{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.cache.init(s)
-	conn, _, err := zk.Connect(b.access.Servers, length,
-		zk.WithDialer(s.dial), zk.WithHostProvider(s.servers), zk.WithEventCallback(s.event),
-		zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
-	if err != nil {
-		s.cancel()
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	s.mu.Lock()
-	s.conn = conn
-	s.mu.Unlock()
-	if b.options.User == "" {
-		return s, nil
-	}
-	// This is the first request, and the library repeats it at each connection.
-	b.late.Go(func() {
-		for {
-			err := conn.AddAuth("digest", []byte(b.options.User+":"+b.options.Password))
-			if err == nil || s.ctx.Err() != nil {
-				s.change(func() { s.lastErr = nil })
-				close(s.authenticated)
-				return
-			}
-			if errors.Is(err, zk.ErrAuthFailed) { // otherwise the dialler knows a better error
-				s.change(func() { s.lastErr = err })
-			}
-		}
+// replaced reports whether there is another session in place of s, or none.
+func (b *Backend) replaced(s *session) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s != nil && s != b.session
+}
+
+// id returns the id of the present session, or of the last one.
+func (s *session) id() int64 { return s.Connection().ID }
+
+// sync brings the server that answers us up to date with the ensemble's leader.
+func (s *session) sync(ctx context.Context) error {
+	id := s.id()
+	sent, err := ensemble.Read(ctx, s.Session, func(c *zk.Conn) (time.Time, error) {
+		sent := time.Now()
+		_, err := c.Sync("/")
+		return sent, err
 	})
-	return s, nil
-}
-
-// maxReply limits what a server may make us read at once: the names of some hundred
-// thousand children.
-const maxReply = 32 << 20
-
-// maxRequest is the library's send buffer. Our transactions take at most half of that,
-// besides the session record, which has a few bytes for each group of grants.
-const maxRequest = 2 * maxMulti
-
-// noLogger drops what the library logs: everything that matters is returned as an error.
-type noLogger struct{}
-
-func (noLogger) Printf(string, ...any) {}
-
-// change changes fields of s and wakes all waiters.
-func (s *session) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// event is called by the library, on its own goroutine, with each event, before any later
-// answer is delivered.
-func (s *session) event(e zk.Event) {
-	if e.Type == zk.EventSession {
-		s.change(func() {
-			if e.State == zk.StateDisconnected {
-				s.epoch++
-			}
-		})
-		s.cache.wakeAll()
-		return
+	if err == nil {
+		s.noteAnswer(id, sent, byLeader)
 	}
-	s.cache.fire(e)
+	return err
+}
+
+// write makes all writes or none, and notes what the answer proves about the session. failed is the index of
+// the first write that could not be made, or -1.
+func (s *session) write(ctx context.Context, ops ...any) (results []zk.MultiResponse, failed int, err error) {
+	return s.writeAfter(ctx, func() {}, func() {}, ops...)
+}
+
+// writeAfter is write that calls begin before it sends the request, and end when the request is
+// answered, which may be after writeAfter has returned.
+func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any) (results []zk.MultiResponse, failed int, err error) {
+	client, err := s.Ready(ctx)
+	if err != nil {
+		return nil, -1, err
+	}
+	id, sent := s.id(), time.Now()
+	begin()
+	results, err = ensemble.CallOn(ctx, s.Session, client, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		defer end()
+		return c.Multi(ops...)
+	})
+	if err == nil && len(results) != len(ops) {
+		err = fmt.Errorf("%d answers to %d writes", len(results), len(ops))
+	}
+	if err == nil {
+		s.noteAnswer(id, sent, byMajority)
+		return results, -1, nil
+	}
+	if failed, why := ensemble.FailedOp(results); failed >= 0 {
+		return nil, failed, why
+	}
+	return nil, -1, err
 }
 
 // recordCzxidOf returns the czxid of the session record of session id, 0 if it is not
@@ -208,15 +154,6 @@ func (s *session) recordCzxidOf(id int64) int64 {
 	return s.recordCzxid
 }
 
-// answeredSince reports whether the servers have answered a request that this session has
-// sent since t.
-func (s *session) answeredSince(t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.exchanges)
-	return n > 0 && s.exchanges[n-1].sent.After(t)
-}
-
 // noteRecordLost notes that the session record of session id is gone.
 func (s *session) noteRecordLost(id int64) {
 	s.mu.Lock()
@@ -226,64 +163,21 @@ func (s *session) noteRecordLost(id int64) {
 	}
 }
 
-// ready waits until there is a connection with a session.
-func (s *session) ready(ctx context.Context) error {
-	s.mu.Lock()
-	s.lastUsed = time.Now()
-	connected := s.conn.State() == zk.StateHasSession
-	s.mu.Unlock()
-	if !connected {
-		s.change(func() { s.waiting++ })
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.waiting--
-		}()
-	}
-	err := s.wait(ctx, func() bool { return s.conn.State() == zk.StateHasSession })
-	if err != nil || s.b.options.User == "" {
-		return err
-	}
-	select {
-	case <-s.authenticated:
-		return nil
-	case <-ctx.Done():
-		return s.explain(ctx.Err())
-	}
-}
-
-// wait waits until ok, which is called with s.mu held.
-func (s *session) wait(ctx context.Context, ok func() bool) error {
-	for {
-		s.mu.Lock()
-		done, changed := ok(), s.changed
-		s.mu.Unlock()
-		if done {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-s.ctx.Done():
-			return errSessionClosed
-		case <-ctx.Done():
-			return s.explain(ctx.Err())
-		}
-	}
-}
-
-var errSessionClosed = fmt.Errorf("%w: the session was closed", backend.ErrUnavailable)
-
-// explain adds to a context's error why there is no connection, if that is known.
-func (s *session) explain(err error) error {
+// noteReported notes the Version that was returned of a lease, and on which connection it was read.
+func (s *session) noteReported(election, version string, on time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lastErr == nil {
-		return fmt.Errorf("no answer from the servers: %w", err)
+	if s.reportedOn != on {
+		s.reported, s.reportedOn = make(map[string]string), on
 	}
-	if ensemble.Class(s.lastErr) == backend.ErrDenied {
-		return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, s.lastErr)
-	}
-	return fmt.Errorf("not connected: %w (%w)", err, s.lastErr)
+	s.reported[election] = version
+}
+
+// wasReported reports whether this was returned last of a lease, and was read on this connection.
+func (s *session) wasReported(election, version string, on time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reportedOn == on && s.reported[election] == version
 }
 
 // now returns the servers' time as far as it is known.
@@ -291,6 +185,12 @@ func (s *session) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.clockOffset)
+}
+
+// age returns how long ago something was written, by the servers' clock as far as it is
+// known.
+func (s *session) age(millis int64) time.Duration {
+	return max(s.now().Sub(time.UnixMilli(millis)), 0)
 }
 
 // learnClock learns the servers' clock from a write that has just been made.
@@ -303,44 +203,4 @@ func (s *session) learnClock(stat *zk.Stat) {
 	if skew := time.Until(time.UnixMilli(stat.Mtime)); skew.Abs() < 100*365*24*time.Hour {
 		s.clockOffset = skew
 	}
-}
-
-// idAndEpoch returns the session's id and its epoch.
-func (s *session) idAndEpoch() (id int64, epoch int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id, s.epoch
-}
-
-// close ends the connection and the session, or leaves the session to expire as if the
-// process had died.
-func (s *session) close(leave bool) {
-	if leave {
-		s.mute()
-	}
-	s.cancel()
-	s.conn.Close()
-	s.mu.Lock()
-	conn := s.connection
-	s.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
-}
-
-// mute stops sending at once.
-func (s *session) mute() {
-	s.mu.Lock()
-	s.muted = true
-	conn := s.connection
-	s.mu.Unlock()
-	if conn != nil {
-		conn.Conn.Close()
-	}
-}
-
-// age returns how long ago something was written, by the servers' clock as far as it is
-// known.
-func (s *session) age(millis int64) time.Duration {
-	return max(s.now().Sub(time.UnixMilli(millis)), 0)
 }

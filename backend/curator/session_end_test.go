@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +18,9 @@ import (
 func TestAnEndedSessionIsObservedForItsTTL(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease){
-		"closed": func(t *testing.T, a *client, _ *zk.Conn, _ backend.Lease) { a.session.close(false) },
+		"closed": func(t *testing.T, a *client, _ *zk.Conn, _ backend.Lease) { a.session.Close(true) },
 		"deleted by hand": func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease) {
-			for _, path := range []string{a.layout.nodePath("jobs", nodeOf(held)), a.layout.sessionPath(sessionName(a.session.id))} {
+			for _, path := range []string{a.layout.nodePath("jobs", nodeOf(held)), a.layout.sessionPath(sessionName(a.session.id()))} {
 				if err := admin.Delete(path, -1); err != nil {
 					t.Fatal(err)
 				}
@@ -74,15 +75,17 @@ func TestShortenedSessionsElectNobodyTooEarly(t *testing.T) {
 	if answers, err = a.renew(answers[0].Lease); err != nil || answers[0].Outcome != backend.Granted {
 		t.Fatal(answers, err)
 	}
-	_, before := a.session.idAndEpoch()
+	before := a.session.Connection()
 	server.Kill(t)
 	server.Start(t)
 	testbed.Eventually(t, patience, "a is connected again", func() error {
-		a.session.change(func() { a.session.lastUsed = time.Now() }) // an unused session does not connect
-		if _, now := a.session.idAndEpoch(); now == before || a.session.conn.State() != zk.StateHasSession {
-			return errNone
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := a.session.Ready(ctx)
+		if err == nil && a.session.Connection() == before {
+			err = errNone
 		}
-		return nil
+		return err
 	})
 	proxy.Cut(true)
 	testbed.Eventually(t, patience, "its session ends", func() error {
@@ -141,7 +144,7 @@ func TestASessionBeingReplacedGrantsNothing(t *testing.T) {
 			s := a.session
 			s.beingReplaced = true
 			a.mu.Unlock()
-			id, _ := s.idAndEpoch()
+			id := s.id()
 			if _, err := a.acquire(t.Context(), s, id, a.bid(seen), watchedRead()); backend.Class(err) != backend.ErrUnavailable {
 				t.Errorf("a bid by a session that is being closed: %v; want unavailable", err)
 			}
@@ -250,7 +253,7 @@ func TestAnEditedSessionRecordBringsNoHeartbeatBack(t *testing.T) {
 		t.Fatal(answers, err)
 	}
 	for _, junk := range []string{"", "{}", "mine"} {
-		if _, err := admin.Set(a.layout.sessionPath(sessionName(a.session.id)), []byte(junk), -1); err != nil {
+		if _, err := admin.Set(a.layout.sessionPath(sessionName(a.session.id())), []byte(junk), -1); err != nil {
 			t.Fatal(err)
 		}
 		if now := b.observeOne(t, "jobs"); now.Unchanged(first) {

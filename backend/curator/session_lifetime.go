@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // When the ensemble's leader last heard of a session: see docs/design/curator.md, "How
@@ -26,25 +28,28 @@ const (
 	byMajority                   // and a majority: a write
 )
 
-// noteHandshake notes a connect response, before the library has read it, and when the
-// connect request was sent.
+// A lifetime is what is known of how long a session lives.
+type lifetime struct {
+	of          int64      // its id, as the server last said
+	lastContact time.Time  // the ensemble's leader is known to have heard of the session since then
+	connectSent time.Time  // when the request for the connection was sent
+	exchanges   []exchange // on that connection, oldest first, none before lastContact
+}
+
+// update notes another connection, before anything else is noted. The caller holds s.mu.
 //
 // A server that accepts an existing session has asked its leader, which thereby hears of
 // the session (Leader.checkIfValidGlobalSession touches it). The next write proves that
 // this is still the ensemble's leader. A new session is itself a write.
-func (s *session) noteHandshake(id int64, granted time.Duration, sent time.Time) {
-	s.change(func() {
-		s.lastErr = nil
-		if id == 0 {
-			s.servers.Connected() // expired: the library requests another and need not wait
-			return
-		}
-		s.epoch++
-		if id != s.id {
-			s.id, s.lastContact = id, sent
-		}
-		s.grantedLength, s.connectSent, s.exchanges = granted, sent, nil
-	})
+func (s *session) update() ensemble.Connection {
+	c := s.Connection()
+	if c.ID != s.of {
+		s.of, s.lastContact = c.ID, c.Began
+	}
+	if c.Sent != s.connectSent {
+		s.connectSent, s.exchanges = c.Sent, nil
+	}
+	return c
 }
 
 // noteAnswer notes that a request of session id, sent at sent, has just been answered, and
@@ -53,10 +58,10 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id != s.id || sent.Before(s.connectSent) {
+	if s.update(); id != s.of || sent.Before(s.connectSent) {
 		return
 	}
-	half := s.b.options.Tick / 2
+	half := s.tick / 2
 	if by == byMajority {
 		if s.connectSent.After(s.lastContact) {
 			s.lastContact = s.connectSent
@@ -85,10 +90,11 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 func (s *session) validFor(id int64, start time.Time) (left time.Duration, lastContact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id != s.id {
+	c := s.update()
+	if id != c.ID {
 		return 0, s.lastContact
 	}
-	return s.grantedLength - elapsed(s.lastContact, start), s.lastContact
+	return c.Length - elapsed(s.lastContact, start), s.lastContact
 }
 
 // elapsed returns how much time has passed, by the clock that says more: the monotonic
@@ -98,18 +104,22 @@ func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
+// answeredSince reports whether the servers have answered a request that this session has
+// sent since t.
+func (s *session) answeredSince(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.update()
+	n := len(s.exchanges)
+	return n > 0 && s.exchanges[n-1].sent.After(t)
+}
+
 // contactLeader makes the ensemble's leader hear of session id: by a new connection, unless
 // there was one since lastContact, and a write. Requests that are under way fail.
-func (s *session) contactLeader(ctx context.Context, id int64, lastContact time.Time) error {
-	s.mu.Lock()
-	conn, again := s.connection, s.connectSent.After(lastContact)
-	s.mu.Unlock()
-	if conn != nil && !again {
-		conn.Close()
+func (s *session) contactLeader(ctx context.Context, layout *layout, id int64, lastContact time.Time) error {
+	if !s.Connection().Sent.After(lastContact) {
+		s.Drop()
 	}
-	err := s.wait(ctx, func() bool { return s.id != id || s.connectSent.After(lastContact) })
-	if err == nil {
-		_, _, err = s.write(ctx, &zk.CheckVersionRequest{Path: s.b.layout.sessionPath(sessionName(id)), Version: -1})
-	}
+	_, _, err := s.write(ctx, &zk.CheckVersionRequest{Path: layout.sessionPath(sessionName(id)), Version: -1})
 	return err
 }

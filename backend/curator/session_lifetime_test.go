@@ -13,14 +13,18 @@ import (
 // while the machine is suspended, the wall clock may be set back.
 func TestASessionGetsOlderWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
-	touched := time.Now()
+	a := newClient(t, "a", longSessions(shared(t)))
+	a.winLongSession(t, "jobs")
+	s, id := a.session, a.session.id()
+	_, touched := s.validFor(id, time.Now())
+	length := s.Connection().Length
 	for what, c := range map[string]struct {
 		later, set, want time.Duration // time on the monotonic clock; how the wall clock was set meanwhile
 	}{
-		"awake":                         {time.Second, 0, 9 * time.Second},
-		"suspended":                     {time.Second, 5 * time.Second, 4 * time.Second},
-		"the clock was set back":        {time.Second, -time.Hour, 9 * time.Second},
-		"suspended for longer than all": {time.Second, time.Minute, -51 * time.Second},
+		"awake":                         {time.Second, 0, length - time.Second},
+		"suspended":                     {time.Second, 5 * time.Second, length - 6*time.Second},
+		"the clock was set back":        {time.Second, -time.Hour, length - time.Second},
+		"suspended for longer than all": {time.Second, time.Minute, length - 61*time.Second},
 	} {
 		start := touched.Add(c.later + c.set)
 		monotonic := (*int64)(unsafe.Add(unsafe.Pointer(&start), unsafe.Sizeof(uint64(0)))) // the second field of time.Time
@@ -28,8 +32,7 @@ func TestASessionGetsOlderWhileTheMachineIsSuspended(t *testing.T) {
 		if start.Sub(touched) != c.later {
 			t.Fatalf("this test no longer knows where a time.Time has its monotonic clock: %v", start.Sub(touched))
 		}
-		s := &session{id: 1, grantedLength: 10 * time.Second, lastContact: touched}
-		if left, _ := s.validFor(1, start); left != c.want {
+		if left, _ := s.validFor(id, start); left != c.want {
 			t.Errorf("%s: want %v to be left, got %v", what, c.want, left)
 		}
 	}

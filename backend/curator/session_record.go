@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -126,7 +127,7 @@ func (rec *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration
 // restoreSessionRecord creates the present session's record again after it was found
 // missing. Nothing of another session id is left, or the ensemble will delete it.
 func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64) error {
-	if now, _ := s.idAndEpoch(); id != now {
+	if now := s.id(); id != now {
 		return errSessionEnded
 	}
 	s.noteRecordLost(id)
@@ -140,7 +141,7 @@ func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64
 // prepareSession creates what the session needs: our parent nodes, the session record, and
 // the member record as last announced.
 func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Candidate) (id int64, err error) {
-	id, _ = s.idAndEpoch()
+	id = s.id()
 	s.mu.Lock()
 	ready := s.recordOwner == id
 	s.mu.Unlock()
@@ -150,7 +151,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	first := sessionRecord{Nonce: string(who.Nonce), ID: who.ID}
 	path := b.layout.sessionPath(sessionName(id))
 	for try := 0; ; try++ {
-		_, err = call(ctx, s, func(c *zk.Conn) (string, error) {
+		_, err = ensemble.Call(ctx, s.Session, func(c *zk.Conn) (string, error) {
 			return c.Create(path, first.encode(), zk.FlagEphemeral, b.access.ACL)
 		})
 		if !errors.Is(err, zk.ErrNoNode) || try > 0 {
@@ -165,25 +166,25 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return 0, err
 	}
-	r, err := s.cache.readPlain(ctx, uniqueData, path)
+	r, err := s.ReadNode(ctx, ensemble.Unique, path)
 	if err != nil {
 		return 0, err
 	}
-	if !r.missing && r.stat.EphemeralOwner != id { // created by an operator: this name is ours alone
-		if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: r.stat.Version}); err != nil {
+	if !r.Missing && r.Stat.EphemeralOwner != id { // created by an operator: this name is ours alone
+		if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: r.Stat.Version}); err != nil {
 			return 0, err
 		}
 	}
-	if r.missing || r.stat.EphemeralOwner != id {
+	if r.Missing || r.Stat.EphemeralOwner != id {
 		return 0, errSessionEnded // or it must be read again
 	}
-	if now, _ := s.idAndEpoch(); now != id {
+	if now := s.id(); now != id {
 		return 0, errSessionEnded
 	}
-	s.learnClock(&r.stat)
+	s.learnClock(&r.Stat)
 	s.mu.Lock()
 	if s.recordOwner != id { // otherwise another call was faster, and a renewal may have written since
-		s.recordOwner, s.recordCzxid, s.recordVersion, s.record = id, r.stat.Czxid, r.stat.Version, *parseSessionRecord(r.data)
+		s.recordOwner, s.recordCzxid, s.recordVersion, s.record = id, r.Stat.Czxid, r.Stat.Version, *parseSessionRecord(r.Data)
 		s.record.Nonce, s.record.ID = string(who.Nonce), who.ID
 	}
 	s.mu.Unlock()
@@ -206,15 +207,15 @@ type sessionReads struct {
 
 // A storedSession is a session record as read.
 type storedSession struct {
-	reading
+	ensemble.Node
 	record *sessionRecord
 }
 
-func newStoredSession(r reading, err error) (storedSession, error) {
-	return storedSession{r, parseSessionRecord(r.data)}, err
+func newStoredSession(r ensemble.Node, err error) (storedSession, error) {
+	return storedSession{r, parseSessionRecord(r.Data)}, err
 }
 
-func (m *sessionReads) get(path string, read func() (reading, error)) (storedSession, error) {
+func (m *sessionReads) get(path string, read func() (ensemble.Node, error)) (storedSession, error) {
 	m.mu.Lock()
 	f := m.read[path]
 	if f == nil {

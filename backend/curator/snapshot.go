@@ -3,10 +3,12 @@ package curator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // A snapshot is the state of one election as read at one time.
@@ -23,18 +25,23 @@ type snapshot struct {
 	sessionVersion int32          // version of the holder's session record, if a takeover depends on it
 	checkSession   bool           // a takeover depends on sessionVersion although there is no holder's node
 	queue          queue
-	entries        []*entry
+	watches        []*ensemble.Watch
+}
+
+// changed reports whether anything that was read under a watch has changed since, or its connection is lost.
+func (snap *snapshot) changed() bool {
+	return slices.ContainsFunc(snap.watches, (*ensemble.Watch).Over)
 }
 
 // A readMode says how to read elections: one for all that are read together.
 type readMode struct {
-	watch     bool          // leave watches, and use the cache
+	watch     bool          // leave watches, and use what is remembered under them
 	sessions  *sessionReads // read the session records of the holders; nil: do not
 	afterSync func() error  // must return before a read without a watch; nil: no need to wait
 }
 
 // A readFunc reads a path in the mode of a snapshot, which then depends on it.
-type readFunc func(kind, string) (reading, error)
+type readFunc func(ensemble.Kind, string) (ensemble.Node, error)
 
 // waitForSync waits until a read without a watch is allowed.
 func (mode readMode) waitForSync() error {
@@ -56,7 +63,7 @@ func (b *Backend) takeSnapshot(ctx context.Context, s *session, election string,
 			break
 		}
 		// Parts that were read one after the other may be of two times. Then a watch has fired.
-		if !s.cache.changed(snap.entries) {
+		if !snap.changed() {
 			break
 		}
 	}
@@ -68,15 +75,19 @@ func (b *Backend) takeSnapshot(ctx context.Context, s *session, election string,
 }
 
 func (b *Backend) takeSnapshotOnce(ctx context.Context, s *session, election string, mode readMode, snap *snapshot) error {
-	get := func(k kind, path string) (reading, error) {
-		r, err := s.cache.get(ctx, k, path, mode.watch)
-		if err == nil && r.entry != nil {
-			snap.entries = append(snap.entries, r.entry)
-		}
-		return r, err
-	}
+	get := func(kind ensemble.Kind, path string) (ensemble.Node, error) { return s.ReadNode(ctx, kind, path) }
 	if mode.watch {
-		s.cache.prefetch(ctx, b.layout.lockKind(), b.layout.lockPath(election))
+		get = func(kind ensemble.Kind, path string) (ensemble.Node, error) {
+			r, err := s.Watched(ctx, kind, path)
+			if err == nil {
+				snap.watches = append(snap.watches, r.Watch)
+			}
+			return r, err
+		}
+		kind, lock := b.layout.lockKind(), b.layout.lockPath(election)
+		if _, known := s.Watches.Node(kind, lock); !known {
+			go s.Watched(ctx, kind, lock) // needed next, and then any error is returned
+		}
 	}
 	err := b.readRecord(ctx, s, election, mode, get, snap)
 	if err != nil || snap.unreadable != nil {
@@ -120,19 +131,19 @@ func (b *Backend) takeSnapshotOnce(ctx context.Context, s *session, election str
 
 // readRecord reads the record of an election, and if necessary which records were deleted.
 func (b *Backend) readRecord(ctx context.Context, s *session, election string, mode readMode, get readFunc, snap *snapshot) error {
-	r, err := get(nodeData, b.layout.recordPath(election))
+	r, err := get(ensemble.Data, b.layout.recordPath(election))
 	if err != nil {
 		return err
 	}
 	snap.lease = backend.Lease{Election: election}
-	if !r.missing {
-		snap.version = r.stat.Version
-		if snap.record, snap.unreadable = parseRecord(r.data, election); snap.unreadable != nil {
-			snap.heartbeat = mix(uint64(r.stat.Mzxid), "unreadable")
+	if !r.Missing {
+		snap.version = r.Stat.Version
+		if snap.record, snap.unreadable = parseRecord(r.Data, election); snap.unreadable != nil {
+			snap.heartbeat = mix(uint64(r.Stat.Mzxid), "unreadable")
 			return nil
 		}
 		snap.lease, snap.heartbeat = snap.record.lease(), snap.record.Heartbeat
-		snap.lease.Age = s.age(r.stat.Mtime)
+		snap.lease.Age = s.age(r.Stat.Mtime)
 		if snap.record.Unconfirmed == "" {
 			return nil
 		}
@@ -142,7 +153,7 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 	if err := mode.waitForSync(); err != nil {
 		return err
 	}
-	if snap.deleted, err = b.readDeletions(ctx, s); err != nil || r.missing {
+	if snap.deleted, err = b.readDeletions(ctx, s); err != nil || r.Missing {
 		return err
 	}
 	if snap.unconfirmed = !snap.record.heldBy(b.owner.Nonce(), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
@@ -156,16 +167,16 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 func (b *Backend) showForeignLeader(s *session, get readFunc, snap *snapshot) error {
 	q := &snap.queue
 	if b.layout.kind == Node { // a member of this module may not have written a record yet
-		owner, err := get(uniqueData, b.layout.sessionPath(sessionName(q.first.stat.EphemeralOwner)))
-		if err != nil || !owner.missing {
+		owner, err := get(ensemble.Unique, b.layout.sessionPath(sessionName(q.first.Stat.EphemeralOwner)))
+		if err != nil || !owner.Missing {
 			return err
 		}
 	}
 	l := &snap.lease
 	snap.ref = nodeName(q.first)
-	l.Holder = backend.Candidate{ID: foreignID(q.first.data, q.foreign), Nonce: backend.Nonce("node " + snap.ref)}
+	l.Holder = backend.Candidate{ID: foreignID(q.first.Data, q.foreign), Nonce: backend.Nonce("node " + snap.ref)}
 	snap.heartbeat = mix(snap.heartbeat, snap.ref)
-	l.Age = s.age(q.first.stat.Ctime)
+	l.Age = s.age(q.first.Stat.Ctime)
 	return nil
 }
 

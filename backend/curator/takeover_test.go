@@ -39,7 +39,7 @@ func (c *client) winLongSession(t testing.TB, name string) backend.Lease {
 // sessionAlive reports whether the client's session still exists.
 func (c *client) sessionAlive(t testing.TB, admin *zk.Conn) bool {
 	t.Helper()
-	id, _ := c.session.idAndEpoch()
+	id := c.session.id()
 	there, _, err := admin.Exists(c.layout.sessionPath(sessionName(id)))
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestARenewalAtTheLastMomentUndoesATakeover(t *testing.T) {
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
 	held := a.winLongSession(t, "jobs")
 	b.winLongSession(t, "other") // opens its session
-	id, _ := b.session.idAndEpoch()
+	id := b.session.id()
 	snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 	if err != nil || snap.lease.ObserveFor != ttl {
 		t.Fatalf("want a lease to watch, got %+v, %v", snap.lease, err)
@@ -181,7 +181,7 @@ func TestALeaseWithoutSessionRecordIsLostNotTaken(t *testing.T) {
 	o := longSessions(shared(t))
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
 	held := a.winLongSession(t, "jobs")
-	id, _ := a.session.idAndEpoch()
+	id := a.session.id()
 	if err := dial(t, o.Servers).Delete(a.layout.sessionPath(sessionName(id)), -1); err != nil {
 		t.Fatal(err)
 	}

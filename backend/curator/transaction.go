@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -20,7 +21,7 @@ func (p *transaction) add(op any, failed func() error) {
 // addTakeover adds the checks that nothing has changed since the snapshot, in particular
 // that the holder has not renewed the observed lease, and deletes the holder's node.
 func (b *Backend) addTakeover(p *transaction, s *session, election string, snap *snapshot) {
-	again := func() error { s.cache.forget(childNames, b.layout.lockPath(election)); return nil }
+	again := func() error { s.Watches.Forget(ensemble.Children, b.layout.lockPath(election)); return nil }
 	p.add(&zk.CheckVersionRequest{Path: b.layout.sessionPath(snap.record.Holder.Session), Version: snap.sessionVersion}, again)
 	p.add(&zk.DeleteRequest{Path: b.layout.nodePath(election, snap.holderNode), Version: -1}, again)
 }
@@ -28,7 +29,7 @@ func (b *Backend) addTakeover(p *transaction, s *session, election string, snap 
 // addRecordWrite adds the write of a record.
 func (b *Backend) addRecordWrite(ctx context.Context, p *transaction, s *session, r *record, snap *snapshot) {
 	path := b.layout.recordPath(r.Election)
-	again := func() error { s.cache.forget(nodeData, path); return nil }
+	again := func() error { s.Watches.Forget(ensemble.Data, path); return nil }
 	if snap.record == nil {
 		p.add(&zk.CreateRequest{Path: path, Data: r.encode(), Acl: b.access.ACL}, func() error {
 			again()

@@ -105,9 +105,8 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 	}
 	if of[lease.Metas] != nil {
 		var n ensemble.Node
-		if n, errs[len(keys)] = ensemble.ReadNode(ctx, d.reader, d.root.directory(lease.Records)); n.Stat != nil {
-			v.Records = int64(n.Stat.NumChildren)
-		}
+		n, errs[len(keys)] = d.reader.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
+		v.Records = int64(n.Stat.NumChildren)
 	}
 	for i := range v.Items {
 		newest = max(newest, int64(v.Items[i].Order))
@@ -119,19 +118,19 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 // memory if one says that it has not changed.
 func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (lease.Item, error) {
 	if k.Kind == lease.Records && s == d.reader {
-		n, err := s.Watched(ctx, d.root.path(k))
+		n, err := s.Watched(ctx, ensemble.Data, d.root.path(k))
 		return o.item(k, n), err
 	}
-	n, err := ensemble.ReadNode(ctx, s, d.root.path(k))
+	n, err := s.ReadNode(ctx, ensemble.Data, d.root.path(k))
 	return o.item(k, n), err
 }
 
 // item returns a node as an item.
 func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
-	if n.Stat == nil {
+	if n.Missing {
 		return lease.Numbers{}.Item(k)
 	}
-	it := numbers(n.Stat).Item(k)
+	it := numbers(&n.Stat).Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, n.Data), n.Stat.Mzxid <= o.backTo
 	it.Edited = n.Stat.Version == 0 || lease.Edited(it.Value, int64(n.Stat.Version)) // this package writes each node that it makes
 	return it
@@ -187,7 +186,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
 			k := lease.Key{Kind: kind, Name: part[i]}
-			n, err := ensemble.ReadNode(ctx, d.reader, d.root.path(k))
+			n, err := d.reader.ReadNode(ctx, ensemble.Data, d.root.path(k))
 			items[i], errs[i] = o.item(k, n), err
 		})
 		if err := cmp.Or(errs...); err != nil {

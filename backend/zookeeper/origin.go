@@ -24,7 +24,7 @@ type origin struct {
 // readOrigin returns the origin of what the reader's session reads.
 func (d *driver) readOrigin(ctx context.Context) (o origin, err error) {
 	for range 2 {
-		n, err := d.reader.Watched(ctx, string(d.root))
+		n, err := d.reader.Watched(ctx, ensemble.Data, string(d.root))
 		if err != nil {
 			return o, err
 		}
@@ -78,11 +78,11 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 		if err := d.sync(ctx, d.writer); err != nil {
 			return o, err
 		}
-		n, err := ensemble.ReadNode(ctx, d.writer, string(d.root))
+		n, err := d.writer.ReadNode(ctx, ensemble.Data, string(d.root))
 		switch {
 		case err != nil:
 			return o, err
-		case n.Stat == nil:
+		case n.Missing:
 			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.Data) == 0: // an administrator has made it
 			_, err = d.set(ctx, string(d.root), []byte(backend.NewNonce()), n.Stat.Version)
@@ -116,7 +116,7 @@ func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) 
 	}
 	if stat.Mzxid < seen {
 		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, stat.Mzxid, stat.Mzxid
-		d.reader.Watches.Forget()
+		d.reader.Watches.ForgetAll()
 	}
 	d.origin.writer = id
 	return d.origin, nil

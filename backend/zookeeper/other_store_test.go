@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -55,7 +56,7 @@ func TestAReadingHasTheEpochOfItsStore(t *testing.T) {
 	if err == nil && after.Epoch != before.Epoch && after.Items[0].Version == before.Items[0].Version {
 		t.Errorf("a record of epoch %s is read as one of epoch %s, version %s", before.Epoch, after.Epoch, after.Items[0].Version)
 	}
-	n, known := d.reader.Watches.Node(d.root.path(keys[0]))
+	n, known := d.reader.Watches.Node(ensemble.Data, d.root.path(keys[0]))
 	if d.origin.epoch == other && known && d.origin.item(keys[0], n).Version == before.Items[0].Version {
 		t.Errorf("the record of the other store is still remembered")
 	}

@@ -128,7 +128,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 // second operation, whose result has the zxid; that of a creation does not.
 func (t *transaction) put(p *lease.Put) {
 	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
-	t.d.reader.Watches.Changing(path)
+	t.d.reader.Watches.Changing(ensemble.Data, path)
 	if p.Value == nil {
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
 		return
@@ -194,7 +194,7 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	if !it.Remembered || it.Value == nil {
 		return true, nil
 	}
-	n, known := d.reader.Watches.Node(d.root.path(it.Key))
+	n, known := d.reader.Watches.Node(ensemble.Data, d.root.path(it.Key))
 	now := o.item(it.Key, n)
 	if !known {
 		var err error

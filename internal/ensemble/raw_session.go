@@ -50,32 +50,17 @@ func (a *Access) openRawSession(ctx context.Context, server string, length time.
 	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
 		return nil, err
 	}
-	var head [4]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		return nil, fmt.Errorf("it closes the connection: it has no majority, or is just starting: %w", err)
+	answer, err := readFrame(c, maxHandshake)
+	if err != nil {
+		return nil, fmt.Errorf("it does not accept a session: it has no majority, or is just starting: %w", err)
 	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n < 20 || n > 1000 {
-		return nil, fmt.Errorf("its connect response has %d bytes", n)
+	p := parser{answer[4:]}
+	if g.id, g.length, g.password, err = p.connectResponse(); err == nil && g.id == 0 {
+		err = errUnknownSession
 	}
-	answer := make([]byte, n)
-	if _, err := io.ReadFull(c, answer); err != nil {
-		return nil, err
-	}
-	// A ConnectResponse: version, timeout, session, password, and whether the server is
-	// read-only.
-	granted := int32(binary.BigEndian.Uint32(answer[4:]))
-	id := int64(binary.BigEndian.Uint64(answer[8:]))
-	size := binary.BigEndian.Uint32(answer[16:])
-	switch {
-	case id == 0 || granted <= 0:
-		return nil, errUnknownSession
-	case size > n-20:
-		return nil, fmt.Errorf("its connect response has %d bytes, and a password of %d", n, size)
-	}
-	g.id, g.length, g.password = id, time.Duration(granted)*time.Millisecond, answer[20:20+size]
-	g.readOnly = n > 20+size && answer[20+size] != 0
-	return g, nil
+	flag, _ := p.take(1)
+	g.readOnly = len(flag) > 0 && flag[0] != 0
+	return g, err
 }
 
 // end closes the session.

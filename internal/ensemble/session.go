@@ -21,22 +21,43 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Watches are set in a session for readings. It is over when its connection is lost: the library would set
-	// the watches again, but by a zxid that it reads while answers change it (go-zookeeper/zk#35), so that
-	// changes could be missed.
+	// Watches are set in a session for readings. It is over when its connection is lost, unless it is Quiet.
 	Watches *Watches
+
+	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only for
+	// calls. Set it before the first call.
+	Quiet bool
 
 	access *Access
 
 	mu         sync.Mutex
 	client     *zk.Conn // nil: there was no call yet, or the connection is over
 	conn       *conn    // the present network connection, or the last one
+	accepted   Connection
 	connected  bool
 	lost       time.Time     // when the connection was lost
+	lastUsed   time.Time     // when a call last asked for the connection
+	waiting    int           // calls that wait for it
 	authorized chan struct{} // closed when the servers know the user
 	why        error         // why the last attempt to connect has failed
 	changed    chan struct{} // closed, and replaced, when one of the above changes
 	closed     bool
+}
+
+// A Connection is what is known of the last connection that a server has accepted.
+type Connection struct {
+	ID     int64         // of the session
+	Length time.Duration // the servers keep the session for so long without contact
+	Began  time.Time     // when the request for the session was sent
+	Sent   time.Time     // when the request for this connection was sent
+}
+
+// Connection returns what is known of the last connection. Calls that have ended without an error while it
+// stayed the same were answered on it.
+func (s *Session) Connection() Connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
 }
 
 // maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
@@ -49,7 +70,7 @@ const (
 func NewSession(a *Access, length time.Duration, readings bool) *Session {
 	s := &Session{access: a, Length: length, changed: make(chan struct{})}
 	if readings {
-		s.Watches = &Watches{byPath: make(map[string]*watch), changed: make(chan struct{})}
+		s.Watches = &Watches{watches: make(map[key]*Watch), asked: make(map[string]int), changed: make(chan struct{})}
 	}
 	return s
 }
@@ -63,14 +84,23 @@ func (s *Session) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-var errClosed = fmt.Errorf("%w: the backend is closed", backend.ErrUnavailable)
+var errClosed = fmt.Errorf("%w: the session is closed", backend.ErrUnavailable)
 
 // Ready waits until there is a session, and returns the library's client.
 func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
-	for {
+	for waits := false; ; {
 		client, changed, err := s.state()
 		if client != nil || err != nil {
 			return client, err
+		}
+		if !waits {
+			waits = true
+			s.change(func() { s.waiting++ })
+			defer func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.waiting--
+			}()
 		}
 		select {
 		case <-changed:
@@ -87,6 +117,7 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	if s.closed {
 		return nil, nil, errClosed
 	}
+	s.lastUsed = time.Now()
 	if s.client == nil || !s.connected && time.Since(s.lost) > s.Length {
 		if err := s.connect(); err != nil {
 			return nil, nil, err
@@ -115,10 +146,7 @@ func (s *Session) connect() error {
 	}
 	client, _, err := zk.Connect(s.access.Servers, s.Length,
 		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
-			if !current() {
-				return nil, net.ErrClosed
-			}
-			return s.dial(address, timeout)
+			return s.dial(current, address, timeout)
 		}),
 		zk.WithEventCallback(func(e zk.Event) {
 			if current() {
@@ -162,7 +190,7 @@ func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
 func (s *Session) event(client *zk.Conn, e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession && s.Watches != nil:
-		s.Watches.fire(e.Path)
+		s.Watches.fire(e)
 	case e.State == zk.StateHasSession:
 		s.change(func() { s.connected, s.why = true, nil })
 	case e.State == zk.StateExpired: // what waits in the library is not for the next session
@@ -176,7 +204,7 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 	case e.State == zk.StateDisconnected:
 		over := false
 		s.change(func() {
-			over = s.connected && s.Watches != nil
+			over = s.connected && s.Watches != nil && !s.Quiet
 			if s.connected {
 				s.connected, s.lost = false, time.Now()
 			}
@@ -186,7 +214,9 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 		})
 		if over {
 			go client.Close()
-			s.Watches.Forget()
+		}
+		if over || s.Quiet {
+			s.Watches.ForgetAll()
 		}
 	}
 }
@@ -196,17 +226,21 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 // dead or closed. A connection on which nothing was received since the call began is closed, so that
 // the next request may reach another server.
 func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
+	client, err := s.Ready(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return CallOn(ctx, s, client, request)
+}
+
+// CallOn is Call after Ready.
+func CallOn[T any](ctx context.Context, s *Session, client *zk.Conn, request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
-	var none T
-	began := time.Now()
-	client, err := s.Ready(ctx)
-	if err != nil {
-		return none, err
-	}
-	answers := make(chan answer, 1)
+	began, answers := time.Now(), make(chan answer, 1)
 	go func() {
 		v, err := request(client)
 		answers <- answer{v, err}
@@ -219,6 +253,7 @@ func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		return a.value, a.err
 	case <-ctx.Done():
 		s.dropIfSilent(ctx, began)
+		var none T
 		return none, s.explain(ctx.Err())
 	}
 }
@@ -277,12 +312,18 @@ func (s *Session) Close(end bool) {
 	client, conn, again := s.client, s.conn, s.closed
 	s.closed = true
 	s.mu.Unlock()
-	if client == nil || again {
+	if again {
 		return
 	}
 	s.change(func() {})
+	if s.Watches != nil {
+		s.Watches.ForgetAll()
+	}
 	if !end && conn != nil {
 		conn.Close()
+	}
+	if client == nil {
+		return
 	}
 	done := make(chan struct{})
 	go func() {

@@ -2,113 +2,193 @@ package ensemble
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// A Node is a node as it was read.
+// A Kind is a kind of reading, with its kind of watch.
+type Kind uint8
+
+const (
+	Data      Kind = iota // of a node that may be made again: if it is missing, its creation is watched
+	Unique                // data of a node with a unique name: once gone, it stays gone
+	Children              // names; none if the node is missing
+	Existence             // whether the node is there, and since when
+)
+
+// A Node is a node as it was read. Its slices are not changed.
 type Node struct {
-	Data []byte
-	Stat *zk.Stat // nil: it is not there
+	Missing  bool // then the rest is empty
+	Data     []byte
+	Children []string
+	Stat     zk.Stat
+	Watch    *Watch // under which it was read, or nil
 }
 
-// ReadNode reads a node.
-func ReadNode(ctx context.Context, s *Session, path string) (Node, error) {
-	return Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, path, false) })
+// ReadNode reads a node without a watch.
+func (s *Session) ReadNode(ctx context.Context, kind Kind, path string) (Node, error) {
+	return Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, kind, path, false) })
 }
 
 var errBusy = fmt.Errorf("%w: the node appears and disappears too quickly", backend.ErrUnavailable)
 
-// readNode reads a node and may leave a watch.
-func readNode(c *zk.Conn, path string, watch bool) (n Node, err error) {
-	for range 3 {
-		if watch {
-			n.Data, n.Stat, _, err = c.GetW(path)
-		} else {
-			n.Data, n.Stat, err = c.Get(path)
+// readNode reads a node. If it is missing and watched, its creation must be watched.
+func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err error) {
+	for range 5 {
+		there, stat := true, &zk.Stat{}
+		switch kind {
+		case Children:
+			n.Children, stat, err = c.Children(path)
+		case Existence:
+			there, stat, err = c.Exists(path)
+		default:
+			n.Data, stat, err = c.Get(path)
 		}
-		if !errors.Is(err, zk.ErrNoNode) {
-			return n, err
-		}
-		if !watch {
-			return Node{}, nil
-		}
-		if there, _, _, err := c.ExistsW(path); err != nil || !there { // GetW leaves no watch where there is no node
+		switch {
+		case err == nil && there:
+			n.Stat = *stat
+			return n, nil
+		case err != nil && !errors.Is(err, zk.ErrNoNode):
 			return Node{}, err
+		case !watched || kind == Unique || kind == Existence:
+			return Node{Missing: true}, nil
+		}
+		if there, _, err := c.Exists(path); err != nil || !there { // other readings leave no watch where there is no node
+			return Node{Missing: true}, err
 		}
 	}
 	return Node{}, errBusy
 }
 
 // Watches are those of a session's connection. What was read under a watch is remembered, and not read
-// again, until it fires.
+// again, until it fires. The library does not know them: it would keep one for each reading, and set all of them
+// again on the next connection, by a zxid that it reads while answers change it (go-zookeeper/zk#35), so that
+// changes could be missed.
 type Watches struct {
 	mu      sync.Mutex
-	byPath  map[string]*watch
-	fired   uint64        // how often some have fired or were lost
-	changed chan struct{} // closed, and replaced, when that changes
+	watches map[key]*Watch // one that is over stays while the node is to be read again under it
+	asked   map[string]int // how many readings of a path are under way that leave a watch
+	fired   uint64         // how often some have fired or were lost
+	changed chan struct{}  // closed, and replaced, when that changes
 }
 
-// A watch is what the library and the server keep for a node, until it fires.
-type watch struct {
-	node  Node
-	set   bool // another one is not needed
-	valid bool // node is what the server has, as of its last answer
+type key struct {
+	kind Kind
+	path string
 }
+
+// A Watch is what the server keeps for a reading, until it fires.
+type Watch struct {
+	read chan struct{} // closed when node has been read
+	node Node
+	over atomic.Bool
+}
+
+// Over reports whether the watch has fired, or was lost: the node may have changed. It is as new as the last
+// answer in the session.
+func (w *Watch) Over() bool { return w.over.Load() }
 
 // Watched returns a node, from memory if a watch says that it has not changed. What a watch says is as
 // new as the last answer in the session.
-func (s *Session) Watched(ctx context.Context, path string) (Node, error) {
+func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, error) {
+	ws, k := s.Watches, key{kind, path}
+	for {
+		ws.mu.Lock()
+		w, found := ws.watches[k]
+		set := found && w.Over() // the server keeps the watch, and another is not needed
+		if !found || set {
+			w = &Watch{read: make(chan struct{})}
+			ws.watches[k] = w // before it is read, so that no event is missed
+		}
+		ws.mu.Unlock()
+		if !found || set {
+			return s.readWatched(ctx, k, w, set)
+		}
+		select {
+		case <-w.read:
+		case <-ctx.Done():
+			return Node{}, s.explain(ctx.Err())
+		}
+		if !w.Over() {
+			return w.node, nil
+		}
+	}
+}
+
+// readWatched reads a node for all who want it under a watch.
+func (s *Session) readWatched(ctx context.Context, k key, w *Watch, set bool) (Node, error) {
 	ws := s.Watches
-	if n, known := ws.Node(path); known {
-		return n, nil
-	}
-	ws.mu.Lock()
-	w := ws.byPath[path]
-	if w == nil {
-		w = &watch{}
-		ws.byPath[path] = w
-	}
-	set := w.set
-	ws.mu.Unlock()
-
-	n, err := Call(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, path, !set) })
-
+	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) {
+		if !set {
+			ws.ask(k.path, 1)
+			defer ws.ask(k.path, -1)
+		}
+		return readNode(c, k.kind, k.path, true)
+	})
+	n.Watch = w
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	switch {
-	case ws.byPath[path] != w: // it has fired, or the connection is over
-	case err == nil:
-		w.node, w.valid, w.set = n, true, true
-	case !w.set:
-		delete(ws.byPath, path)
+	if w.node = n; err != nil {
+		w.over.Store(true)
 	}
+	if ws.watches[k] == w && (err != nil || k.kind == Unique && n.Missing) {
+		delete(ws.watches, k)
+	}
+	close(w.read)
 	return n, err
 }
 
-// Node returns a node if a watch says that it is as it was read.
-func (ws *Watches) Node(path string) (n Node, known bool) {
+// ask makes readings of a path leave a watch (1), or ends that (-1).
+func (ws *Watches) ask(path string, n int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w := ws.byPath[path]
-	if w == nil || !w.valid {
-		return n, false
+	if ws.asked[path] += n; ws.asked[path] == 0 {
+		delete(ws.asked, path)
 	}
-	return w.node, true
 }
 
-// Changing says that this process is about to change a node. The watch may fire later than the change
-// is answered.
-func (ws *Watches) Changing(path string) {
+// flag makes a reading leave a watch if that was asked for its path. A reading consists of length, xid, kind, path,
+// and a byte that says whether to leave a watch.
+func (ws *Watches) flag(frame []byte) {
+	if len(frame) < 18 {
+		return
+	}
+	switch binary.BigEndian.Uint32(frame[8:]) {
+	case opExists, opGetData, opGetChildren:
+	default:
+		return
+	}
+	path := frame[16 : len(frame)-1]
+	if int(binary.BigEndian.Uint32(frame[12:])) != len(path) {
+		return
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if w := ws.byPath[path]; w != nil {
-		w.valid = false
+	if ws.asked[string(path)] > 0 {
+		frame[len(frame)-1] = 1
+	}
+}
+
+// Node returns a node if a watch says that it is as it was read.
+func (ws *Watches) Node(kind Kind, path string) (n Node, known bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.watches[key{kind, path}]
+	if w == nil || w.Over() {
+		return n, false
+	}
+	select {
+	case <-w.read:
+		return w.node, true
+	default:
+		return n, false
 	}
 }
 
@@ -116,7 +196,7 @@ func (ws *Watches) Changing(path string) {
 func (ws *Watches) Len() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.byPath)
+	return len(ws.watches)
 }
 
 // Fired returns how often watches have fired or were lost, and what is closed when some do.
@@ -127,19 +207,56 @@ func (ws *Watches) Fired() (times uint64, next <-chan struct{}) {
 }
 
 // fire notes that a watch has fired. It is called before any later answer is delivered.
-func (ws *Watches) fire(path string) {
+func (ws *Watches) fire(e zk.Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	delete(ws.byPath, path)
+	for kind := Data; kind <= Existence; kind++ {
+		names := kind == Children
+		if names && e.Type == zk.EventNodeDataChanged || !names && e.Type == zk.EventNodeChildrenChanged {
+			continue
+		}
+		ws.forget(key{kind, e.Path})
+	}
 	ws.tell()
 }
 
-// Forget forgets what is remembered, as when the connection is over.
-func (ws *Watches) Forget() {
+// Changing makes the next reading ask the server, under the same watch, because this process is about to change
+// the node. The watch may fire later than the change is answered.
+func (ws *Watches) Changing(kind Kind, path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	clear(ws.byPath)
+	if w := ws.watches[key{kind, path}]; w != nil {
+		select {
+		case <-w.read:
+			w.over.Store(true)
+		default: // it is not known yet whether there is a watch
+			ws.forget(key{kind, path})
+		}
+	}
+}
+
+// Forget makes the next reading ask the server.
+func (ws *Watches) Forget(kind Kind, path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.forget(key{kind, path})
+}
+
+// ForgetAll forgets what is remembered, as when the connection is over.
+func (ws *Watches) ForgetAll() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for k := range ws.watches {
+		ws.forget(k)
+	}
 	ws.tell()
+}
+
+func (ws *Watches) forget(k key) {
+	if w := ws.watches[k]; w != nil {
+		w.over.Store(true)
+		delete(ws.watches, k)
+	}
 }
 
 // tell wakes listeners. The caller holds ws.mu.

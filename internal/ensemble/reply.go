@@ -1,4 +1,4 @@
-package curator
+package ensemble
 
 import (
 	"encoding/binary"
@@ -22,69 +22,85 @@ const (
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
-	opSetAuth         = 100
 )
 
-// Xids of replies that answer no request.
-const (
-	xidEvent = -1
-	xidPing  = -2
-)
+// xidEvent is the xid of messages that tell of watches.
+const xidEvent = -1
 
 // maxHandshake limits the length of a connect response, which has 41 bytes.
 const maxHandshake = 256
 
 // readMessage reads one whole message, checks it and makes it available to Read.
-func (conn *connection) readMessage() error {
-	most, check := uint32(maxReply), conn.checkReply
-	if !conn.handshakeDone {
-		most, check = maxHandshake, conn.checkHandshake
+func (c *conn) readMessage() error {
+	most, check := uint32(maxReply), c.checkReply
+	if !c.accepted {
+		most, check = maxHandshake, c.checkHandshake
 	}
-	frame, err := readFrame(conn.reader, most)
+	frame, err := readFrame(c.reader, most)
 	if err != nil {
 		return err
 	}
-	conn.lastRead.Store(int64(time.Since(conn.opened)))
+	c.lastRead.Store(int64(time.Since(c.opened)))
 	if err := check(parser{frame[4:]}); err != nil {
 		return err
 	}
-	conn.checked = frame
+	c.checked = frame
 	return nil
 }
 
-// maxSessionLength is the longest session that we request and that a server may grant.
-const maxSessionLength = time.Hour
+// MaxLength is the greatest length of a session that a server may grant.
+const MaxLength = time.Hour
 
-// checkHandshake handles the connect response: version, timeout in milliseconds, session
-// id, password.
-func (conn *connection) checkHandshake(p parser) error {
+// connectResponse reads a connect response: version, length in milliseconds, session id, password. The id is 0 if
+// the session has expired.
+func (p *parser) connectResponse() (id int64, length time.Duration, password []byte, err error) {
 	_, ok := p.int()
 	millis, ok2 := p.int()
 	id, ok3 := p.long()
-	if !ok || !ok2 || !ok3 || !p.skipText() {
-		return errMalformed
+	n, ok4 := p.int()
+	password, ok5 := p.take(int(n))
+	length = time.Duration(millis) * time.Millisecond
+	switch {
+	case !ok || !ok2 || !ok3 || !ok4 || !ok5:
+		err = errMalformed
+	case id != 0 && (length < 10*time.Millisecond || length > MaxLength):
+		err = fmt.Errorf("the server grants a session of %v", length) // the library would crash
 	}
-	length := time.Duration(millis) * time.Millisecond
-	if id != 0 && (length < 10*time.Millisecond || length > maxSessionLength) {
-		return fmt.Errorf("the server grants a session of %v", length) // the library would crash
+	return id, length, password, err
+}
+
+// checkHandshake handles the connect response. What it says is known before the library sends a request in the
+// session.
+func (c *conn) checkHandshake(p parser) error {
+	id, length, _, err := p.connectResponse()
+	if err != nil {
+		return err
 	}
-	conn.handshakeDone = true
-	conn.s.noteHandshake(id, length, conn.connectSent)
+	c.accepted = true
+	c.handshake.Stop()
+	c.s.change(func() {
+		if s := c.s; id != 0 && s.conn == c {
+			if s.accepted.ID != id {
+				s.accepted = Connection{ID: id, Began: c.connectSent}
+			}
+			s.accepted.Length, s.accepted.Sent = length, c.connectSent
+		}
+	})
 	return nil
 }
 
 // checkReply checks an answer or a watch event.
-func (conn *connection) checkReply(p parser) error {
+func (c *conn) checkReply(p parser) error {
 	xid, ok := p.int()
 	_, ok2 := p.long()
 	failed, ok3 := p.int()
 	if !ok || !ok2 || !ok3 {
 		return errMalformed
 	}
-	conn.mu.Lock()
-	op, known := conn.pending[xid]
-	delete(conn.pending, xid)
-	conn.mu.Unlock()
+	c.mu.Lock()
+	op, known := c.kinds[xid]
+	delete(c.kinds, xid)
+	c.mu.Unlock()
 	if xid == xidEvent {
 		_, ok := p.int()
 		_, ok2 := p.int()

@@ -1,4 +1,4 @@
-package curator
+package ensemble
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // newFrame returns a frame with these numbers and this text.
@@ -61,10 +59,15 @@ func (c *pieceConn) Read(p []byte) (int, error) {
 
 func (c *pieceConn) Close() error { c.closed = true; return nil }
 
-func newPieces(seed uint64) (*connection, *pieceConn) {
+// newPieces returns the connection of a quiet session in which a path is being read under a watch.
+func newPieces(t *testing.T, seed uint64) (*conn, *pieceConn) {
 	network := &pieceConn{random: rand.New(rand.NewPCG(seed, 0))}
-	s := &session{b: &Backend{}, servers: &ensemble.ServerList{}, requestedLength: 9 * time.Second, changed: make(chan struct{}), watchedPaths: map[string]int{"/watched": 1}}
-	return newConnection(s, network), network
+	s := NewSession(&Access{}, 9*time.Second, true)
+	s.Quiet = true
+	s.Watches.ask("/watched", 1)
+	s.conn = s.newConn(network)
+	t.Cleanup(func() { s.conn.handshake.Stop() })
+	return s.conn, network
 }
 
 // However the library's writes are cut and joined, the servers get the same whole requests, and
@@ -72,9 +75,9 @@ func newPieces(seed uint64) (*connection, *pieceConn) {
 func TestRequestsAreSentWholeHoweverTheyAreWritten(t *testing.T) {
 	type request struct{ written, sent []byte }
 	requests := []request{
-		{connectRequest(4000), connectRequest(9000)},
+		{connectRequest(9000), connectRequest(9000)},
 		{readRequest(1, "/watched", 0), readRequest(1, "/watched", 1)},
-		{newFrame("", xidPing, 11), nil},
+		{ping, nil},
 		{readRequest(2, "/other", 0), readRequest(2, "/other", 0)},
 		{newFrame("/", 3, opSync, 1), newFrame("/", 3, opSync, 1)},
 		{newFrame(string(make([]byte, 100_000)), 4, opMulti), newFrame(string(make([]byte, 100_000)), 4, opMulti)},
@@ -84,7 +87,7 @@ func TestRequestsAreSentWholeHoweverTheyAreWritten(t *testing.T) {
 		stream = append(stream, r.written...)
 	}
 	for seed := range uint64(200) {
-		conn, network := newPieces(seed)
+		conn, network := newPieces(t, seed)
 		for at := 0; at < len(stream); {
 			most := []int{1, 10, len(stream)}[network.random.IntN(3)]
 			piece := bytes.Clone(stream[at : at+1+network.random.IntN(min(most, len(stream)-at))])
@@ -109,21 +112,18 @@ func TestRequestsAreSentWholeHoweverTheyAreWritten(t *testing.T) {
 			}
 			at += len(piece)
 		}
-		if n := conn.s.syncsSent; n != 1 {
-			t.Errorf("seed %d: want 1 sync to be counted, got %d", seed, n)
-		}
-		if len(conn.pending) != 4 || conn.pending[2] != opGetData || conn.pending[4] != opMulti {
-			t.Errorf("seed %d: want the kinds of 4 requests, got %v", seed, conn.pending)
+		if len(conn.kinds) != 4 || conn.kinds[2] != opGetData || conn.kinds[4] != opMulti {
+			t.Errorf("seed %d: want the kinds of 4 requests, got %v", seed, conn.kinds)
 		}
 	}
 }
 
-// A process that counts as dead sends nothing, not even the rest of a request.
-func TestNoRequestIsCompletedAfterADeath(t *testing.T) {
-	conn, network := newPieces(1)
+// A session that is left to expire sends nothing more, not even the rest of a request.
+func TestNoRequestIsCompletedAfterTheEnd(t *testing.T) {
+	conn, network := newPieces(t, 1)
 	request := connectRequest(4000)
 	conn.Write(request[:20])
-	conn.s.muted = true
+	conn.s.Close(false)
 	conn.Write(request[20:])
 	if len(network.sent) > 0 || !network.closed {
 		t.Errorf("%d bytes were sent; closed: %v", len(network.sent), network.closed)
@@ -132,9 +132,9 @@ func TestNoRequestIsCompletedAfterADeath(t *testing.T) {
 
 // What is no frame ends the connection.
 func TestAWriteThatIsNoFrameEndsTheConnection(t *testing.T) {
-	conn, network := newPieces(1)
-	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n")); err == nil || !network.closed || len(network.sent) > 0 {
-		t.Errorf("accepted: %v, closed %v, %d bytes sent", err, network.closed, len(network.sent))
+	conn, network := newPieces(t, 1)
+	if conn.Write([]byte("GET / HTTP/1.1\r\n")); !network.closed || len(network.sent) > 0 {
+		t.Errorf("closed %v, %d bytes sent", network.closed, len(network.sent))
 	}
 }
 
@@ -146,7 +146,7 @@ func TestMessagesAreReadWholeHoweverTheyArrive(t *testing.T) {
 	messages := [][]byte{handshake, event, newFrame("", 1, 0, 0, -101), newFrame(string(make([]byte, 50_000)), 2, 0, 0, 0), event}
 	stream := slices.Concat(messages...)
 	for seed := range uint64(200) {
-		conn, network := newPieces(seed)
+		conn, network := newPieces(t, seed)
 		cut := len(stream) - network.random.IntN(len(event)+1)
 		network.incoming = stream[:cut]
 		want := stream
@@ -157,8 +157,57 @@ func TestMessagesAreReadWholeHoweverTheyArrive(t *testing.T) {
 		if !bytes.Equal(got, want) || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("seed %d: of %d bytes want %d to be read, got %d: %v", seed, cut, len(want), len(got), err)
 		}
-		if id, _ := conn.s.idAndEpoch(); id != 7 || conn.s.grantedLength != 9*time.Second {
-			t.Errorf("seed %d: the handshake was read as session %d of %v", seed, id, conn.s.grantedLength)
+		if known := conn.s.Connection(); known.ID != 7 || known.Length != 9*time.Second {
+			t.Errorf("seed %d: the handshake was read as session %d of %v", seed, known.ID, known.Length)
+		}
+	}
+}
+
+// What is trusted of a session counts from the request for it: a server that accepts it once more proves
+// nothing by that alone.
+func TestASessionBeganWithItsFirstConnection(t *testing.T) {
+	first, network := newPieces(t, 1)
+	s, at := first.s, time.Now()
+	second, third, fourth := s.newConn(network), s.newConn(network), s.newConn(network)
+	for _, c := range []struct {
+		what        string
+		conn        *conn
+		present     *conn
+		id          int32 // in the answer
+		sent        time.Duration
+		known       int64
+		began, last time.Duration
+	}{
+		{"a new session", first, first, 7, 1, 7, 1, 1},
+		{"the same once more", second, second, 7, 2, 7, 1, 2},
+		{"it has expired", third, third, 0, 3, 7, 1, 2},
+		{"a connection that was replaced is accepted late", third, fourth, 9, 4, 7, 1, 2},
+		{"another session", fourth, fourth, 8, 5, 8, 5, 5},
+	} {
+		s.conn, c.conn.accepted, c.conn.connectSent = c.present, false, at.Add(c.sent)
+		network.incoming = newFrame(string(make([]byte, 16)), 0, 9000, 0, c.id, 16)
+		if _, err := c.conn.Read(make([]byte, 256)); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if want := (Connection{c.known, 9 * time.Second, at.Add(c.began), at.Add(c.last)}); s.Connection() != want {
+			t.Errorf("%s: want %+v, got %+v", c.what, want, s.Connection())
+		}
+	}
+}
+
+// Nothing but calls keeps a quiet session alive, whatever it watches. Another one keeps itself.
+func TestAQuietSessionSendsNoPings(t *testing.T) {
+	for _, quiet := range []bool{true, false} {
+		conn, network := newPieces(t, 1)
+		conn.s.Quiet = quiet
+		for _, path := range []string{"/a", "/b"} {
+			conn.s.Watches.watches[key{Data, path}] = &Watch{}
+		}
+		conn.Write(connectRequest(9000))
+		network.sent, conn.lastWrite, conn.lastPing = nil, time.Now().Add(-3*time.Second), time.Now().Add(-3*time.Second)
+		conn.Write(ping)
+		if sent := len(network.sent) > 0; sent == quiet {
+			t.Errorf("quiet: %v, and a ping is sent: %v", quiet, sent)
 		}
 	}
 }
