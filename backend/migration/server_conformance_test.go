@@ -133,8 +133,8 @@ func faultyTables(t testing.TB, d *testbed.Database) (mysql.Options, map[string]
 			return exec("DELETE FROM $_item WHERE kind = 'record' AND name = ?", []byte(election))
 		},
 		conformance.FaultPlantRecord: func(_ bool, election string) error {
-			return exec("UPDATE $_item SET value = JSON_SET(value, '$.id', ?, '$.address', ?, '$.metadata', ?) WHERE kind = 'record' AND name = ?",
-				"<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J", []byte(election))
+			return exec("UPDATE $_item SET value = JSON_SET(value, ?, ?, ?, ?, ?, ?) WHERE kind = 'record' AND name = ?",
+				"$.id", "<script>\x1b]0;\u202e", "$.address", "javascript:alert(1)\n", "$.metadata", "\x00\x1b[2J", []byte(election))
 		},
 	}
 }

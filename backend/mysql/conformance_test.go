@@ -59,7 +59,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceInRealTime runs the suite in real time, with bells and leases of two seconds.
+// TestConformanceInRealTime runs the suite in real time, with notifications and leases of two seconds.
 func TestConformanceInRealTime(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {

@@ -26,7 +26,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 					const read, write = 1, 7 // statements of a message
 					perTTL := 3 * write      // renewals
 					if candidates == 2 {     // the follower reads, and writes its session
-						perTTL += 3*read + write + 2 // and waits for the bell
+						perTTL += 3*read + write + 2 // and waits for the lock
 					}
 					// Twice as many are allowed, since new connections are set up. On a busy machine messages are
 					// sent again, until it is calm for a while.

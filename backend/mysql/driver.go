@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ type driver struct {
 	table      table
 	maxTTL     time.Duration
 	keepSchema bool
-	bells      bells
+	notifier   notifier
 
 	idle     chan conn
 	ownDB    bool
@@ -44,11 +45,18 @@ var _ lease.Listener = (*driver)(nil)
 
 // An origin is what a driver knows of the server that answers.
 type origin struct {
-	epoch    string    // "": none has answered
-	wentBack int       // how often another one has answered than before
-	former   string    // the epoch before this one
-	replaced time.Time // when it was
+	epoch    string   // "": none has answered
+	wentBack int      // how often another one has answered than before
+	former   []former // servers before this one, the last one first
 }
+
+// A former server is one that another has replaced.
+type former struct {
+	server string
+	at     time.Time
+}
+
+const maxFormer = 8 // are remembered
 
 const (
 	minTTL       = 500 * time.Millisecond
@@ -67,7 +75,7 @@ func (d *driver) Now() time.Time { return time.Now() }
 
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
-	d.bells.close()
+	d.notifier.close()
 	return d.closeConns()
 }
 
@@ -105,7 +113,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 // gives it an epoch, and reads again.
 func (d *driver) reading(ctx context.Context, text string, data any, more ...string) (v lease.View, items []lease.Item, err error) {
 	for range 3 {
-		before, rung := d.origin(), d.bells.rung.Load()+1
+		before, released := d.origin(), d.notifier.released.Load()+1
 		rows, err := d.query(ctx, func() []string { return []string{d.statement(text, data, more...)} })
 		if err != nil {
 			return v, nil, err
@@ -135,7 +143,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 		if !ok {
 			continue
 		}
-		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: rung, Records: int64(number(head[5]))}
+		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: released, Records: int64(number(head[5]))}
 		for _, row := range rows[1:] {
 			items = append(items, item(row))
 		}
@@ -181,6 +189,9 @@ func parseOrigin(kept string) (epoch string, maxTTL time.Duration) {
 	return epoch, maxTTL
 }
 
+// serverOf returns the server of an epoch.
+func serverOf(epoch string) string { return epoch[:strings.LastIndexByte(epoch, '.')] }
+
 // makeOrigin writes the row, if it is still as it was read.
 func (d *driver) makeOrigin(ctx context.Context, here, kept string, maxTTL time.Duration) error {
 	text := changeOriginSQL
@@ -214,11 +225,14 @@ func (d *driver) note(epoch string, before *origin) (o origin, ok bool, err erro
 		return d.now, false, nil
 	}
 	if before.epoch != "" && epoch != before.epoch {
-		now := time.Now()
-		if epoch == before.former && now.Sub(before.replaced) < d.maxTTL {
-			err = fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, epoch, before.epoch)
+		now, server, last := time.Now(), serverOf(epoch), serverOf(before.epoch)
+		d.now = origin{wentBack: before.wentBack + 1, former: before.former}
+		if server != last {
+			if slices.ContainsFunc(before.former, func(f former) bool { return f.server == server && now.Sub(f.at) < d.maxTTL }) {
+				err = fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
+			}
+			d.now.former = append([]former{{last, now}}, before.former[:min(len(before.former), maxFormer-1)]...)
 		}
-		d.now = origin{wentBack: before.wentBack + 1, former: before.epoch, replaced: now}
 	}
 	d.now.epoch = epoch
 	return d.now, true, err

@@ -48,7 +48,7 @@ type Options struct {
 
 	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
 	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
-	// 1 s to 5 min. Default: DefaultMaxTTL.
+	// 500 ms to 5 min. Default: DefaultMaxTTL.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
 	// NotifyConns is how many leaders a follower listens to, with one connection each. Their
@@ -95,7 +95,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	if d.bells.most == 0 {
+	if d.notifier.most == 0 {
 		return &Backend{lease.New(silent{d}), d}, nil
 	}
 	return &Backend{lease.New(d), d}, nil
@@ -151,6 +151,6 @@ func newDriver(o Options) (*driver, error) {
 		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
 	}
 	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema}
-	d.bells.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
+	d.notifier.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
 	return d, d.connect(o)
 }

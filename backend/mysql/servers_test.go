@@ -234,7 +234,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		epochs = append(epochs, read(t, d).Epoch) // this may be a failover
 		turn(one)
 		_, err := d.Read(t.Context(), nil)
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), epochs[0]) || !strings.Contains(err.Error(), epochs[1]) {
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), serverOf(epochs[0])) || !strings.Contains(err.Error(), serverOf(epochs[1])) {
 			t.Errorf("servers that take turns: %v; want ErrDenied with %q", err, epochs)
 		}
 	})

@@ -22,9 +22,7 @@ func TestPreflightReportsMissingRightsToTheTable(t *testing.T) {
 				l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'")
 				t.Cleanup(func() { l.admin.Exec("DROP USER " + user) })
 				l.exec(t, fmt.Sprintf("GRANT %s ON %s.leader_election TO %s", rights, l.Name, user))
-				for _, table := range []string{"lease", "term", "member"} {
-					l.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.election_shared_%s TO %s", l.Name, table, user))
-				}
+				l.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.election_shared_item TO %s", l.Name, user))
 				c := l.options.Config.Clone()
 				c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
 				l.options.Config = c

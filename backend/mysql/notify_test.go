@@ -17,16 +17,16 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// waiting returns how many sessions of an account wait for a bell, by their state.
+// waiting returns how many sessions of an account wait for a lock, by their state.
 func (l *lab) waiting(t testing.TB) int64 {
 	t.Helper()
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User lock'", l.Name)
 }
 
-// untilWaiting waits until n sessions wait for a bell.
+// untilWaiting waits until n sessions wait for a lock.
 func (l *lab) untilWaiting(t testing.TB, n int64) {
 	t.Helper()
-	testbed.Eventually(t, patience, "followers wait for a bell", func() error {
+	testbed.Eventually(t, patience, "followers wait for a lock", func() error {
 		if got := l.waiting(t); got != n {
 			return fmt.Errorf("%d do, want %d", got, n)
 		}
@@ -40,8 +40,8 @@ func (l *lab) connections(t testing.TB, user string) int64 {
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = ?", user)
 }
 
-// bellOf returns the connection that holds the bell of a session, 0 if none does.
-func (l *lab) bellOf(t testing.TB, d *driver, session string) int64 {
+// lockOf returns the connection that holds the lock of a session, 0 if none does.
+func (l *lab) lockOf(t testing.TB, d *driver, session string) int64 {
 	t.Helper()
 	return l.number(t, "SELECT COALESCE(IS_USED_LOCK(?), 0)", d.lockName(session))
 }
@@ -116,49 +116,49 @@ func calm(heard chan uint64) {
 	}
 }
 
-func rings(t testing.TB, what string, heard chan uint64) {
+func notified(t testing.TB, what string, heard chan uint64) {
 	t.Helper()
 	select {
 	case <-heard:
 	case <-time.After(patience):
-		t.Fatalf("%s did not ring", what)
+		t.Fatalf("%s notified nobody", what)
 	}
 }
 
-// withBell makes the driver the leader of an election, and waits until it has its bell.
-func (l *lab) withBell(t testing.TB, d *driver, name, session string) {
+// withLock makes the driver the leader of an election, and waits until it has its lock.
+func (l *lab) withLock(t testing.TB, d *driver, name, session string) {
 	t.Helper()
 	v := read(t, d, recordKey(name))
 	mustPut(t, d, &v, &lease.Record{Election: name, Term: 1, Nonce: session})
-	testbed.Eventually(t, patience, "the leader has its bell", func() error {
-		if l.bellOf(t, d, session) == 0 {
+	testbed.Eventually(t, patience, "the leader has its lock", func() error {
+		if l.lockOf(t, d, session) == 0 {
 			return errors.New("nobody has")
 		}
 		return nil
 	})
 }
 
-// A leader whose connection is killed, or whose process ends, rings.
+// A leader whose connection is killed, or whose process ends, notifies others.
 func TestABrokenLeaderRings(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		leader, follower := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
 		session := string(backend.NewNonce())
-		l.withBell(t, leader, "jobs", session)
+		l.withLock(t, leader, "jobs", session)
 		heard := hearing(t, follower, session)
 		l.untilWaiting(t, 1)
 		calm(heard)
-		l.exec(t, fmt.Sprint("KILL ", l.bellOf(t, leader, session)))
-		rings(t, "a killed connection", heard)
-		// The leader takes another one, once it checks that. A ring is such a check.
-		leader.bells.mu.Lock()
-		leader.bells.checked = time.Time{}
-		leader.bells.mu.Unlock()
-		testbed.Eventually(t, patience, "the leader has a bell again", func() error {
+		l.exec(t, fmt.Sprint("KILL ", l.lockOf(t, leader, session)))
+		notified(t, "a killed connection", heard)
+		// The leader takes another one, once it checks that. A notification is such a check.
+		leader.notifier.mu.Lock()
+		leader.notifier.checked = time.Time{}
+		leader.notifier.mu.Unlock()
+		testbed.Eventually(t, patience, "the leader has a lock again", func() error {
 			v := read(t, leader, recordKey("jobs"))
 			mustPut(t, leader, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: session})
-			if l.bellOf(t, leader, session) == 0 {
+			if l.lockOf(t, leader, session) == 0 {
 				return errors.New("it has not")
 			}
 			return nil
@@ -166,7 +166,7 @@ func TestABrokenLeaderRings(t *testing.T) {
 		l.untilWaiting(t, 1)
 		calm(heard)
 		leader.Close()
-		rings(t, "a leader that ends", heard)
+		notified(t, "a leader that ends", heard)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestAListenerComesBack(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k))
 		leader, follower := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
 		session := string(backend.NewNonce())
-		l.withBell(t, leader, "jobs", session)
+		l.withLock(t, leader, "jobs", session)
 		heard := hearing(t, follower, session)
 		for range 2 {
 			l.untilWaiting(t, 1)
@@ -187,15 +187,15 @@ func TestAListenerComesBack(t *testing.T) {
 			if err != nil || w.Results[0].Outcome != backend.Granted {
 				t.Fatal(w, err)
 			}
-			rings(t, "a change", heard)
+			notified(t, "a change", heard)
 			l.untilWaiting(t, 1)
 			l.exec(t, fmt.Sprint("KILL ", l.number(t, "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User lock'", l.Name)))
-			rings(t, "a killed listener", heard)
+			notified(t, "a killed listener", heard)
 		}
 	})
 }
 
-// A time limit of the server for statements ends no waiting for a bell.
+// A time limit of the server for statements ends no waiting for a lock.
 func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -203,13 +203,13 @@ func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{limit[k]}}))
 		leader, follower := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
 		session := string(backend.NewNonce())
-		l.withBell(t, leader, "jobs", session)
+		l.withLock(t, leader, "jobs", session)
 		heard := hearing(t, follower, session)
 		l.untilWaiting(t, 1)
 		calm(heard)
 		select {
 		case <-heard:
-			t.Error("a limit of 200 ms rings the bell")
+			t.Error("a limit of 200 ms releases the lock")
 		case <-time.After(time.Second):
 		}
 	})
@@ -227,7 +227,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 			var sessions []string
 			for i := range 6 {
 				session := string(backend.NewNonce())
-				l.withBell(t, open(t, Options{Config: l.User}), fmt.Sprint("jobs", i), session)
+				l.withLock(t, open(t, Options{Config: l.User}), fmt.Sprint("jobs", i), session)
 				sessions = append(sessions, session)
 			}
 			own := read(t, follower)
@@ -255,25 +255,25 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 	})
 }
 
-// Where there are no named locks, all is polled, and the loss of a bell fails no write.
+// Where there are no named locks, all is polled, and the loss of a lock fails no write.
 func TestAServerWithoutNamedLocksIsPolled(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		d := open(t, Options{Config: l.User})
 		for number, silent := range map[uint16]bool{errUnsupported: true, errNoFunction: true, errDeadlock: false} {
-			d.bells.unsupported.Store(false)
-			d.bells.detectUnsupported(&mysql.MySQLError{Number: number})
-			if got := d.bells.unsupported.Load(); got != silent {
+			d.notifier.unsupported.Store(false)
+			d.notifier.detectUnsupported(&mysql.MySQLError{Number: number})
+			if got := d.notifier.unsupported.Load(); got != silent {
 				t.Errorf("after error %d: only polled %v, want %v", number, got, silent)
 			}
 		}
-		d.bells.unsupported.Store(true)
+		d.notifier.unsupported.Store(true)
 		v := read(t, d)
 		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
 		heard := hearing(t, d, "other")
 		calm(heard)
-		if l.bellOf(t, d, "n") != 0 || l.waiting(t) != 0 {
+		if l.lockOf(t, d, "n") != 0 || l.waiting(t) != 0 {
 			t.Error("a named lock is used")
 		}
 	})
@@ -287,8 +287,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 		for _, hung := range []bool{false, true} {
 			d := open(t, Options{Config: l.User})
 			other := open(t, Options{Config: l.User})
-			l.withBell(t, other, fmt.Sprint("other", hung), "o")
-			l.withBell(t, d, fmt.Sprint("jobs", hung), "n")
+			l.withLock(t, other, fmt.Sprint("other", hung), "o")
+			l.withLock(t, d, fmt.Sprint("jobs", hung), "n")
 			heard := make(chan error, 1)
 			position := read(t, d).Position
 			go func() {
