@@ -84,16 +84,19 @@ func (l *lab) account(t testing.TB, name, host string, rights ...string) *mysql.
 	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, canary })
 }
 
+// nonceOf returns a nonce for the only candidate of a backend.
+func nonceOf(b *Backend) backend.Nonce { return backend.Nonce(fmt.Sprintf("%p", b.driver)) }
+
 // preflight asks whether a candidate may take part.
 func preflight(t testing.TB, b *Backend) error {
 	t.Helper()
-	return b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: "n"}, TTL: time.Second}})[0]
+	return b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: time.Second}})[0]
 }
 
 // acquire makes a candidate the leader of an election that is vacant.
 func acquire(t testing.TB, b *Backend, election string) {
 	t.Helper()
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: election, Candidate: backend.Candidate{ID: "a", Nonce: "n"}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, election)}})
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: election, Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, election)}})
 	if err != nil || answers[0].Outcome != backend.Granted {
 		t.Errorf("with all rights: %+v, %v", answers, err)
 	}
@@ -279,7 +282,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 		if err := kept.Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := preflight(t, kept); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS `fresh_item`") {
+		if err := preflight(t, kept); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS `"+l.Name+"`.`fresh_item`") {
 			t.Errorf("with KeepSchema and no table: %v", err)
 		}
 		errs := make(chan error)

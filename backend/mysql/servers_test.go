@@ -291,3 +291,31 @@ func TestLimitsOfTheServerAreErrors(t *testing.T) {
 		}
 	})
 }
+
+// A step of the server's clock changes neither its epoch nor what is granted.
+func TestAClockStepChangesNothing(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
+		l := newLab(t, server)
+		leader := join(t, "a", 6*time.Second, Options{Config: l.User})
+		lead, err := leader.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := open(t, Options{Config: l.User})
+		before := read(t, d)
+		for i, step := range []time.Duration{time.Hour, -2 * time.Hour} {
+			server.Step(t, step)
+			now := read(t, d, recordKey("jobs"))
+			if now.Epoch != before.Epoch || now.WentBack != 0 || now.Items[0].Age < 0 {
+				t.Errorf("after a step of %v: %+v, before %+v", step, now, before)
+			}
+			mustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
+			<-time.After(7 * time.Second)
+			if !lead.Leading() {
+				t.Errorf("a step of %v has ended a leadership", step)
+			}
+		}
+	})
+}
