@@ -13,8 +13,9 @@ import (
 )
 
 // A notification lock is a named lock (GET_LOCK) that a leader holds and others wait for. To notify them,
-// the leader releases it for a moment. A connection that breaks releases it, too. That only says that
-// something may have changed. See docs/design/mysql.md, "Notifications".
+// the leader releases it for a moment. That only says that something may have changed. A connection that
+// breaks releases it, too, and with it a second lock, which shows that the leader is there. See
+// docs/design/mysql.md, "Notifications".
 
 const (
 	waitSeconds = 4               // for which one statement waits
@@ -22,18 +23,19 @@ const (
 	checkEvery  = 30 * time.Second
 	listenAgain = time.Minute // for how long after the last call of Listen a lock is waited for
 
-	// A lock that nobody holds is looked for so often at first: each time something may have changed. The
-	// end of a process releases its lock, and its guard releases its leases after that.
-	firstLooks = 10
-	lookEvery  = 5 * time.Millisecond
+	// A lock that its leader has lost is looked for at intervals that double. At the first looks something
+	// may have changed: the guard of a process that ended releases its leases some milliseconds later.
+	firstLooks = 6
+	lookEvery  = 12 * time.Millisecond
 	lookLeast  = 10 * time.Second
 )
 
 const (
-	takeSQL    = `SELECT GET_LOCK('%s', %d)`
+	takeSQL    = `SELECT GET_LOCK('%[1]s', %[2]d) AND GET_LOCK('%[1]s:', 0)`
 	releaseSQL = `SELECT RELEASE_LOCK('%s')`
-	holdsSQL   = `SELECT IS_USED_LOCK('%s') = CONNECTION_ID()`
-	listenSQL  = `SELECT IF(IS_USED_LOCK('%[1]s') IS NULL, -1, GET_LOCK('%[1]s', %[2]d)), RELEASE_LOCK('%[1]s')` // a listener that stops now delays nobody
+	retakeSQL  = `SELECT GET_LOCK('%s', 1)` // behind all listeners; each of them releases it at once
+	holdsSQL   = `SELECT IS_USED_LOCK('%[1]s') = CONNECTION_ID() AND IS_USED_LOCK('%[1]s:') = CONNECTION_ID()`
+	listenSQL  = `SELECT IF(IS_USED_LOCK('%[1]s') IS NULL, -1, GET_LOCK('%[1]s', %[2]d)), RELEASE_LOCK('%[1]s'), IS_USED_LOCK('%[1]s:') IS NOT NULL` // a listener that stops now delays nobody
 )
 
 // A notifier has this process's notification lock, and those that it waits for.
@@ -110,7 +112,7 @@ func (d *driver) keepLock(session string, notifies bool) {
 		}
 	case notifies:
 		if _, err = n.own.number(ctx, releaseSQL, name); err == nil {
-			held, err = n.own.number(ctx, takeSQL, name, 1) // behind all listeners; each of them releases it at once
+			held, err = n.own.number(ctx, retakeSQL, name)
 		}
 	case time.Since(n.checked) > checkEvery:
 		held, err = n.own.number(ctx, holdsSQL, name)
@@ -224,7 +226,7 @@ func (d *driver) hear(ctx context.Context, session string) {
 		}
 	}()
 	for looks, pause := 0, lookEvery; n.wanted(ctx, session); {
-		answer, err := "", error(nil)
+		answer, there, err := "", false, error(nil)
 		if c == nil {
 			var opened conn
 			if opened, err = d.open(ctx, true); err == nil {
@@ -232,7 +234,7 @@ func (d *driver) hear(ctx context.Context, session string) {
 			}
 		}
 		if err == nil {
-			answer, err = c.listen(ctx, name)
+			answer, there, err = c.listen(ctx, name)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -240,34 +242,36 @@ func (d *driver) hear(ctx context.Context, session string) {
 		case answer == "0": // nothing has happened
 			continue
 		case answer == "1":
-			n.noted()
-			looks, pause = 0, lookEvery
-			continue
+			if looks, pause = 0, lookEvery; there {
+				n.noted()
+				continue
+			}
 		case err != nil:
 			if n.detectUnsupported(err); c != nil {
 				c.drop()
 				c = nil
 			}
 		}
-		if looks++; looks <= firstLooks {
+		if looks > 0 && looks < firstLooks {
 			n.noted()
-		} else {
-			pause = min(2*pause, lookLeast)
 		}
+		looks++
 		select {
 		case <-time.After(pause):
+			pause = min(2*pause, lookLeast)
 		case <-ctx.Done():
 		}
 	}
 }
 
-// listen waits for a lock: "1" if it was released, "0" if not, and "-1" if nobody holds it.
-func (c conn) listen(ctx context.Context, name string) (string, error) {
+// listen waits for a lock: "1" if it was released, "0" if not, and "-1" if nobody holds it. there reports
+// whether its leader is.
+func (c conn) listen(ctx context.Context, name string) (answer string, there bool, err error) {
 	rows, err := c.rows(ctx, fmt.Sprintf(listenSQL, name, waitSeconds))
 	if err != nil || len(rows) != 1 {
-		return "", err
+		return "", false, err
 	}
-	return string(rows[0][0]), nil
+	return string(rows[0][0]), string(rows[0][2]) == "1", nil
 }
 
 // wanted reports whether the lock of a session is still waited for.
