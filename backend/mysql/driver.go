@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // A driver is access to the rows of one table. It implements [lease.Driver] and [lease.Listener]. An
@@ -59,10 +60,8 @@ type former struct {
 const maxFormer = 8 // are remembered
 
 const (
-	minTTL       = 500 * time.Millisecond
-	maxItems     = 64              // puts and checks in one change
-	maxChanges   = 500             // changes in one transaction
-	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else
+	minTTL   = 500 * time.Millisecond
+	maxItems = 64 // puts and checks in one change
 )
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged.
@@ -91,15 +90,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 	if err != nil {
 		return lease.View{}, d.fail(err)
 	}
-	at := make(map[lease.Key]lease.Item, len(found))
-	for _, it := range found {
-		at[it.Key] = it
-	}
-	for _, k := range keys {
-		it := at[k]
-		it.Key = k
-		v.Items = append(v.Items, it)
-	}
+	v.Items = relational.Arrange(keys, found)
 	return v, nil
 }
 

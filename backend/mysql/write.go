@@ -3,88 +3,41 @@ package mysql
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // writing is one call of Write.
 type writing struct {
 	*driver
-	lease.Written
-	epoch   string
-	before  origin
-	changes []lease.Change
-	verify  [][4]any // what the call verifies
+	relational.Writing
+	epoch  string
+	before origin
+	verify [][4]any // what the call verifies
 }
 
 // Write implements [lease.Driver]. Changes share transactions, which compare the epoch. The items in
 // verify are compared after the commit, in the same message.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: make([][4]any, len(verify))}
+	w := writing{driver: d, epoch: epoch, before: d.origin(), verify: make([][4]any, len(verify))}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
 	}
-	w.Results = make([]lease.Result, len(changes))
 	for i, it := range verify {
 		w.verify[i] = [4]any{i, it.Kind, it.Name, it.Version}
 	}
-	all := make([]int, len(changes))
-	for i := range all {
-		all[i] = i
+	w.Writing = relational.Writing{Changes: changes, Try: w.try, Alone: ofOneChange, Fail: d.fail,
+		Soon: func(err error) bool { return is(err, errDuplicate, errLockTimeout, errDeadlock) }} // somebody has just made the row, or holds it
+	done, err := w.Run(ctx)
+	if err == nil {
+		d.written(changes, done.Results)
 	}
-	for part := range slices.Chunk(all, maxChanges) {
-		switch err := w.send(ctx, part); {
-		case errors.Is(err, lease.ErrEpoch):
-			return lease.Written{}, err
-		case err != nil:
-			return lease.Written{Results: w.Results}, d.fail(err)
-		}
-	}
-	d.written(changes, w.Results)
-	return w.Written, nil
-}
-
-// send makes changes in one transaction, and tries those again whose rows were locked. If the
-// transaction failed because of one of them, it sends each half.
-func (w *writing) send(ctx context.Context, part []int) error {
-	for began := time.Now(); ; {
-		busy, err := w.try(ctx, part)
-		switch {
-		case err == nil:
-			part = busy
-		case !ofOneChange(err):
-			return err
-		case len(part) > 1:
-			if err := w.send(ctx, part[:len(part)/2]); err != nil {
-				return err
-			}
-			return w.send(ctx, part[len(part)/2:])
-		case !is(err, errDuplicate, errLockTimeout, errDeadlock): // else somebody has just made the row, or holds it
-			w.Results[part[0]].Err = w.fail(err)
-			return nil
-		}
-		if len(part) == 0 {
-			return nil
-		}
-		if time.Since(began) > lockPatience {
-			for _, i := range part {
-				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row of %s locked, or keeps changing it", backend.ErrUnavailable, w.table)
-			}
-			return nil
-		}
-		select {
-		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // writers that lock each other out must not do so again
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return done, err
 }
 
 // A row is one of columnsSQL.
@@ -109,7 +62,7 @@ func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
 		deletes = deletes || it.Version != "" && value == nil && put == 1
 	}
 	for _, i := range part {
-		c := &w.changes[i]
+		c := &w.Changes[i]
 		for n := range c.Check {
 			add(i, &c.Check[n], nil, 0)
 		}
@@ -161,7 +114,7 @@ func (w *writing) answered(part []int, answer []byte, random string) (busy []int
 		case state == 1:
 			w.Results[i].Outcome = backend.Refused
 		default:
-			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], random)}
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.Changes[i], random)}
 		}
 	}
 	return busy, nil

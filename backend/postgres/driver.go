@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // A driver is access to the rows of one table. It implements [lease.Driver] and [lease.Listener]. An
@@ -54,11 +55,9 @@ type origin struct {
 }
 
 const (
-	minTTL       = time.Second
-	maxConns     = 3               // of one Backend to a DSN, besides the one that listens
-	maxItems     = 64              // puts and checks in one change
-	maxChanges   = 500             // changes in one transaction
-	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else
+	minTTL   = time.Second
+	maxConns = 3  // of one Backend to a DSN, besides the one that listens
+	maxItems = 64 // puts and checks in one change
 )
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged.
@@ -93,15 +92,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 	if err != nil {
 		return lease.View{}, d.fail(err)
 	}
-	at := make(map[lease.Key]lease.Item, len(found))
-	for _, it := range found {
-		at[it.Key] = it
-	}
-	for _, k := range keys {
-		it := at[k]
-		it.Key = k
-		v.Items = append(v.Items, it)
-	}
+	v.Items = relational.Arrange(keys, found)
 	return v, nil
 }
 

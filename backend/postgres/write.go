@@ -2,92 +2,40 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // writing is one call of Write.
 type writing struct {
 	*driver
-	lease.Written
-	epoch   string
-	before  origin
-	changes []lease.Change
-	verify  string // the statement that compares what the call verifies
+	relational.Writing
+	epoch  string
+	before origin
+	verify string // the statement that compares what the call verifies
 }
 
 // Write implements [lease.Driver]. Changes share transactions, which compare the epoch. The items in
 // verify are compared after the commit, in the same message.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{driver: d, epoch: epoch, before: d.origin(), changes: changes}
+	w := writing{driver: d, epoch: epoch, before: d.origin()}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
 	}
-	w.Results = make([]lease.Result, len(changes))
-	rows := make([][4]any, len(verify))
+	compared := make([][4]any, len(verify))
 	for i, it := range verify {
-		rows[i] = [4]any{i, it.Kind, it.Name, it.Version}
+		compared[i] = [4]any{i, it.Kind, it.Name, it.Version}
 	}
-	w.verify = d.table.statement(verifySQL, rows)
-	all := make([]int, len(changes))
-	for i := range all {
-		all[i] = i
-	}
-	for part := range slices.Chunk(all, maxChanges) {
-		switch err := w.send(ctx, part); {
-		case errors.Is(err, lease.ErrEpoch):
-			return lease.Written{}, err
-		case err != nil:
-			return lease.Written{Results: w.Results}, d.fail(err)
-		}
-	}
-	return w.Written, nil
-}
-
-// send makes changes in one transaction, and tries those again whose rows were locked. If the
-// transaction failed because of one of them, it sends each half.
-func (w *writing) send(ctx context.Context, part []int) error {
-	for began := time.Now(); ; {
-		busy, err := w.try(ctx, part)
-		switch {
-		case err == nil:
-			part = busy
-		case !ofOneChange(err):
-			return err
-		case len(part) > 1:
-			if err := w.send(ctx, part[:len(part)/2]); err != nil {
-				return err
-			}
-			return w.send(ctx, part[len(part)/2:])
-		case code(err) != uniqueViolation: // else somebody has just made the row
-			w.Results[part[0]].Err = w.fail(err)
-			return nil
-		}
-		if len(part) == 0 {
-			return nil
-		}
-		if time.Since(began) > lockPatience {
-			for _, i := range part {
-				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row of %s locked, or keeps changing it", backend.ErrUnavailable, w.table)
-			}
-			return nil
-		}
-		select {
-		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // writers that lock each other out must not do so again
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	w.verify = d.table.statement(verifySQL, compared)
+	w.Writing = relational.Writing{Changes: changes, Try: w.try, Alone: ofOneChange, Fail: d.fail,
+		Soon: func(err error) bool { return code(err) == uniqueViolation }} // somebody has just made the row
+	return w.Run(ctx)
 }
 
 // try sends one transaction. It returns the changes whose rows were locked.
@@ -106,7 +54,7 @@ func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
 		}
 	}
 	for _, i := range part {
-		c := &w.changes[i]
+		c := &w.Changes[i]
 		for n := range c.Check {
 			add(i, &c.Check[n], nil, false)
 		}
@@ -151,7 +99,7 @@ func (w *writing) answered(answer *pgconn.Result) (busy []int, err error) {
 		case !ok:
 			w.Results[i].Outcome = backend.Refused
 		default:
-			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], number(answer, n, 4))}
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.Changes[i], number(answer, n, 4))}
 		}
 	}
 	return busy, nil
