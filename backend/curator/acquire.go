@@ -117,7 +117,7 @@ func (b *Backend) fillValidFor(ctx context.Context, verb string, s *session, id 
 		if enough {
 			return
 		}
-		if now := s.id(); try > 0 || now != id {
+		if try > 0 || s.id() != id {
 			break
 		}
 		if err := s.contactLeader(ctx, &b.layout, id, lastContact); err != nil {

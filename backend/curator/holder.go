@@ -48,8 +48,7 @@ func (b *Backend) readHolderSession(ctx context.Context, s *session, mode readMo
 		if err := mode.waitForSync(); err != nil {
 			return ensemble.Node{}, err
 		}
-		id := s.id()
-		sent := time.Now()
+		id, sent := s.id(), time.Now()
 		r, err := s.ReadNode(ctx, ensemble.Unique, path)
 		if err == nil {
 			s.noteAnswer(id, sent, byServer)
@@ -75,9 +74,8 @@ func (snap *snapshot) showHolder(s *session, stored storedSession) {
 // exists.
 func (b *Backend) observePresentHolder(s *session, snap *snapshot, stored storedSession, observeFor time.Duration) {
 	h := snap.record.Holder
-	id := s.id()
 	switch {
-	case h.Nonce == string(b.owner.Nonce()) && h.Session == sessionName(id):
+	case h.Nonce == string(b.owner.Nonce()) && h.Session == sessionName(s.id()):
 		// A leftover of our own, which is free for us.
 	case stored.Missing || b.layout.kind == Node || h.Nonce == string(b.owner.Nonce()):
 		// An operator has deleted the session record that a challenger would observe; or a

@@ -30,10 +30,9 @@ const (
 
 // A lifetime is what is known of how long a session lives.
 type lifetime struct {
-	of          int64      // its id, as the server last said
-	lastContact time.Time  // the ensemble's leader is known to have heard of the session since then
-	connectSent time.Time  // when the request for the connection was sent
-	exchanges   []exchange // on that connection, oldest first, none before lastContact
+	on          ensemble.Connection // the last one that was noted
+	lastContact time.Time           // the ensemble's leader is known to have heard of the session since then
+	exchanges   []exchange          // on that connection, oldest first, none before lastContact
 }
 
 // update notes another connection, before anything else is noted. The caller holds s.mu.
@@ -41,15 +40,14 @@ type lifetime struct {
 // A server that accepts an existing session has asked its leader, which thereby hears of
 // the session (Leader.checkIfValidGlobalSession touches it). The next write proves that
 // this is still the ensemble's leader. A new session is itself a write.
-func (s *session) update() ensemble.Connection {
-	c := s.Connection()
-	if c.ID != s.of {
-		s.of, s.lastContact = c.ID, c.Began
+func (s *session) update() {
+	was := s.on
+	if s.on = s.Connection(); s.on.ID != was.ID {
+		s.lastContact = s.on.Began
 	}
-	if c.Sent != s.connectSent {
-		s.connectSent, s.exchanges = c.Sent, nil
+	if s.on.Sent != was.Sent {
+		s.exchanges = nil
 	}
-	return c
 }
 
 // noteAnswer notes that a request of session id, sent at sent, has just been answered, and
@@ -58,13 +56,13 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.update(); id != s.of || sent.Before(s.connectSent) {
+	if s.update(); id != s.on.ID || sent.Before(s.on.Sent) {
 		return
 	}
 	half := s.tick / 2
 	if by == byMajority {
-		if s.connectSent.After(s.lastContact) {
-			s.lastContact = s.connectSent
+		if s.on.Sent.After(s.lastContact) {
+			s.lastContact = s.on.Sent
 		}
 		for _, k := range s.exchanges {
 			for _, m := range s.exchanges {
@@ -90,11 +88,10 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 func (s *session) validFor(id int64, start time.Time) (left time.Duration, lastContact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.update()
-	if id != c.ID {
+	if s.update(); id != s.on.ID {
 		return 0, s.lastContact
 	}
-	return c.Length - elapsed(s.lastContact, start), s.lastContact
+	return s.on.Length - elapsed(s.lastContact, start), s.lastContact
 }
 
 // elapsed returns how much time has passed, by the clock that says more: the monotonic

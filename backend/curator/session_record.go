@@ -127,7 +127,7 @@ func (rec *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration
 // restoreSessionRecord creates the present session's record again after it was found
 // missing. Nothing of another session id is left, or the ensemble will delete it.
 func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64) error {
-	if now := s.id(); id != now {
+	if s.id() != id {
 		return errSessionEnded
 	}
 	s.noteRecordLost(id)
@@ -178,7 +178,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	if r.Missing || r.Stat.EphemeralOwner != id {
 		return 0, errSessionEnded // or it must be read again
 	}
-	if now := s.id(); now != id {
+	if s.id() != id {
 		return 0, errSessionEnded
 	}
 	s.learnClock(&r.Stat)

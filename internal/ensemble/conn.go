@@ -51,8 +51,7 @@ func (s *Session) newConn(raw net.Conn) *conn {
 }
 
 // dial connects to a server for the library. For a Quiet session it waits until a call needs a connection:
-// connecting also keeps the session alive.
-// current reports whether the library's client is the session's present one.
+// connecting also keeps the session alive. current reports whether the library's client is the session's present one.
 func (s *Session) dial(current func() bool, address string, timeout time.Duration) (net.Conn, error) {
 	for {
 		s.mu.Lock()

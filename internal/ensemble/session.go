@@ -215,7 +215,7 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 		if over {
 			go client.Close()
 		}
-		if over || s.Quiet {
+		if s.Watches != nil && (over || s.Quiet) {
 			s.Watches.ForgetAll()
 		}
 	}
