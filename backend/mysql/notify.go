@@ -236,23 +236,24 @@ func (d *driver) hear(ctx context.Context, session string) {
 		if err == nil {
 			answer, there, err = c.listen(ctx, name)
 		}
+		if answer == "0" || answer == "1" { // somebody had the lock
+			looks, pause = 0, lookEvery
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case answer == "0": // nothing has happened
 			continue
-		case answer == "1":
-			if looks, pause = 0, lookEvery; there {
-				n.noted()
-				continue
-			}
+		case answer == "1" && there:
+			n.noted()
+			continue
 		case err != nil:
 			if n.detectUnsupported(err); c != nil {
 				c.drop()
 				c = nil
 			}
 		}
-		if looks > 0 && looks < firstLooks {
+		if looks < firstLooks && (looks > 0 || err != nil) { // a leader that has just ended has released nothing yet
 			n.noted()
 		}
 		looks++
