@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // A login has the account whose rights the server applies to a connection, and the selected
@@ -58,7 +60,7 @@ func (d *driver) loginIn(err error) login {
 // table. It is on one line and contains nothing that a logger escapes, so that it can
 // be pasted. An anonymous account, which old installations have, must be removed instead:
 // the server prefers it to 'app'@'%'.
-func (l login) grantHint(rights string, t table) string {
+func (l login) grantHint(rights string, t relational.Table) string {
 	if l.user == "" && l.host != "" {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
@@ -66,9 +68,9 @@ func (l login) grantHint(rights string, t table) string {
 }
 
 // within returns t with its schema: statements are pasted where none is selected.
-func (l login) within(t table) table {
-	if t.schema == "" && isPlain(l.schema) {
-		t.schema = l.schema
+func (l login) within(t relational.Table) relational.Table {
+	if t.Schema == "" && isPlain(l.schema) {
+		t.Schema = l.schema
 	}
 	return t
 }

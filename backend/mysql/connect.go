@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 const (
@@ -45,7 +46,7 @@ func (d *driver) connect(o Options) (err error) {
 	if config.DBName == "" && o.Schema == "" {
 		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
-	d.password, d.dsn = config.Passwd, login{config.User, "%", config.DBName}
+	d.Password, d.dsn = config.Passwd, login{config.User, "%", config.DBName}
 	within := cmp.Or(o.Schema, config.DBName)
 	if o.Prefix != "" {
 		within += "/" + o.Prefix
@@ -115,8 +116,8 @@ func (d *driver) open(ctx context.Context, listens bool) (c conn, err error) {
 	if listens {
 		limit = 0
 	}
-	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.table.schema != "" {
-		_, err = c.ExecContext(ctx, "USE `"+d.table.schema+"`") // MySQL evaluates JSON_TABLE only if some schema is selected
+	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.Table.Schema != "" {
+		_, err = c.ExecContext(ctx, "USE `"+d.Table.Schema+"`") // MySQL evaluates JSON_TABLE only if some schema is selected
 	}
 	if err == nil {
 		err = d.learn(ctx, c)
@@ -161,18 +162,10 @@ func (d *driver) learn(ctx context.Context, c conn) error {
 // again on another connection if the first one does not answer or breaks: all changes are conditional,
 // so that a second copy has no effect.
 func (d *driver) query(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
-	const tries = 3
-	for try := range tries {
-		ctx, cancel := ctx, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && try < tries-1 {
-			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
-		}
+	err = relational.Retry(ctx, func(err error) bool { return (code(err) == 0 || is(err, readOnly...)) && !d.Denied(err) }, func(ctx context.Context) error {
 		rows, err = d.queryOnce(ctx, statements)
-		cancel()
-		if err == nil || code(err) != 0 && !is(err, readOnly...) || isDenied(err) {
-			break
-		}
-	}
+		return err
+	})
 	return rows, err
 }
 

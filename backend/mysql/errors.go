@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 )
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
@@ -49,13 +47,16 @@ func code(err error) uint16 {
 
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
-// ofOneChange reports whether one change of a transaction may have failed the others.
-func ofOneChange(err error) bool {
+// OfOneChange implements [relational.Dialect].
+func (*driver) OfOneChange(err error) bool {
 	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged, 1153, 1366, 1406, 3024, 1969) // too large, text, running time
 }
 
-// isDenied reports whether an administrator must act.
-func isDenied(err error) bool {
+// Soon implements [relational.Dialect]: somebody has just made the row, or holds it.
+func (*driver) Soon(err error) bool { return is(err, errDuplicate, errLockTimeout, errDeadlock) }
+
+// Denied implements [relational.Dialect].
+func (*driver) Denied(err error) bool {
 	if c := code(err); c != 0 {
 		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, 1114, 1153, 1366, 1406)
 	}
@@ -67,30 +68,15 @@ func isDenied(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
 
-// fail adds to err its class and what an operator must do, and removes the password.
-func (d *driver) fail(err error) error {
-	if err == nil {
-		return nil
-	}
-	class, hint := backend.Class(err), ""
-	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		class, hint = backend.ErrDenied, d.hint(err)
-	}
-	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
-		return fmt.Errorf("%w%s", err, hint)
-	}
-	return fmt.Errorf("%w: %w%s", class, err, hint)
-}
-
-// hint returns what an operator must do.
-func (d *driver) hint(err error) string {
+// Hint implements [relational.Dialect].
+func (d *driver) Hint(err error) string {
 	account := d.loginIn(err)
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
 	switch {
 	case is(err, errNoTable):
-		return make + ", or with this: " + account.within(d.table).createSQL()
+		return make + ", or with this: " + createSQL(account.within(d.Table))
 	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
-		return make + account.grantHint(makerRights, d.table)
+		return make + account.grantHint(makerRights, d.Table)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -104,7 +90,7 @@ func (d *driver) hint(err error) string {
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
 	case is(err, rights...):
-		return account.grantHint(memberRights, d.table)
+		return account.grantHint(memberRights, d.Table)
 	case is(err, errStatementLog):
 		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	}

@@ -67,7 +67,7 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	if err != nil {
 		return fmt.Errorf("mysql: fence: %w: %w", backend.ErrInvalid, err)
 	}
-	own, d := error(nil), &driver{table: t}
+	own, d := error(nil), unconnected(t)
 	err = d.fenced(ctx, db, f.Hold, election, term, func(tx *sql.Tx) error {
 		own = work(tx)
 		return own
@@ -85,13 +85,13 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, election string, term uint64, work func(*sql.Tx) error) error {
 	plain, err := db.Conn(ctx)
 	if err != nil {
-		return d.fail(err)
+		return d.Fail(err)
 	}
 	c := conn{Conn: plain}
 	defer c.Close()
 	tx, err := c.BeginTx(ctx, nil)
 	if err != nil {
-		return d.fail(err)
+		return d.Fail(err)
 	}
 	defer func() { tx.Rollback() }() // does nothing after a commit
 	if err := work(tx); err != nil {
@@ -100,7 +100,7 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 	seconds := int64(hold / time.Second)
 	defer c.restoreLimits(ctx)
 	if _, err := tx.ExecContext(ctx, limitHoldSQL, seconds, seconds); err != nil {
-		return d.fail(err)
+		return d.Fail(err)
 	}
 	latest, err := d.lockTerm(ctx, tx, election)
 	if is(err, errChanged) {
@@ -109,22 +109,22 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 		lost := err
 		tx.Rollback()
 		if tx, err = c.BeginTx(ctx, nil); err != nil {
-			return d.fail(err)
+			return d.Fail(err)
 		}
 		if latest, err = d.lockTerm(ctx, tx, election); err == nil && latest == term {
-			return d.fail(lost)
+			return d.Fail(lost)
 		}
 	}
 	switch {
 	case is(err, rights...):
 		err = d.denied(ctx, c, err)
-		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", d.table))
+		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", d.Table))
 	case err != nil:
-		return d.fail(err)
+		return d.Fail(err)
 	case latest != term:
 		return fmt.Errorf("%w, which is %d", ErrFenced, latest)
 	}
-	return d.fail(tx.Commit())
+	return d.Fail(tx.Commit())
 }
 
 // restoreLimits restores the time limits of the user's connection, or drops the connection.
@@ -139,7 +139,7 @@ func (c conn) restoreLimits(ctx context.Context) {
 // lockTerm reads the term of an election's leader and locks its row; 0 if it has none.
 func (d *driver) lockTerm(ctx context.Context, tx *sql.Tx, election string) (uint64, error) {
 	var value []byte
-	err := tx.QueryRowContext(ctx, d.table.fill(fenceSQL), []byte(election)).Scan(&value)
+	err := tx.QueryRowContext(ctx, fill(fenceSQL, d.Table), []byte(election)).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/lease"
 )
 
 var (
@@ -18,29 +17,9 @@ var (
 	_ backend.Preparer    = (*Backend)(nil)
 )
 
-// Preflight implements [backend.Preflighter]. It sends a change whose condition is never met: the
-// server checks the rights first.
+// Preflight implements [backend.Preflighter].
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	err := b.Enter(bids[0].Candidate.Nonce)
-	var v lease.View
-	if err == nil {
-		v, err = b.driver.Read(ctx, nil)
-	}
-	if err == nil {
-		never := func(name string) lease.Put {
-			return lease.Put{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: name}, Version: "none"}, Value: &lease.Session{}}
-		}
-		gone, made := never("preflight"), never("preflight")
-		gone.Value, made.Over.Version = nil, ""
-		_, err = b.driver.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{never("preflight1"), gone, made}}}, nil)
-	}
-	errs := make([]error, len(bids))
-	for i := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("mysql: preflight %q: %w", bids[i].Election, err)
-		}
-	}
-	return errs
+	return b.driver.Preflight(ctx, b.Backend, bids)
 }
 
 const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
@@ -64,7 +43,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL} })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mysql: inspect: %w", d.fail(err))
+		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
 	}
 	vars := map[string]string{}
 	for _, row := range rows[1:] {
@@ -74,13 +53,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	trip := time.Since(began)
 	ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
 	list = append(d.diagnostics(vars),
-		clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)),
-		clean.Diagnosticf(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.maxTTL))
-	if ttl > d.maxTTL {
-		list = append(list, clean.Diagnosticf(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL))
-		list[len(list)-1].Fatal = true
-	}
-	return list, nil
+		clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)))
+	return append(list, d.InspectTTL(ttl)...), nil
 }
 
 // diagnostics explains the variables of a server.

@@ -89,12 +89,15 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},
 	} {
-		d := &driver{table: table{prefix: DefaultPrefix}, dsn: c.dsn}
-		if err := d.fail(&mysql.MySQLError{Number: c.number, Message: c.message}); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
+		d := unconnected(defaultTable)
+		d.dsn = c.dsn
+		if err := d.Fail(&mysql.MySQLError{Number: c.number, Message: c.message}); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
 			t.Errorf("%d %s: %v; want it to end in %s", c.number, c.message, err, c.says)
 		}
 	}
 }
+
+var defaultTable, _ = newTable("", "")
 
 var inQuotes = regexp.MustCompile("'(?:[^']|'')*'|`(?:[^`]|``)*`")
 
@@ -106,7 +109,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		f.Add("app", "%", s)
 	}
 	f.Fuzz(func(t *testing.T, user, host, schema string) {
-		s := login{user, host, schema}.grantHint(memberRights, table{prefix: DefaultPrefix})
+		s := login{user, host, schema}.grantHint(memberRights, defaultTable)
 		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
 			t.Errorf("a log changes the text: %q", s)
 		}

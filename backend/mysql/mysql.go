@@ -5,14 +5,13 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // Name is how this backend is registered.
@@ -20,8 +19,8 @@ const Name = "mysql"
 
 // DefaultPrefix, DefaultMaxTTL and DefaultNotifyConns apply if Options name none.
 const (
-	DefaultPrefix      = "election"
-	DefaultMaxTTL      = 15 * time.Second
+	DefaultPrefix      = relational.DefaultPrefix
+	DefaultMaxTTL      = relational.DefaultMaxTTL
 	DefaultNotifyConns = 4
 )
 
@@ -107,29 +106,15 @@ type silent struct{ lease.Driver }
 // Location implements [backend.Located]. It is empty with a Connector or a DB, whose server is unknown.
 func (b *Backend) Location() string { return b.driver.location }
 
-// A table is the quoted name of the table with its schema, if one was given.
-type table struct{ schema, prefix string }
-
-func (t table) String() string { return t.named("item") }
-func (t table) view() string   { return t.named("leader") }
-
-func (t table) named(name string) string {
-	if t.schema != "" {
-		return "`" + strings.ReplaceAll(t.schema, "`", "``") + "`.`" + t.prefix + "_" + name + "`"
-	}
-	return "`" + t.prefix + "_" + name + "`"
+func newTable(schema, prefix string) (relational.Table, error) {
+	return relational.NewTable("`", "A-Za-z", schema, prefix)
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
-
-func newTable(schema, prefix string) (table, error) {
-	prefix = cmp.Or(prefix, DefaultPrefix)
-	for _, name := range [][2]string{{"schema", cmp.Or(schema, "app")}, {"prefix", prefix}} {
-		if !identifier.MatchString(name[1]) {
-			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
-		}
-	}
-	return table{schema, prefix}, nil
+// unconnected returns a driver without connections.
+func unconnected(t relational.Table) *driver {
+	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}
+	d.Dialect = d
+	return d
 }
 
 // newDriver checks o and returns a driver that has not connected.
@@ -138,19 +123,11 @@ func newDriver(o Options) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	maxTTL, given := cmp.Or(o.MaxTTL, DefaultMaxTTL), 0
-	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil} {
-		if set {
-			given++
-		}
+	d := unconnected(t)
+	d.MaxTTL, d.KeepSchema = o.MaxTTL, o.KeepSchema
+	if err := d.CheckOptions("DSN, Config, Connector and DB", o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil); err != nil {
+		return nil, err
 	}
-	switch {
-	case given != 1:
-		return nil, fmt.Errorf("set dsn or dsn_file, in a program exactly one of DSN, Config, Connector and DB; %d are set", given)
-	case maxTTL < minTTL || maxTTL > 5*time.Minute:
-		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
-	}
-	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema}
 	d.notifier.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
 	return d, d.connect(o)
 }

@@ -41,14 +41,12 @@ const (
 // A notifier has this process's notification lock, and those that it waits for.
 type notifier struct {
 	most        int             // how many others are listened to
-	released    atomic.Uint64   // how often something may have changed
 	unsupported atomic.Bool     // the server has no named locks (Galera, Vitess, TiDB, a proxy)
 	ctx         context.Context // ends with close
 	cancel      context.CancelFunc
 
 	state    sync.Mutex
-	changed  chan struct{} // closed, and replaced, when a lock was released
-	heard    time.Time     // when Listen was called last
+	heard    time.Time // when Listen was called last
 	watchers map[string]context.CancelFunc
 	session  string // of this process, once it has led; "": it has no lock
 
@@ -58,7 +56,7 @@ type notifier struct {
 }
 
 func (n *notifier) init(most int) {
-	n.most, n.changed, n.watchers = most, make(chan struct{}), make(map[string]context.CancelFunc)
+	n.most, n.watchers = most, make(map[string]context.CancelFunc)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 }
 
@@ -68,13 +66,18 @@ func (d *driver) lockName(session string) string {
 	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(session)))
 }
 
-// written takes this process's lock when it has been granted something, and notifies others when a change
-// says so. None of this delays the caller, or fails: others poll who has no lock.
+// Write implements [lease.Driver]. It takes this process's lock when it has been granted something, and notifies
+// others when a change says so. None of this delays the caller, or fails: others poll who has no lock.
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	done, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+	if n := &d.notifier; err == nil && n.most > 0 && !n.unsupported.Load() {
+		d.written(changes, done.Results)
+	}
+	return done, err
+}
+
 func (d *driver) written(changes []lease.Change, results []lease.Result) {
 	n := &d.notifier
-	if n.most == 0 || n.unsupported.Load() {
-		return
-	}
 	n.state.Lock()
 	defer n.state.Unlock()
 	notifies := false
@@ -152,35 +155,14 @@ func (c conn) number(ctx context.Context, text string, args ...any) (bool, error
 	return err == nil && len(rows) == 1 && string(rows[0][0]) == "1", err
 }
 
-// Listen implements [lease.Listener]: it waits for the locks of the first holders in known. A position is
-// how often a lock was released, plus one.
+// Listen implements [lease.Listener]: it waits for the locks of the first holders in known.
 func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
-	n := &d.notifier
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.notifier.ctx, cancel)()
 	d.watch(known)
 	defer d.watch(nil)
-	for {
-		n.state.Lock()
-		changed := n.changed
-		n.state.Unlock()
-		now := n.released.Load() + 1
-		switch {
-		case position == 0 || position > now:
-			return nil
-		case position < now:
-			if !on(nil, now) {
-				return nil
-			}
-			position = now
-			continue
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-n.ctx.Done():
-			return n.ctx.Err()
-		}
-	}
+	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
 }
 
 // watch begins to listen to holders in known, and ends that for others. Nil: Listen has ended, and may
@@ -212,7 +194,7 @@ func (d *driver) watch(known []lease.Item) {
 		}
 	}
 	if began {
-		n.notedLocked()
+		d.Noted()
 	}
 }
 
@@ -245,7 +227,7 @@ func (d *driver) hear(ctx context.Context, session string) {
 		case answer == "0": // nothing has happened
 			continue
 		case answer == "1" && there:
-			n.noted()
+			d.Noted()
 			continue
 		case err != nil:
 			if n.detectUnsupported(err); c != nil {
@@ -254,7 +236,7 @@ func (d *driver) hear(ctx context.Context, session string) {
 			}
 		}
 		if looks < firstLooks && (looks > 0 || err != nil) { // a leader that has just ended has released nothing yet
-			n.noted()
+			d.Noted()
 		}
 		looks++
 		select {
@@ -287,17 +269,4 @@ func (n *notifier) wanted(ctx context.Context, session string) bool {
 		return false
 	}
 	return true
-}
-
-// noted notes that something may have changed.
-func (n *notifier) noted() {
-	n.state.Lock()
-	defer n.state.Unlock()
-	n.notedLocked()
-}
-
-func (n *notifier) notedLocked() {
-	n.released.Add(1)
-	close(n.changed)
-	n.changed = make(chan struct{})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // tableSQL has names as VARBINARY, so that they are compared byte by byte. kind is record, session, meta or
@@ -27,11 +28,13 @@ const viewSQL = `CREATE VIEW {view} AS SELECT CONVERT(r.name USING utf8mb4) AS n
  JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.ttl')) AS ttl, s.at AS renewed_at, r.at AS written_at, r.value AS record
  FROM {table} r LEFT JOIN {table} s ON s.kind = 'session' AND s.name = CAST(JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.nonce')) AS BINARY) WHERE r.kind = 'record';`
 
-func (t table) fill(text string) string {
-	return strings.NewReplacer("{table}", t.String(), "{view}", t.view()).Replace(text)
+func fill(text string, t relational.Table) string {
+	return strings.NewReplacer("{table}", t.String(), "{view}", t.Named("leader")).Replace(text)
 }
 
-func (t table) createSQL() string { return strings.Join(strings.Fields(t.fill(tableSQL)), " ") }
+func createSQL(t relational.Table) string {
+	return strings.Join(strings.Fields(fill(tableSQL, t)), " ")
+}
 
 // The rights of a member, and of one who also makes the table.
 const (
@@ -46,39 +49,29 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	return t.fill(tableSQL) + "\n\n-- For people: who leads.\n" + t.fill(viewSQL) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+	return fill(tableSQL, t) + "\n\n-- For people: who leads.\n" + fill(viewSQL, t) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
 		grant(memberRights, t.String(), placeholderAccount) + "\n" + grant("SELECT", t.String(), "'observer'@'host'") + "\n", nil
 }
 
 // CreateTables creates the table if it does not exist, and the view if the account may. The account
 // needs CREATE.
-func (b *Backend) CreateTables(ctx context.Context) error {
-	if err := b.driver.createTable(ctx); err != nil {
-		return fmt.Errorf("mysql: create tables: %w", b.driver.fail(err))
-	}
-	return nil
-}
+func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
 // Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
 // create it, and [Options].KeepSchema is not set.
-func (b *Backend) Prepare(ctx context.Context) error {
-	d := b.driver
-	if d.keepSchema {
-		return nil
-	}
-	if _, err := d.query(ctx, func() []string { return []string{d.table.fill("SELECT 1 FROM {table} LIMIT 0")} }); err == nil || !is(err, errNoTable) {
-		return nil // the next call says what is wrong, if anything is
-	}
-	if err := d.createTable(ctx); err != nil && !isDenied(err) {
-		return fmt.Errorf("mysql: prepare: %w", d.fail(err))
-	}
-	return nil
+func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
+
+// HasTable implements [relational.Dialect].
+func (d *driver) HasTable(ctx context.Context) bool {
+	_, err := d.query(ctx, func() []string { return []string{fill("SELECT 1 FROM {table} LIMIT 0", d.Table)} })
+	return !is(err, errNoTable)
 }
 
-func (d *driver) createTable(ctx context.Context) error {
-	_, err := d.query(ctx, func() []string { return []string{d.table.createSQL()} })
+// CreateTable implements [relational.Dialect].
+func (d *driver) CreateTable(ctx context.Context) error {
+	_, err := d.query(ctx, func() []string { return []string{createSQL(d.Table)} })
 	if err == nil { // the view is not needed, and may be there
-		d.query(ctx, func() []string { return []string{d.table.fill(strings.TrimSuffix(viewSQL, ";"))} })
+		d.query(ctx, func() []string { return []string{fill(strings.TrimSuffix(viewSQL, ";"), d.Table)} })
 	}
 	return err
 }

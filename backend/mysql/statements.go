@@ -89,7 +89,7 @@ const (
 
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
-	return strings.NewReplacer(append(more, "{table}", d.table.String(), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
+	return strings.NewReplacer(append(more, "{table}", d.Table.String(), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
 }
 
 // payload returns data as JSON in an expression. Nothing in it can be SQL.

@@ -6,10 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // exec sends statements in one message, and returns their results. The server has the whole message
@@ -25,13 +24,8 @@ import (
 // again on another connection if the first one does not answer or breaks: all changes are
 // conditional, so that a second copy has no effect.
 func (d *driver) exec(ctx context.Context, statements string) (results []*pgconn.Result, err error) {
-	const tries = 3
-	for try := range tries {
-		ctx, cancel := ctx, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && try < tries-1 {
-			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
-		}
-		err = d.withConn(ctx, func(c *pgx.Conn) error {
+	err = relational.Retry(ctx, broken, func(ctx context.Context) error {
+		return d.withConn(ctx, func(c *pgx.Conn) (err error) {
 			results, err = c.PgConn().Exec(ctx, statements).ReadAll()
 			switch {
 			case standby(err):
@@ -41,11 +35,7 @@ func (d *driver) exec(ctx context.Context, statements string) (results []*pgconn
 			}
 			return err
 		})
-		cancel()
-		if err == nil || !broken(err) {
-			break
-		}
-	}
+	})
 	return results, err
 }
 
@@ -106,11 +96,14 @@ func standby(err error) bool {
 	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
 }
 
-// ofOneChange reports whether one change of a transaction may have failed the others: by a lock or a
-// deadlock, text of another encoding, its size, or because it was cancelled.
-func ofOneChange(err error) bool {
+// OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
+// a cancelled statement.
+func (*driver) OfOneChange(err error) bool {
 	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", "57014"}, code(err))
 }
+
+// Soon implements [relational.Dialect]: somebody has just made the row.
+func (*driver) Soon(err error) bool { return code(err) == uniqueViolation }
 
 // isDenied reports whether an administrator must act: because of credentials, TLS, a missing or
 // other table, rights, the encoding, a full disk or a row that is too large.
@@ -123,30 +116,24 @@ func isDenied(err error) bool {
 	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", "42P01", "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
 }
 
-// fail adds to err its class and what an operator must do, and removes the password.
-func (d *driver) fail(err error) error {
-	if err == nil {
-		return nil
-	}
-	class, hint := backend.Class(err), ""
-	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		class = backend.ErrDenied
-		switch code(err) {
-		case "42P01", "3F000", "42703", "42804":
-			hint = "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + d.table.createSQL()
-		case "42501":
-			hint = "; an administrator can grant what is needed: " + d.table.grantSQL(d.account())
-			if strings.Contains(err.Error(), "pg_control_system") {
-				hint = "; an administrator can grant what is needed: GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
-			}
-		case "22P05":
-			hint = "; the encoding of the database must be UTF8"
+// Denied implements [relational.Dialect].
+func (*driver) Denied(err error) bool { return isDenied(err) }
+
+// Hint implements [relational.Dialect].
+func (d *driver) Hint(err error) string {
+	switch code(err) {
+	case "42P01", "3F000", "42703", "42804":
+		return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(d.Table)
+	case "42501":
+		grant := grantSQL(d.Table, d.account())
+		if strings.Contains(err.Error(), "pg_control_system") {
+			grant = "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
 		}
+		return "; an administrator can grant what is needed: " + grant
+	case "22P05":
+		return "; the encoding of the database must be UTF8"
 	}
-	if err = clean.Secrets(err, d.password); errors.Is(err, class) {
-		return fmt.Errorf("%w%s", err, hint)
-	}
-	return fmt.Errorf("%w: %w%s", class, err, hint)
+	return ""
 }
 
 // account returns the name of the account as a statement has it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 var (
@@ -30,13 +30,13 @@ const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 70);`
 
-func (t table) createSQL() string {
-	return strings.Join(strings.Fields(t.statement(tableSQL, nil)), " ")
+func createSQL(t relational.Table) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(tableSQL, "{table}", t.String())), " ")
 }
 
-func (t table) grantSQL(account string) (text string) {
-	if t.schema != "" {
-		text = `GRANT USAGE ON SCHEMA "` + t.schema + `" TO ` + account + "; "
+func grantSQL(t relational.Table, account string) (text string) {
+	if t.Schema != "" {
+		text = `GRANT USAGE ON SCHEMA "` + t.Schema + `" TO ` + account + "; "
 	}
 	return text + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + t.String() + " TO " + account + ";"
 }
@@ -48,58 +48,32 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("postgres: %w: %w", backend.ErrInvalid, err)
 	}
-	return t.statement(tableSQL, nil) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
-		strings.ReplaceAll(t.grantSQL(`"account"`), "; ", ";\n") + "\nGRANT SELECT ON " + t.String() + " TO \"observer\";\n", nil
+	return strings.ReplaceAll(tableSQL, "{table}", t.String()) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+		strings.ReplaceAll(grantSQL(t, `"account"`), "; ", ";\n") + "\nGRANT SELECT ON " + t.String() + " TO \"observer\";\n", nil
 }
 
 // CreateTables creates the table if it does not exist. The account needs CREATE in the schema.
-func (b *Backend) CreateTables(ctx context.Context) error {
-	if err := b.driver.createTable(ctx); err != nil {
-		return fmt.Errorf("postgres: create tables: %w", b.driver.fail(err))
-	}
-	return nil
-}
+func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
 // Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
 // create it, and [Options].KeepSchema is not set.
-func (b *Backend) Prepare(ctx context.Context) error {
-	d := b.driver
-	if d.keepSchema {
-		return nil
-	}
-	if _, err := d.exec(ctx, d.table.statement("SELECT FROM {table} LIMIT 0", nil)); err == nil || code(err) != "42P01" {
-		return nil // the next call says what is wrong, if anything is
-	}
-	if err := d.createTable(ctx); err != nil && !isDenied(err) {
-		return fmt.Errorf("postgres: prepare: %w", d.fail(err))
-	}
-	return nil
-}
+func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
-func (d *driver) createTable(ctx context.Context) error {
-	_, err := d.exec(ctx, beginSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+d.table.createSQL()+" COMMIT")
-	return err
-}
-
-// Preflight implements [backend.Preflighter]. It sends a change whose condition is never met: the
-// server checks the rights first.
+// Preflight implements [backend.Preflighter].
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	err := b.Enter(bids[0].Candidate.Nonce)
-	var v lease.View
-	if err == nil {
-		v, err = b.driver.Read(ctx, nil)
-	}
-	if err == nil {
-		never := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "preflight"}, Version: "none"}
-		_, err = b.driver.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: never, Value: &lease.Session{}}}}}, nil)
-	}
-	errs := make([]error, len(bids))
-	for i := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("postgres: preflight %q: %w", bids[i].Election, err)
-		}
-	}
-	return errs
+	return b.driver.Preflight(ctx, b.Backend, bids)
+}
+
+// HasTable implements [relational.Dialect].
+func (d *driver) HasTable(ctx context.Context) bool {
+	_, err := d.exec(ctx, d.statement("SELECT FROM {table} LIMIT 0", nil))
+	return code(err) != "42P01"
+}
+
+// CreateTable implements [relational.Dialect].
+func (d *driver) CreateTable(ctx context.Context) error {
+	_, err := d.exec(ctx, beginSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+createSQL(d.Table)+" COMMIT")
+	return err
 }
 
 // inspectSQL also fails as every call would, if the table is missing or must not be read.
@@ -113,7 +87,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, err
 	}
 	d := b.driver
-	results, err := d.exec(ctx, d.table.statement(inspectSQL, nil))
+	results, err := d.exec(ctx, d.statement(inspectSQL, nil))
 	pooled := false
 	if err == nil {
 		err = d.withConn(ctx, func(c *pgx.Conn) (err error) {
@@ -122,7 +96,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("postgres: inspect: %w", d.fail(err))
+		return nil, fmt.Errorf("postgres: inspect: %w", d.Fail(err))
 	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
@@ -149,10 +123,5 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if pooled {
 		add(true, "notifications", "none: the connection leads to a pooler, such as PgBouncer, which does not pass them on. A handover takes until the next poll. Elections work; connect to the server itself for handovers in milliseconds")
 	}
-	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.maxTTL)
-	if ttl > d.maxTTL {
-		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
-		list[len(list)-1].Fatal = true
-	}
-	return list, nil
+	return append(list, d.InspectTTL(ttl)...), nil
 }

@@ -1,72 +1,43 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// A driver is access to the rows of one table. It implements [lease.Driver] and [lease.Listener]. An
-// item is a row with JSON. One more row has the epoch.
+// A driver is access to the rows of one table. It implements [lease.Driver], [lease.Listener]
+// and [relational.Dialect].
 type driver struct {
-	pool       *pgxpool.Pool // or nil
-	db         *sql.DB       // or nil
-	ownPool    bool
-	table      table
-	maxTTL     time.Duration
-	keepSchema bool
+	relational.Driver
+	pool    *pgxpool.Pool // or nil
+	db      *sql.DB       // or nil
+	ownPool bool
 
-	location, user, password string
-
-	mu  sync.Mutex
-	now origin
+	location, user string
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	listening chan struct{} // held while listener is used
 	listener  *pgx.Conn     // nil: none
-	notified  atomic.Uint64 // how often something may have changed
 }
 
 var _ lease.Listener = (*driver)(nil)
 
-// An origin is what a driver knows of the server that answers.
-type origin struct {
-	epoch    string // "": none has answered
-	position uint64 // the greatest in the server's log
-	wentBack int    // how often an older copy, or another server, has answered
-	backTo   uint64 // transactions before this one may not be the latest; 0: they are
-}
-
 const (
 	minTTL   = time.Second
-	maxConns = 3  // of one Backend to a DSN, besides the one that listens
-	maxItems = 64 // puts and checks in one change
+	maxConns = 3 // of one Backend to a DSN, besides the one that listens
 )
-
-// Limits implements [lease.Driver]. A failover may lose what was acknowledged.
-func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, MaxValue: lease.MaxValue}
-}
-
-// Now implements [lease.Driver].
-func (d *driver) Now() time.Time { return time.Now() }
 
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
@@ -80,75 +51,45 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Read implements [lease.Driver].
-func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	rows, count := make([][2]string, len(keys)), "false"
-	for i, k := range keys {
-		if rows[i] = [2]string{string(k.Kind), k.Name}; k.Kind == lease.Metas {
-			count = "true"
-		}
-	}
-	v, found, err := d.reading(ctx, d.table.statement(readSQL, rows, "{count}", count))
-	if err != nil {
-		return lease.View{}, d.fail(err)
-	}
-	v.Items = relational.Arrange(keys, found)
-	return v, nil
+// ReadRows implements [relational.Dialect].
+func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
+	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
-// List implements [lease.Driver].
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+// ListRows implements [relational.Dialect].
+func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (relational.Answer, error) {
 	first, _, after := strings.Cut(from, "\x00") // no name has a zero byte, and no text in PostgreSQL
-	v, v.Items, err = d.reading(ctx, d.table.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
-	return v, d.fail(err)
+	return d.reading(ctx, d.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
 }
 
-// reading runs a statement that begins with headSQL. The first process that finds a new server or
-// timeline gives it an identity, and reads again.
-func (d *driver) reading(ctx context.Context, statement string) (v lease.View, items []lease.Item, err error) {
-	for range 3 {
-		before, notified := d.origin(), d.notified.Load()+1
-		results, err := d.exec(ctx, statement)
-		if err != nil {
-			return v, nil, err
-		}
-		head, rows := results[1], results[2]
-		here, kept := text(head, 0, 0), text(head, 0, 3)
-		if here == "" {
-			return v, nil, errStandby
-		}
-		epoch, maxTTL := parseOrigin(kept)
-		if !strings.HasPrefix(epoch, here+".") {
-			switch err := d.makeOrigin(ctx, here, kept, maxTTL); {
-			case err == nil:
-				continue
-			case !isDenied(err):
-				return v, nil, err
-			}
-			epoch = here + ".unknown" // an observer may not write
-		}
-		if maxTTL != 0 && maxTTL != d.maxTTL {
-			return v, nil, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need the same; docs/postgres.md says how to change it", backend.ErrDenied, d.maxTTL, d.table, maxTTL)
-		}
-		o, ok := d.note(epoch, number(head, 0, 1), number(head, 0, 2), &before)
-		if !ok {
-			continue
-		}
-		v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: notified, Records: int64(number(head, 0, 4))}
-		for i := range rows.Rows {
-			items = append(items, item(rows, i, &o))
-		}
-		return v, items, nil
+var errStandby = errors.New("the server is a standby, which is read-only")
+
+// reading runs a statement that begins with headSQL.
+func (d *driver) reading(ctx context.Context, statement string) (relational.Answer, error) {
+	results, err := d.exec(ctx, statement)
+	if err != nil {
+		return relational.Answer{}, err
 	}
-	return v, nil, lease.ErrEpoch
+	head, rows := results[1], results[2]
+	a := relational.Answer{Server: text(head, 0, 0), Origin: text(head, 0, 3), Records: int64(number(head, 0, 4)), Position: number(head, 0, 1), Next: number(head, 0, 2)}
+	if a.Server == "" {
+		return a, errStandby
+	}
+	a.Items = func(backTo uint64) (items []lease.Item) {
+		for i := range rows.Rows {
+			items = append(items, item(rows, i, backTo))
+		}
+		return items
+	}
+	return a, nil
 }
 
 // item returns a row of itemSQL.
-func item(r *pgconn.Result, i int, o *origin) lease.Item {
+func item(r *pgconn.Result, i int, backTo uint64) lease.Item {
 	k := lease.Key{Kind: lease.Kind(text(r, i, 0)), Name: text(r, i, 1)}
 	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: lease.Decode(k.Kind, r.Rows[i][2])}
 	it.Edited = it.Version != version(number(r, i, 3)) // the column xmin is of the last writer, whoever that was
-	it.Old, it.Age = number(r, i, 3) < o.backTo, time.Duration(number(r, i, 6))*time.Microsecond
+	it.Old, it.Age = number(r, i, 3) < backTo, time.Duration(number(r, i, 6))*time.Microsecond
 	return it
 }
 
@@ -157,50 +98,60 @@ func version(transaction uint64) string {
 	return strconv.FormatUint(transaction, 10) + "." + strconv.FormatUint(transaction&0xffffffff, 10)
 }
 
+// Version implements [relational.Dialect].
+func (*driver) Version(transaction string, _ lease.Key, _ string) string {
+	n, _ := strconv.ParseUint(transaction, 10, 64)
+	return version(n)
+}
+
 func number(r *pgconn.Result, row, column int) uint64 {
 	n, _ := strconv.ParseUint(text(r, row, column), 10, 64)
 	return n
 }
 
-// originText is that of the row with the epoch: server, timeline and a random text, since two standbys
-// that are promoted in turn may have the same timeline; and the greatest TTL.
-var originText = regexp.MustCompile(`^([0-9]+\.[0-9A-F]{8}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
-
-func parseOrigin(kept string) (epoch string, maxTTL time.Duration) {
-	if m := originText.FindStringSubmatch(kept); m != nil {
-		epoch = m[1]
-		maxTTL, _ = time.ParseDuration(m[2])
-	}
-	return epoch, maxTTL
-}
-
-// makeOrigin writes the row, if it is still as it was read.
-func (d *driver) makeOrigin(ctx context.Context, here, kept string, maxTTL time.Duration) error {
-	_, err := d.exec(ctx, d.table.statement(originSQL, []string{fmt.Sprintf("%s.%s max_ttl=%v", here, string(backend.NewNonce()), cmp.Or(maxTTL, d.maxTTL)), kept}))
+// SetOrigin implements [relational.Dialect].
+func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
+	_, err := d.exec(ctx, d.statement(originSQL, []string{origin, kept}))
 	return err
 }
 
-// origin returns what is known before a call.
-func (d *driver) origin() origin {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.now
-}
-
-// note notes an answer: the server's next transaction is next. before is what was known when the call
-// began. Unless the store went back, the answer is of the same epoch and not from before that. ok is
-// false if another call has noticed that meanwhile: the answer may be of either store.
-func (d *driver) note(epoch string, position, next uint64, before *origin) (o origin, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.now.wentBack != before.wentBack {
-		return d.now, false
+// Change implements [relational.Dialect].
+func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
+	lock := ""
+	if b.Inserts {
+		lock = lockSQL
 	}
-	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
-		d.now = origin{wentBack: before.wentBack + 1, backTo: next}
+	results, err := d.exec(ctx, d.statement(beginSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
+		d.statement(verifySQL, relational.Versions(b.Verify)))
+	if err != nil {
+		return c, err
 	}
-	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
-	return d.now, true
+	answer, after := results[len(results)-3], results[len(results)-1]
+	c.Position, c.Next = number(after, 0, 0), number(after, 0, 1)
+	for _, i := range strings.Fields(text(after, 0, 2)) {
+		n, _ := strconv.Atoi(i)
+		c.Stale = append(c.Stale, n)
+	}
+	for n := range answer.Rows {
+		if text(answer, n, 0) != "t" {
+			return c, nil // another store
+		}
+		if c.States == nil {
+			c.States = make(map[int]relational.State)
+		}
+		if answer.Rows[n][1] == nil {
+			continue // there is no change
+		}
+		state := relational.Made
+		switch {
+		case text(answer, n, 2) == "t":
+			state = relational.Busy
+		case text(answer, n, 3) != "t":
+			state = relational.Refused
+		default:
+			c.Transaction = text(answer, n, 4)
+		}
+		c.States[int(number(answer, n, 1))] = state
+	}
+	return c, nil
 }
-
-var errStandby = errors.New("the server is a standby, which is read-only")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -71,9 +72,9 @@ func (f Fence) check(election string, term uint64, query func(statement, hold st
 		return fmt.Errorf("postgres: fence: %w: %w", backend.ErrInvalid, err)
 	}
 	value := ""
-	err = query(t.statement(fenceSQL, nil), fmt.Sprint(f.Hold.Milliseconds()), &value)
+	err = query(strings.ReplaceAll(fenceSQL, "{table}", t.String()), fmt.Sprint(f.Hold.Milliseconds()), &value)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
-		err = (&driver{table: t}).fail(err)
+		err = unconnected(t).Fail(err)
 	} else if r, _ := lease.Decode(lease.Records, []byte(value)).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
 		err = ErrFenced
 	}

@@ -30,7 +30,7 @@ func open(t testing.TB, o Options) *driver {
 func withTable(t testing.TB, db *testbed.PostgresDatabase) *testbed.PostgresDatabase {
 	t.Helper()
 	d := open(t, Options{DSN: db.DSN("")})
-	if err := d.createTable(t.Context()); err != nil {
+	if err := d.CreateTable(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

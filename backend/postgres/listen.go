@@ -21,22 +21,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for {
-		now := d.notified.Load() + 1
-		switch {
-		case position == 0 || position > now:
-			return nil
-		case position < now:
-			if !on(nil, now) {
-				return nil
-			}
-			position = now
-			continue
-		}
-		if err := d.hear(ctx); err != nil {
-			return err
-		}
-	}
+	return d.Notifications.Listen(position, on, func(uint64) error { return d.hear(ctx) })
 }
 
 // hear waits until something may have changed. That includes that it could not listen for a while.
@@ -47,14 +32,14 @@ func (d *driver) hear(ctx context.Context) (err error) {
 		err = d.listen(ctx)
 	}
 	if err == nil {
-		d.notified.Add(1)
+		d.Noted()
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // the connection stays, and keeps what comes meanwhile
 	}
 	d.dropListener()
-	return d.fail(err)
+	return d.Fail(err)
 }
 
 // listen opens the connection. If it leads to a pooler, which would give the notifications to others,
@@ -73,7 +58,7 @@ func (d *driver) listen(ctx context.Context) (err error) {
 	}
 	pooled, err := behindPooler(ctx, d.listener)
 	if err == nil && !pooled {
-		_, err = d.listener.PgConn().Exec(ctx, d.table.statement(`LISTEN "{channel}"`, nil)).ReadAll()
+		_, err = d.listener.PgConn().Exec(ctx, d.statement(`LISTEN "{channel}"`, nil)).ReadAll()
 	}
 	if pooled || err != nil {
 		d.dropListener()

@@ -1,16 +1,13 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"net"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +17,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // Name is how this backend is registered.
@@ -27,8 +25,8 @@ const Name = "postgres"
 
 // DefaultPrefix and DefaultMaxTTL apply if Options name none.
 const (
-	DefaultPrefix = "election"
-	DefaultMaxTTL = 15 * time.Second
+	DefaultPrefix = relational.DefaultPrefix
+	DefaultMaxTTL = relational.DefaultMaxTTL
 )
 
 // Options names the server and the table. Exactly one of DSN, Pool and DB is set.
@@ -99,26 +97,18 @@ func Open(o Options) (*Backend, error) {
 // Location implements [backend.Located]. With Options.DB it is empty, since the server is unknown.
 func (b *Backend) Location() string { return b.driver.location }
 
-// A table is the quoted name of the table with its schema, if one was given.
-type table struct{ schema, name string }
-
-func (t table) String() string {
-	if t.schema != "" {
-		return `"` + t.schema + `"."` + t.name + `"`
-	}
-	return `"` + t.name + `"`
+func newTable(schema, prefix string) (relational.Table, error) {
+	return relational.NewTable(`"`, "a-z", schema, prefix)
 }
 
-var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
+// channel is that of the notifications.
+func channel(t relational.Table) string { return t.Prefix + "_item" }
 
-func newTable(schema, prefix string) (table, error) {
-	prefix = cmp.Or(prefix, DefaultPrefix)
-	for _, name := range [][2]string{{"schema", cmp.Or(schema, "public")}, {"prefix", prefix}} {
-		if !identifier.MatchString(name[1]) {
-			return table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 small ASCII letters, digits and underscores and not begin with a digit", name[0], name[1])
-		}
-	}
-	return table{schema, prefix + "_item"}, nil
+// unconnected returns a driver without connections.
+func unconnected(t relational.Table) *driver {
+	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}, listening: make(chan struct{}, 1)}
+	d.Dialect = d
+	return d
 }
 
 // newDriver checks o and returns a driver that has not connected.
@@ -127,19 +117,11 @@ func newDriver(o Options) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	maxTTL, given := cmp.Or(o.MaxTTL, DefaultMaxTTL), 0
-	for _, set := range []bool{o.DSN != "", o.Pool != nil, o.DB != nil} {
-		if set {
-			given++
-		}
+	d := unconnected(t)
+	d.MaxTTL, d.KeepSchema, d.pool, d.db = o.MaxTTL, o.KeepSchema, o.Pool, o.DB
+	if err := d.CheckOptions("DSN, Pool and DB", o.DSN != "", o.Pool != nil, o.DB != nil); err != nil {
+		return nil, err
 	}
-	switch {
-	case given != 1:
-		return nil, fmt.Errorf("set dsn or dsn_file, in a program exactly one of DSN, Pool and DB; %d are set", given)
-	case maxTTL < minTTL || maxTTL > 5*time.Minute:
-		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", maxTTL, minTTL)
-	}
-	d := &driver{table: t, maxTTL: maxTTL, keepSchema: o.KeepSchema, pool: o.Pool, db: o.DB, listening: make(chan struct{}, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if o.DSN != "" {
 		err = d.connect(o.DSN)
@@ -183,6 +165,6 @@ func (d *driver) locate(c *pgconn.Config) {
 		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
 	}
 	hosts = slices.Compact(hosts) // one is there with TLS and without
-	within := path.Join(c.Database, d.table.schema, strings.TrimSuffix(d.table.name, "_item"))
-	d.location, d.user, d.password = clean.Location(within, hosts...), c.User, c.Password
+	within := path.Join(c.Database, d.Table.Schema, d.Table.Prefix)
+	d.location, d.user, d.Password = clean.Location(within, hosts...), c.User, c.Password
 }

@@ -59,7 +59,7 @@ updated AS (UPDATE {table} t SET value = g.v, written = pg_current_xact_id(), at
 deleted AS (DELETE FROM {table} t USING g WHERE g.w <> '' AND g.v IS NULL AND t.kind = g.k AND t.name = g.n),
 inserted AS (INSERT INTO {table} (kind, name, value, written, created, at)
  SELECT g.k, g.n, g.v, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp() FROM g WHERE g.w = '' AND g.v IS NOT NULL)
-SELECT r.c, coalesce(h.same, false), r.busy, r.ok, CASE WHEN h.same AND r.ok AND NOT r.busy THEN pg_current_xact_id() END,
+SELECT coalesce(h.same, false), r.c, r.busy, r.ok, CASE WHEN h.same AND r.ok AND NOT r.busy THEN pg_current_xact_id() END,
  CASE WHEN h.same AND r.ok AND NOT r.busy AND EXISTS (SELECT FROM a, json_array_elements_text(a.j->'notify') AS n WHERE n::int = r.c) THEN pg_notify('{channel}', '') END
 FROM h LEFT JOIN r ON true;
 COMMIT;
@@ -70,6 +70,6 @@ const verifySQL = `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snaps
  LEFT JOIN {table} t ON t.kind = q->>1 AND t.name = q->>2 WHERE coalesce(t.written || '.' || t.xmin, '') <> q->>3)`
 
 // statement completes the text of a statement. {payload} stands for data.
-func (t table) statement(text string, data any, more ...string) string {
-	return strings.NewReplacer(append(more, "{table}", t.String(), "{channel}", t.name, "{payload}", payload(data))...).Replace(text)
+func (d *driver) statement(text string, data any, more ...string) string {
+	return strings.NewReplacer(append(more, "{table}", d.Table.String(), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
 }

@@ -1,9 +1,8 @@
-// Package relational has what the drivers of SQL databases share: changes that each are done by themselves, many
-// of them in one transaction.
 package relational
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,24 +18,68 @@ const (
 	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else
 )
 
-// A Writing is one call of lease.Driver.Write.
-type Writing struct {
-	lease.Written
-	Changes []lease.Change
+// A Batch is the changes of one transaction.
+type Batch struct {
+	Epoch    string // the transaction compares it
+	Position uint64 // the server's must not be before
+	Rows     []Row
+	Notify   []int        // changes that notify others
+	Verify   []lease.Item // are compared after the commit, in the same message
 
-	// Try makes changes in one transaction and sets their Results. It returns those whose rows somebody
-	// else has locked.
-	Try func(ctx context.Context, part []int) (busy []int, err error)
-
-	Alone func(error) bool  // one change may have failed the others
-	Soon  func(error) bool  // of one change: it may succeed if it is tried again
-	Fail  func(error) error // returns an error with its class
+	Inserts, Updates, Deletes bool // some row
 }
 
-// Run makes all changes.
-func (w *Writing) Run(ctx context.Context) (lease.Written, error) {
-	w.Results = make([]lease.Result, len(w.Changes))
-	all := make([]int, len(w.Changes))
+// A Row is an item of a change. In a statement it is a list in JSON, in this order.
+type Row struct {
+	Change int // its number
+	lease.Key
+	Version string
+	Value   *string // the new one; nil: none
+	Former  *string // nil: it is not compared
+	Put     int     // 0: the item is only checked
+	Extra   string  // for the dialect
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (r Row) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{r.Change, r.Kind, r.Name, r.Version, r.Value, r.Former, r.Put, r.Extra})
+}
+
+// A State is what became of a change.
+type State int
+
+const (
+	Made    State = iota
+	Refused       // an item is not as it was read
+	Busy          // somebody else has locked a row
+)
+
+// Changed is what became of a batch.
+type Changed struct {
+	Transaction    string        // which has made changes
+	States         map[int]State // of each change; nil: another store has answered
+	Stale          []int         // of Batch.Verify
+	Position, Next uint64        // see Answer
+}
+
+// A writing is one call of Write.
+type writing struct {
+	*Driver
+	lease.Written
+	epoch   string
+	before  origin
+	changes []lease.Change
+	verify  []lease.Item
+}
+
+// Write implements [lease.Driver]. Changes share transactions.
+func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: verify}
+	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
+		return w.Written, lease.ErrEpoch
+	}
+	w.Results = make([]lease.Result, len(changes))
+	all := make([]int, len(changes))
 	for i := range all {
 		all[i] = i
 	}
@@ -45,7 +88,7 @@ func (w *Writing) Run(ctx context.Context) (lease.Written, error) {
 		case errors.Is(err, lease.ErrEpoch):
 			return lease.Written{}, err
 		case err != nil:
-			return lease.Written{Results: w.Results}, w.Fail(err)
+			return lease.Written{Results: w.Results}, d.Fail(err)
 		}
 	}
 	return w.Written, nil
@@ -53,20 +96,20 @@ func (w *Writing) Run(ctx context.Context) (lease.Written, error) {
 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.
-func (w *Writing) send(ctx context.Context, part []int) error {
+func (w *writing) send(ctx context.Context, part []int) error {
 	for began := time.Now(); ; {
-		busy, err := w.Try(ctx, part)
+		busy, err := w.try(ctx, part)
 		switch {
 		case err == nil:
 			part = busy
-		case !w.Alone(err):
+		case !w.Dialect.OfOneChange(err):
 			return err
 		case len(part) > 1:
 			if err := w.send(ctx, part[:len(part)/2]); err != nil {
 				return err
 			}
 			return w.send(ctx, part[len(part)/2:])
-		case !w.Soon(err):
+		case !w.Dialect.Soon(err):
 			w.Results[part[0]].Err = w.Fail(err)
 			return nil
 		}
@@ -87,16 +130,86 @@ func (w *Writing) send(ctx context.Context, part []int) error {
 	}
 }
 
-// Arrange returns the items of keys, in their order, from those that were found.
-func Arrange(keys []lease.Key, found []lease.Item) []lease.Item {
-	at, items := make(map[lease.Key]*lease.Item, len(found)), make([]lease.Item, len(keys))
-	for i := range found {
-		at[found[i].Key] = &found[i]
+// try sends one transaction, and sets the results. It returns the changes whose rows were locked.
+func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
+	b := w.batch(part)
+	c, err := w.Dialect.Change(ctx, b)
+	if err != nil {
+		return nil, err
 	}
-	for i, k := range keys {
-		if items[i].Key = k; at[k] != nil {
-			items[i] = *at[k]
+	if c.States == nil {
+		return nil, lease.ErrEpoch
+	}
+	if o, ok, err := w.note(w.epoch, c.Position, c.Next, &w.before); err != nil || !ok || o.wentBack != w.before.wentBack {
+		return nil, lease.ErrEpoch
+	}
+	w.Stale = c.Stale
+	for _, i := range part {
+		switch state, ok := c.States[i]; {
+		case !ok:
+			return nil, fmt.Errorf("%s: the server has not said what became of change %d", w.Name, i)
+		case state == Busy:
+			busy = append(busy, i)
+		case state == Refused:
+			w.Results[i].Outcome = backend.Refused
+		default:
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: w.written(&w.changes[i], c.Transaction)}
 		}
 	}
+	return busy, nil
+}
+
+// batch returns changes as a batch.
+func (w *writing) batch(part []int) *Batch {
+	b := &Batch{Epoch: w.epoch, Position: w.before.position, Verify: w.verify, Notify: []int{}}
+	add := func(i int, it *lease.Item, value lease.Value, put int) {
+		r := Row{Change: i, Key: it.Key, Version: it.Version, Put: put}
+		if value != nil {
+			r.Value = new(lease.Encode(value))
+		}
+		if it.Remembered && it.Value != nil { // an older copy may count versions anew
+			r.Former = new(lease.Encode(it.Value))
+		}
+		b.Rows = append(b.Rows, r)
+		b.Inserts = b.Inserts || it.Version == ""
+		b.Updates = b.Updates || it.Version != "" && value != nil
+		b.Deletes = b.Deletes || it.Version != "" && value == nil && put == 1
+	}
+	for _, i := range part {
+		c := &w.changes[i]
+		for n := range c.Check {
+			add(i, &c.Check[n], nil, 0)
+		}
+		for n := range c.Put {
+			add(i, &c.Put[n].Over, c.Put[n].Value, 1)
+		}
+		if c.Notify {
+			b.Notify = append(b.Notify, i)
+		}
+	}
+	return b
+}
+
+// written returns the items of a change that a transaction has made.
+func (w *writing) written(c *lease.Change, transaction string) (items []lease.Item) {
+	for _, p := range c.Put {
+		it := lease.Item{Key: p.Over.Key, Age: -1}
+		if p.Value != nil {
+			it.Version, it.Created, it.Age = w.Dialect.Version(transaction, it.Key, lease.Encode(p.Value)), p.Over.Created, 0
+			if p.Over.Version == "" {
+				it.Created = transaction
+			}
+		}
+		items = append(items, it)
+	}
 	return items
+}
+
+// Versions returns items as a statement has them in JSON: number, kind, name and version.
+func Versions(items []lease.Item) [][4]any {
+	rows := make([][4]any, len(items))
+	for i, it := range items {
+		rows[i] = [4]any{i, it.Kind, it.Name, it.Version}
+	}
+	return rows
 }

@@ -1,0 +1,250 @@
+// Package relational is what the drivers of SQL databases have in common. Items are the rows of one
+// table. One more row has the origin: the identity of the server, and the greatest TTL. A Dialect has
+// the statements.
+package relational
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A Dialect is access to a kind of server.
+type Dialect interface {
+	// ReadRows reads the items of keys: kind and name. If count is set, it counts the records.
+	ReadRows(ctx context.Context, keys [][2]string, count bool) (Answer, error)
+
+	// ListRows reads as lease.Driver.List does.
+	ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (Answer, error)
+
+	// Change makes a batch in one transaction.
+	Change(ctx context.Context, b *Batch) (Changed, error)
+
+	// Version returns the version of an item that a transaction has written.
+	Version(transaction string, k lease.Key, value string) string
+
+	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
+	SetOrigin(ctx context.Context, origin, kept string) error
+
+	// CreateTable creates the table if it is not there.
+	CreateTable(ctx context.Context) error
+
+	// HasTable reports whether the table may be there. If that is not known, it may.
+	HasTable(ctx context.Context) bool
+
+	// Denied reports whether an administrator must act. Hint says how: "; …", or "".
+	Denied(err error) bool
+	Hint(err error) string
+
+	// OfOneChange reports whether one change of a batch may have failed the others. Soon reports whether
+	// a change may succeed if it is tried again.
+	OfOneChange(err error) bool
+	Soon(err error) bool
+}
+
+// An Answer is what a server has answered to a reading.
+type Answer struct {
+	Server  string // that has answered
+	Origin  string // the text of that row; "": it is not there
+	Records int64
+
+	// Position is that of the answer in what the server has flushed, and Next the number of its next
+	// transaction. Zero: the server does not number them.
+	Position, Next uint64
+
+	// Items returns the items. Those that a transaction before this one has written are Old.
+	Items func(backTo uint64) []lease.Item
+}
+
+// A Driver implements lease.Driver, except for Close. Its fields are set before its first call.
+type Driver struct {
+	Notifications
+	Dialect Dialect
+
+	Name           string // of the backend
+	Table          Table
+	MinTTL, MaxTTL time.Duration
+	KeepSchema     bool // not to create the table
+	Password       string
+
+	mu  sync.Mutex
+	now origin
+}
+
+// An origin is what a Driver knows of the server that answers.
+type origin struct {
+	epoch    string   // "": none has answered
+	position uint64   // the greatest
+	wentBack int      // how often an older copy, or another server, has answered
+	backTo   uint64   // transactions before this one may not be the latest; 0: they are
+	former   []former // servers before this one, the last one first
+}
+
+// A former server is one that another has replaced.
+type former struct {
+	server string
+	at     time.Time
+}
+
+const (
+	maxItems  = 64 // puts and checks in one change
+	maxFormer = 8  // are remembered
+)
+
+// Limits implements [lease.Driver]. A failover may lose what was acknowledged.
+func (d *Driver) Limits() lease.Limits {
+	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: lease.MaxValue}
+}
+
+// Now implements [lease.Driver].
+func (d *Driver) Now() time.Time { return time.Now() }
+
+// Read implements [lease.Driver].
+func (d *Driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	rows, count := make([][2]string, len(keys)), false
+	for i, k := range keys {
+		rows[i] = [2]string{string(k.Kind), k.Name}
+		count = count || k.Kind == lease.Metas
+	}
+	v, err := d.reading(ctx, func() (Answer, error) { return d.Dialect.ReadRows(ctx, rows, count) })
+	if err != nil {
+		return v, err
+	}
+	found := make(map[lease.Key]lease.Item, len(v.Items))
+	for _, it := range v.Items {
+		found[it.Key] = it
+	}
+	v.Items = make([]lease.Item, len(keys))
+	for i, k := range keys {
+		v.Items[i] = found[k]
+		v.Items[i].Key = k
+	}
+	return v, nil
+}
+
+// List implements [lease.Driver].
+func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	return d.reading(ctx, func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) })
+}
+
+// reading returns an answer. The first process that finds a new server gives it an epoch, and reads
+// again.
+func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v lease.View, err error) {
+	for range 3 {
+		before, position := d.origin(), d.Position()
+		a, err := read()
+		if err != nil {
+			return v, d.Fail(err)
+		}
+		epoch, maxTTL := parseOrigin(a.Origin)
+		if !strings.HasPrefix(epoch, a.Server+".") {
+			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
+			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
+			case err == nil:
+				continue
+			case !d.Dialect.Denied(err):
+				return v, d.Fail(err)
+			}
+			epoch = a.Server + ".unknown" // an observer may not write
+		}
+		if maxTTL != 0 && maxTTL != d.MaxTTL {
+			return v, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need the same; docs/%s.md says how to change it", backend.ErrDenied, d.MaxTTL, d.Table, maxTTL, d.Name)
+		}
+		o, ok, err := d.note(epoch, a.Position, a.Next, &before)
+		if err != nil {
+			return v, err
+		}
+		if ok {
+			return lease.View{Items: a.Items(o.backTo), Epoch: o.epoch, WentBack: o.wentBack, Position: position, Records: a.Records}, nil
+		}
+	}
+	return v, lease.ErrEpoch
+}
+
+// originText is that of the row: the epoch, which is the server and a random text, since a table may be dropped
+// and made again, and the same server copied; and the greatest TTL.
+var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
+
+func parseOrigin(text string) (epoch string, maxTTL time.Duration) {
+	if m := originText.FindStringSubmatch(text); m != nil {
+		epoch = m[1]
+		maxTTL, _ = time.ParseDuration(m[2])
+	}
+	return epoch, maxTTL
+}
+
+// serverOf returns the server of an epoch.
+func serverOf(epoch string) string { return epoch[:strings.LastIndexByte(epoch, '.')] }
+
+// origin returns what is known before a call.
+func (d *Driver) origin() origin {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
+}
+
+// note notes an answer. before is what was known when the call began. Unless the store went back, the
+// answer is of the same epoch and not from before that. ok is false if another call has noticed that
+// meanwhile: the answer may be of either store. A server may replace another. Servers that take turns all
+// accept writes, and then no lease means anything.
+func (d *Driver) note(epoch string, position, next uint64, before *origin) (o origin, ok bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now.wentBack != before.wentBack {
+		return d.now, false, nil
+	}
+	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
+		d.now = origin{wentBack: before.wentBack + 1, backTo: next, former: before.former}
+		if server, last, now := serverOf(epoch), serverOf(before.epoch), time.Now(); server != last {
+			if slices.ContainsFunc(before.former, func(f former) bool { return f.server == server && now.Sub(f.at) < d.MaxTTL }) {
+				err = fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
+			}
+			d.now.former = append([]former{{last, now}}, before.former[:min(len(before.former), maxFormer-1)]...)
+		}
+	}
+	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
+	return d.now, true, err
+}
+
+// Fail adds to err its class and what an operator must do, and removes the password.
+func (d *Driver) Fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	class, hint := backend.Class(err), ""
+	if d.Dialect.Denied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class, hint = backend.ErrDenied, d.Dialect.Hint(err)
+	}
+	if err = clean.Secrets(err, d.Password); errors.Is(err, class) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", class, err, hint)
+}
+
+// Retry calls f up to three times, until it succeeds or no further try helps. Each try has its part of
+// the time that is left.
+func Retry(ctx context.Context, helps func(error) bool, f func(ctx context.Context) error) (err error) {
+	const tries = 3
+	for try := range tries {
+		within, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			within, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		err = f(within)
+		cancel()
+		if err == nil || !helps(err) {
+			break
+		}
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package relational
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// DefaultPrefix and DefaultMaxTTL apply if a user names none.
+const (
+	DefaultPrefix = "election"
+	DefaultMaxTTL = 15 * time.Second
+
+	greatestTTL = 5 * time.Minute
+)
+
+// A Table is the name of the table, with its schema if one was given.
+type Table struct{ Quote, Schema, Prefix string }
+
+// NewTable checks names. Letters says which letters they may have: a part of a regular expression.
+func NewTable(quote, letters, schema, prefix string) (Table, error) {
+	t := Table{quote, schema, cmp.Or(prefix, DefaultPrefix)}
+	valid := regexp.MustCompile("^[" + letters + "_][" + letters + "0-9_]{0,47}$")
+	for _, name := range [][2]string{{"schema", cmp.Or(schema, "app")}, {"prefix", t.Prefix}} {
+		if !valid.MatchString(name[1]) {
+			return Table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 ASCII letters (%s), digits and underscores and not begin with a digit", name[0], name[1], letters)
+		}
+	}
+	return t, nil
+}
+
+// String returns the quoted name.
+func (t Table) String() string { return t.Named("item") }
+
+// Named returns the quoted name of something else with this prefix.
+func (t Table) Named(name string) string {
+	quoted := t.Quote + t.Prefix + "_" + name + t.Quote
+	if t.Schema != "" {
+		quoted = t.Quote + strings.ReplaceAll(t.Schema, t.Quote, t.Quote+t.Quote) + t.Quote + "." + quoted
+	}
+	return quoted
+}
+
+// CheckOptions returns what is wrong with a greatest TTL, and with the number of sources: only one of
+// them may be given.
+func (d *Driver) CheckOptions(sources string, given ...bool) error {
+	count := 0
+	for _, g := range given {
+		if g {
+			count++
+		}
+	}
+	d.MaxTTL = cmp.Or(d.MaxTTL, DefaultMaxTTL)
+	switch {
+	case count != 1:
+		return fmt.Errorf("set dsn or dsn_file, in a program exactly one of %s; %d are set", sources, count)
+	case d.MaxTTL < d.MinTTL || d.MaxTTL > greatestTTL:
+		return fmt.Errorf("max_ttl is %v, it must be %v to %v", d.MaxTTL, d.MinTTL, greatestTTL)
+	}
+	return nil
+}
+
+// CreateTables creates the table if it is not there.
+func (d *Driver) CreateTables(ctx context.Context) error {
+	if err := d.Dialect.CreateTable(ctx); err != nil {
+		return fmt.Errorf("%s: create tables: %w", d.Name, d.Fail(err))
+	}
+	return nil
+}
+
+// Prepare implements [backend.Preparer].
+func (d *Driver) Prepare(ctx context.Context) error {
+	if d.KeepSchema || d.Dialect.HasTable(ctx) {
+		return nil
+	}
+	if err := d.Dialect.CreateTable(ctx); err != nil && !d.Dialect.Denied(err) {
+		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err))
+	}
+	return nil
+}
+
+// Preflight implements [backend.Preflighter] for a backend with this driver. It sends a change whose
+// condition is never met: the server checks the rights first.
+func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend.Bid) []error {
+	err := b.Enter(bids[0].Candidate.Nonce)
+	var v lease.View
+	if err == nil {
+		v, err = d.Read(ctx, nil)
+	}
+	if err == nil {
+		never := func(name, version string, value lease.Value) lease.Put {
+			return lease.Put{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: name}, Version: version}, Value: value}
+		}
+		s := &lease.Session{}
+		_, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{never("preflight1", "none", s), never("preflight2", "none", nil), never("preflight3", "", s)}}}, nil)
+	}
+	errs := make([]error, len(bids))
+	for i := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: preflight %q: %w", d.Name, bids[i].Election, err)
+		}
+	}
+	return errs
+}
+
+// InspectTTL returns what a doctor says of a TTL.
+func (d *Driver) InspectTTL(ttl time.Duration) []backend.Diagnostic {
+	list := []backend.Diagnostic{clean.Diagnosticf(ttl > d.MaxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.MaxTTL)}
+	if ttl > d.MaxTTL {
+		list = append(list, clean.Diagnosticf(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.MaxTTL))
+		list[1].Fatal = true
+	}
+	return list
+}
