@@ -29,7 +29,10 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	switch d.idle = make(chan conn, maxConns); {
+	for d.conns = make(chan conn, maxConns); len(d.conns) < maxConns; {
+		d.conns <- conn{}
+	}
+	switch {
 	case o.DB != nil:
 		d.db = o.DB
 		return nil
@@ -73,34 +76,33 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// closeConns closes all connections.
+// closeConns closes all connections that no call uses. Those of calls are closed afterwards.
 func (d *driver) closeConns() error {
 	d.closed.Store(true)
-	d.dropIdle()
+	for range maxConns {
+		select {
+		case c := <-d.conns:
+			d.give(c)
+		default:
+		}
+	}
 	if d.ownDB {
 		return d.db.Close()
 	}
 	return nil
 }
 
-func (d *driver) dropIdle() {
-	for {
-		select {
-		case c := <-d.idle:
-			c.drop()
-		default:
-			return
-		}
-	}
-}
-
-// A conn is a connection whose session is set up. It never goes back to a pool of the user's.
+// A conn is a connection whose session is set up. It never goes back to a pool of the user's. The zero
+// value is a place for one.
 type conn struct {
 	*sql.Conn
 	until time.Time
 }
 
 func (c conn) drop() {
+	if c.Conn == nil {
+		return
+	}
 	c.Raw(func(any) error { return sqldriver.ErrBadConn })
 	c.Close()
 }
@@ -190,6 +192,7 @@ func (d *driver) queryOnce(ctx context.Context, statements func() []string) (row
 				err = d.denied(ctx, c, err)
 			}
 			c.drop() // it may be in a transaction, and keeps the rights with which it began
+			d.give(conn{})
 			return nil, err
 		}
 		rows = append(rows, more...)
@@ -227,28 +230,28 @@ func (c conn) rows(ctx context.Context, text string) (all [][][]byte, err error)
 	return all, rows.Err()
 }
 
-// take returns an idle connection, or a new one.
-func (d *driver) take(ctx context.Context) (conn, error) {
-	for {
-		select {
-		case c := <-d.idle:
-			if time.Now().Before(c.until) {
-				return c, nil
-			}
-			c.drop()
-		default:
-			return d.open(ctx, false)
-		}
+// take waits for a place, and returns its connection or a new one.
+func (d *driver) take(ctx context.Context) (c conn, err error) {
+	select {
+	case c = <-d.conns:
+	case <-ctx.Done():
+		return c, ctx.Err()
 	}
+	if time.Now().Before(c.until) {
+		return c, nil
+	}
+	c.drop()
+	if c, err = d.open(ctx, false); err != nil {
+		d.conns <- conn{}
+	}
+	return c, err
 }
 
+// give gives a connection back, or the place of one that was dropped.
 func (d *driver) give(c conn) {
-	select {
-	case d.idle <- c:
-	default:
-		c.drop()
-	}
 	if d.closed.Load() {
-		d.dropIdle()
+		c.drop()
+		c = conn{}
 	}
+	d.conns <- c
 }

@@ -25,7 +25,7 @@ type driver struct {
 	db       *sql.DB
 	notifier notifier
 
-	idle     chan conn
+	conns    chan conn // all of them, but for those that a call uses
 	ownDB    bool
 	closed   atomic.Bool
 	identity atomic.Pointer[string] // in the dialect of the server of the newest connection

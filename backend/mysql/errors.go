@@ -89,6 +89,8 @@ func (d *driver) Hint(err error) string {
 		return ""
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
+	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):
+		return account.grantHint(makerRights, d.Table)
 	case is(err, rights...):
 		return account.grantHint(memberRights, d.Table)
 	case is(err, errStatementLog):

@@ -118,7 +118,6 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 		env  func(t *testing.T) []string
 		says []string
 	}{
-		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
 		"curator": {func(t *testing.T) []string {
 			return []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/long-" + string(backend.NewNonce()[:8])}
 		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
