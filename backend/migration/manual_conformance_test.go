@@ -68,7 +68,7 @@ func virtualMySQL(t testing.TB, d *testbed.Database, prefix string) backend.Back
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := mysql.Open(mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1})
+	b, err := mysql.Open(mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, Poll: true})
 	if err != nil {
 		t.Fatal(err)
 	}

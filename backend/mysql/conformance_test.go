@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					o.Connector, o.NotifyConns, o.MaxTTL = testbed.Virtual(connector), -1, 0
+					o.Connector, o.Poll, o.MaxTTL = testbed.Virtual(connector), true, 0
 					return o
 				})
 			},

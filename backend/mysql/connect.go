@@ -21,7 +21,7 @@ import (
 const (
 	maxConns     = 3                // of one Backend, besides those that listen
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
-	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
+	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
 )
 
 // schemaHint is part of an error about a missing schema name.
@@ -29,12 +29,12 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	for d.conns = make(chan conn, maxConns); len(d.conns) < maxConns; {
-		d.conns <- conn{}
-	}
-	switch {
+	switch d.places, d.idle = make(chan struct{}, maxConns), make(chan conn, maxConns); {
 	case o.DB != nil:
 		d.db = o.DB
+		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most <= maxConns {
+			return fmt.Errorf("the DB may open %d connections; it must be at least %d", most, maxConns+1)
+		}
 		return nil
 	case o.Connector != nil:
 		d.db, d.ownDB = sql.OpenDB(o.Connector), true
@@ -57,7 +57,7 @@ func (d *driver) connect(o Options) (err error) {
 	d.location = clean.Location(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	c := config.Clone()
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), cmp.Or(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
@@ -76,24 +76,29 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// closeConns closes all connections that no call uses. Those of calls are closed afterwards.
+// closeConns closes the connections. Those that a call uses are closed with its end.
 func (d *driver) closeConns() error {
 	d.closed.Store(true)
-	for range maxConns {
-		select {
-		case c := <-d.conns:
-			d.give(c)
-		default:
-		}
-	}
+	d.dropIdle()
 	if d.ownDB {
 		return d.db.Close()
 	}
 	return nil
 }
 
+func (d *driver) dropIdle() {
+	for {
+		select {
+		case c := <-d.idle:
+			c.drop()
+		default:
+			return
+		}
+	}
+}
+
 // A conn is a connection whose session is set up. It never goes back to a pool of the user's. The zero
-// value is a place for one.
+// value is none.
 type conn struct {
 	*sql.Conn
 	until time.Time
@@ -191,13 +196,12 @@ func (d *driver) queryOnce(ctx context.Context, statements func() []string) (row
 			if is(err, errNoTable) || is(err, rights...) {
 				err = d.denied(ctx, c, err)
 			}
-			c.drop() // it may be in a transaction, and keeps the rights with which it began
-			d.give(conn{})
+			d.give(c, err)
 			return nil, err
 		}
 		rows = append(rows, more...)
 	}
-	d.give(c)
+	d.give(c, nil)
 	return rows, nil
 }
 
@@ -230,28 +234,39 @@ func (c conn) rows(ctx context.Context, text string) (all [][][]byte, err error)
 	return all, rows.Err()
 }
 
-// take waits for a place, and returns its connection or a new one.
+// take waits for a place, and returns an idle connection, or a new one.
 func (d *driver) take(ctx context.Context) (c conn, err error) {
 	select {
-	case c = <-d.conns:
+	case d.places <- struct{}{}:
 	case <-ctx.Done():
 		return c, ctx.Err()
 	}
-	if time.Now().Before(c.until) {
-		return c, nil
+	for {
+		select {
+		case c = <-d.idle:
+			if time.Now().Before(c.until) {
+				return c, nil
+			}
+			c.drop()
+		default:
+			if c, err = d.open(ctx, false); err != nil {
+				<-d.places
+			}
+			return c, err
+		}
 	}
-	c.drop()
-	if c, err = d.open(ctx, false); err != nil {
-		d.conns <- conn{}
-	}
-	return c, err
 }
 
-// give gives a connection back, or the place of one that was dropped.
-func (d *driver) give(c conn) {
-	if d.closed.Load() {
+// give gives a connection back. After an error it is dropped: it may be in a transaction, and keeps the
+// rights with which it began. If it does not answer, no other may.
+func (d *driver) give(c conn, err error) {
+	if err != nil {
 		c.drop()
-		c = conn{}
+	} else {
+		d.idle <- c
 	}
-	d.conns <- c
+	<-d.places
+	if d.closed.Load() || err != nil && code(err) == 0 {
+		d.dropIdle()
+	}
 }

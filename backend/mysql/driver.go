@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,7 +26,8 @@ type driver struct {
 	db       *sql.DB
 	notifier notifier
 
-	conns    chan conn // all of them, but for those that a call uses
+	places   chan struct{} // held while a connection is used
+	idle     chan conn
 	ownDB    bool
 	closed   atomic.Bool
 	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
@@ -41,7 +43,7 @@ const minTTL = 500 * time.Millisecond
 
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
-	d.notifier.close()
+	d.notifier.cancel()
 	return d.closeConns()
 }
 
@@ -63,6 +65,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 	}
 	head := rows[0]
 	if !off(string(head[4])) {
+		d.dropIdle() // the next connection may lead to the primary
 		return a, errReadOnly
 	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
@@ -107,29 +110,23 @@ func (*driver) Version(transaction string, k lease.Key, value string) string {
 
 // SetOrigin implements [relational.Dialect].
 func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
-	text := changeOriginSQL
-	if kept == "" {
-		text = makeOriginSQL
-	}
 	_, err := d.query(ctx, func() []string {
-		return []string{d.statement(text, nil, "{value}", literal(origin), "{kept}", literal(kept))}
+		return []string{d.statement(originSQL, nil, "{value}", literal(origin), "{kept}", literal(kept))}
 	})
-	if is(err, errDuplicate) { // another process was faster
-		return nil
-	}
 	return err
 }
 
-// Change implements [relational.Dialect].
+// Change implements [relational.Dialect]. Each copy of the message has versions of its own: a late one must
+// not make an item again that was deleted.
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
-	c.Transaction = string(backend.NewNonce()[:16])
-	for i := range b.Rows {
-		if r := &b.Rows[i]; r.Value != nil {
-			r.Extra = newVersion(c.Transaction, r.Key, *r.Value)
-		}
-	}
 	rows, err := d.query(ctx, func() []string {
-		statements := []string{d.statement(changesSQL, b.Rows), "START TRANSACTION"}
+		c.Transaction = string(backend.NewNonce()[:16])
+		for i := range b.Rows {
+			if r := &b.Rows[i]; r.Value != nil {
+				r.Extra = newVersion(c.Transaction, r.Key, *r.Value)
+			}
+		}
+		statements := []string{"START TRANSACTION", d.statement(changesSQL, b.Rows)}
 		for _, s := range []struct {
 			needed bool
 			text   string
@@ -143,15 +140,18 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	if err != nil {
 		return c, err
 	}
-	answer := rows[slices.IndexFunc(rows, func(r [][]byte) bool { return string(r[0]) == "-1" }):]
-	if answer[0][1] == nil {
+	head := slices.IndexFunc(rows, func(r [][]byte) bool { return string(r[0]) == "-1" })
+	if head < 0 {
+		return c, errors.New("the result of a transaction is missing")
+	}
+	if rows[head][1] == nil {
 		return c, nil // another store
 	}
-	for _, r := range answer[1:] {
+	for _, r := range rows[head+1:] {
 		c.Stale = append(c.Stale, int(number(r[0])))
 	}
-	if err := json.Unmarshal(answer[0][1], &c.States); err != nil {
-		return c, fmt.Errorf("the outcomes are %.100q: %w", answer[0][1], err)
+	if err := json.Unmarshal(rows[head][1], &c.States); err != nil {
+		return c, fmt.Errorf("the outcomes are %.100q: %w", rows[head][1], err)
 	}
 	return c, nil
 }

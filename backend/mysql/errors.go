@@ -24,8 +24,9 @@ const (
 	errNoTable       = 1146
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
-	errUnsupported   = 1235
+	errNoVariable    = 1193
 	errNoFunction    = 1305
+	errInterrupted   = 1317
 	errStatementLog  = 1665
 	errInsecure      = 3159
 )
@@ -53,12 +54,17 @@ func (*driver) OfOneChange(err error) bool {
 }
 
 // Soon implements [relational.Dialect]: somebody has just made the row, or holds it.
-func (*driver) Soon(err error) bool { return is(err, errDuplicate, errLockTimeout, errDeadlock) }
+func (*driver) Soon(err error) bool {
+	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged)
+}
+
+// MayNotWrite implements [relational.Dialect].
+func (*driver) MayNotWrite(err error) bool { return is(err, rights...) }
 
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool {
 	if c := code(err); c != 0 {
-		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, 1114, 1153, 1366, 1406)
+		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, errSyntax, errNoVariable, errNoFunction, 1114, 1153, 1366, 1406)
 	}
 	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
@@ -84,9 +90,11 @@ func (d *driver) Hint(err error) string {
 	case is(err, errUnknownColumn):
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
-		return account.refusedHint(err)
+		return "; user, password or host are wrong"
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		return ""
+	case is(err, errSyntax, errNoVariable, errNoFunction):
+		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later"
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
 	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrFenced is the error of [Fence.Do] after it has rolled a transaction back because the
-// term is not, or no longer, that of the leader. A newer leader may have written.
+// term is not, or no longer, that of the leader, or may not be. A newer leader may have written.
 var ErrFenced = errors.New("fenced: this term is not that of the leader")
 
 // A Fence runs transactions on the user's own tables, in the server that keeps the leases.
@@ -103,19 +103,9 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 		return d.Fail(err)
 	}
 	latest, err := d.lockTerm(ctx, tx, election)
-	if is(err, errChanged) {
-		// MariaDB with innodb_snapshot_isolation: the row has changed since the
-		// transaction began. The transaction is lost; a new one reads the latest term.
-		lost := err
-		tx.Rollback()
-		if tx, err = c.BeginTx(ctx, nil); err != nil {
-			return d.Fail(err)
-		}
-		if latest, err = d.lockTerm(ctx, tx, election); err == nil && latest == term {
-			return d.Fail(lost)
-		}
-	}
 	switch {
+	case is(err, errChanged): // MariaDB with innodb_snapshot_isolation; renewals do not write the row
+		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
 	case is(err, rights...):
 		err = d.denied(ctx, c, err)
 		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", d.Table))

@@ -113,9 +113,14 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 		v := read(t, d, recordKey("jobs"), session.Key)
 		unlock := l.lock(t, "SELECT value FROM election_item WHERE kind = 'record' AND name = 'jobs' LOCK IN SHARE MODE")
 		defer unlock()
-		w, err := d.Write(t.Context(), v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[1], Value: &lease.Session{Nonce: "n"}}}}}, v.Items[:1])
-		if err != nil || w.Results[0].Outcome != backend.Granted || len(w.Stale) > 0 {
-			t.Errorf("a renewal beside a fence: %+v, %v", w, err)
+		for what, check := range map[string][]lease.Item{"verifies": nil, "checks": v.Items[:1]} { // the latter, while they are few
+			renewal := lease.Change{Check: check, Put: []lease.Put{{Over: v.Items[1], Value: &lease.Session{Nonce: "n"}}}}
+			w, err := d.Write(t.Context(), v.Epoch, 0, []lease.Change{renewal}, v.Items[:1])
+			if err != nil || w.Results[0].Outcome != backend.Granted || len(w.Stale) > 0 {
+				t.Errorf("a renewal that %s the record beside a fence: %+v, %v", what, w, err)
+				continue
+			}
+			v.Items[1] = w.Results[0].Items[0]
 		}
 		results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}, &lease.Record{Election: "other", Term: 1, Nonce: "m"})
 		if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {

@@ -51,7 +51,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 		for _, exists := range []bool{false, true} {
 			proxy, account := server.Proxy(t), l.AddUser(t, "")
 			name := fmt.Sprint("jobs ", exists)
-			d, other := open(t, Options{Config: proxy.Config(account), NotifyConns: -1}), open(t, Options{Config: l.User})
+			d, other := open(t, Options{Config: proxy.Config(account), Poll: true}), open(t, Options{Config: l.User})
 			v := read(t, d, recordKey(name))
 			if exists {
 				mustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
@@ -90,11 +90,11 @@ func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
 		server := testbed.Shared(t, k)
 		for _, several := range []bool{true, false} {
 			l, proxy := newLab(t, server), server.Proxy(t)
-			o := Options{Config: proxy.Config(l.User), NotifyConns: -1}
+			o := Options{Config: proxy.Config(l.User), Poll: true}
 			if !several {
-				o = Options{DB: testbed.OpenDB(t, o.Config), NotifyConns: -1}
+				o = Options{DB: testbed.OpenDB(t, o.Config), Poll: true}
 			}
-			d, other := open(t, o), open(t, Options{Config: l.User, NotifyConns: -1})
+			d, other := open(t, o), open(t, Options{Config: l.User, Poll: true})
 			v := read(t, d, recordKey("jobs"), recordKey("large"))
 			trap := proxy.Trap("COMMIT", testbed.HoldRequest)
 			ctx, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,7 @@
 package mysql
 
 import (
-	"cmp"
+	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"fmt"
@@ -17,11 +17,10 @@ import (
 // Name is how this backend is registered.
 const Name = "mysql"
 
-// DefaultPrefix, DefaultMaxTTL and DefaultNotifyConns apply if Options name none.
+// DefaultPrefix and DefaultMaxTTL apply if Options name none.
 const (
-	DefaultPrefix      = relational.DefaultPrefix
-	DefaultMaxTTL      = relational.DefaultMaxTTL
-	DefaultNotifyConns = 4
+	DefaultPrefix = relational.DefaultPrefix
+	DefaultMaxTTL = relational.DefaultMaxTTL
 )
 
 // Options names the server and the table. Set exactly one of DSN, Config, Connector and DB.
@@ -34,7 +33,7 @@ type Options struct {
 	Config *mysql.Config `yaml:"-" json:"-"`
 
 	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
-	// the program's own pool, and stays open: up to 4 + NotifyConns of its connections are kept. With
+	// the program's own pool, and stays open: up to 4 of its connections are kept, so it must be able to open more. With
 	// either, set multiStatements=true, or each write takes six round trips instead of one, and a
 	// readTimeout of none or at least 5 s.
 	Connector sqldriver.Connector `yaml:"-" json:"-"`
@@ -50,10 +49,9 @@ type Options struct {
 	// 500 ms to 5 min. Default: DefaultMaxTTL.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// NotifyConns is how many leaders a follower listens to, with one connection each. Their
-	// resignations notify it at once; further leaders are only polled. Default:
-	// DefaultNotifyConns. Negative: none, all are polled.
-	NotifyConns int `yaml:"notify_conns" json:"notify_conns"`
+	// Poll forbids to sleep in a statement until another process of this account ends it: then a
+	// handover takes until the next poll. Default: false.
+	Poll bool `yaml:"poll" json:"poll"`
 
 	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
 	// create_tables: false. Default: false.
@@ -94,7 +92,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	if d.notifier.most == 0 {
+	if d.notifier.poll {
 		return &Backend{lease.New(silent{d}), d}, nil
 	}
 	return &Backend{lease.New(d), d}, nil
@@ -128,6 +126,7 @@ func newDriver(o Options) (*driver, error) {
 	if err := d.CheckOptions("DSN, Config, Connector and DB", o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil); err != nil {
 		return nil, err
 	}
-	d.notifier.init(max(0, cmp.Or(o.NotifyConns, DefaultNotifyConns)))
+	d.notifier.poll = o.Poll
+	d.notifier.ctx, d.notifier.cancel = context.WithCancel(context.Background())
 	return d, d.connect(o)
 }

@@ -1,272 +1,144 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A notification lock is a named lock (GET_LOCK) that a leader holds and others wait for. To notify them,
-// the leader releases it for a moment. That only says that something may have changed. A connection that
-// breaks releases it, too, and with it a second lock, which shows that the leader is there. See
-// docs/design/mysql.md, "Notifications".
+// A process that waits for changes runs a statement that sleeps and says for which table. Whoever has changed
+// something lists the statements of its account and ends those (KILL QUERY). See docs/design/mysql.md,
+// "Notifications".
 
 const (
-	waitSeconds = 4               // for which one statement waits
-	lockTimeout = 2 * time.Second // of a call about this process's lock
-	checkEvery  = 30 * time.Second
-	listenAgain = time.Minute // for how long after the last call of Listen a lock is waited for
+	sleepSeconds = 4
+	sleepSQL     = "SELECT SLEEP(%d) AS `%s`"
+	sleepersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
 
-	// A lock that its leader has lost is looked for at intervals that double. At the first looks something
-	// may have changed: the guard of a process that ended releases its leases some milliseconds later.
-	firstLooks = 6
-	lookEvery  = 12 * time.Millisecond
-	lookLeast  = 10 * time.Second
+	notifyWithin = 500 * time.Millisecond // or others poll
+	listenAgain  = time.Minute            // for how long after the last call of Listen this process sleeps
+	firstPause   = 50 * time.Millisecond  // after a failure; it doubles
+	lastPause    = 10 * time.Second
 )
 
-const (
-	takeSQL    = `SELECT GET_LOCK('%[1]s', %[2]d) AND GET_LOCK('%[1]s:', 0)`
-	releaseSQL = `SELECT RELEASE_LOCK('%s')`
-	retakeSQL  = `SELECT GET_LOCK('%s', 1)` // behind all listeners; each of them releases it at once
-	holdsSQL   = `SELECT IS_USED_LOCK('%[1]s') = CONNECTION_ID() AND IS_USED_LOCK('%[1]s:') = CONNECTION_ID()`
-	listenSQL  = `SELECT IF(IS_USED_LOCK('%[1]s') IS NULL, -1, GET_LOCK('%[1]s', %[2]d)), RELEASE_LOCK('%[1]s'), IS_USED_LOCK('%[1]s:') IS NOT NULL` // a listener that stops now delays nobody
-)
-
-// A notifier has this process's notification lock, and those that it waits for.
+// A notifier keeps the connection that sleeps.
 type notifier struct {
-	most        int             // how many others are listened to
-	unsupported atomic.Bool     // the server has no named locks (Galera, Vitess, TiDB, a proxy)
-	ctx         context.Context // ends with close
-	cancel      context.CancelFunc
+	poll   bool            // no notifications
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
 
-	state    sync.Mutex
+	mu       sync.Mutex
 	heard    time.Time // when Listen was called last
-	watchers map[string]context.CancelFunc
-	session  string // of this process, once it has led; "": it has no lock
-
-	mu      sync.Mutex // held while own is used
-	own     *conn      // holds the lock; nil: none
-	checked time.Time  // when it last did for certain: a killed session loses it without an error
+	sleeping bool      // a goroutine does
 }
 
-func (n *notifier) init(most int) {
-	n.most, n.watchers = most, make(map[string]context.CancelFunc)
-	n.ctx, n.cancel = context.WithCancel(context.Background())
+// channel is the name under which the members of a table sleep. They may name its schema in different
+// ways, but have read the same epoch.
+func (d *driver) channel() string {
+	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(d.Epoch())))
 }
 
-// lockName returns the name of a session's lock. A session is unique, whatever the schema is called in each
-// process. It is in lower case, since MySQL ignores case there and MariaDB does not, and at most 64 characters.
-func (d *driver) lockName(session string) string {
-	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(session)))
-}
-
-// Write implements [lease.Driver]. It takes this process's lock when it has been granted something, and notifies
-// others when a change says so. None of this delays the caller, or fails: others poll who has no lock.
+// Write implements [lease.Driver]. It notifies others when a change says so.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	done, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
-	if n := &d.notifier; err == nil && n.most > 0 && !n.unsupported.Load() {
-		d.written(changes, done.Results)
+	for i := range changes {
+		if changes[i].Notify && err == nil && !d.notifier.poll {
+			d.notify(ctx)
+			break
+		}
 	}
 	return done, err
 }
 
-func (d *driver) written(changes []lease.Change, results []lease.Result) {
-	n := &d.notifier
-	n.state.Lock()
-	defer n.state.Unlock()
-	notifies := false
-	for i, c := range changes {
-		for _, p := range c.Put {
-			if r, ok := p.Value.(*lease.Record); ok && r.Nonce != "" && !c.Notify && results[i].Outcome == backend.Granted {
-				n.session = r.Nonce
+// notify ends the sleep of others. If it fails, they poll.
+func (d *driver) notify(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, notifyWithin)
+	defer cancel()
+	c, err := d.take(ctx)
+	if err != nil {
+		return
+	}
+	name := []byte(d.channel())
+	rows, err := c.rows(ctx, sleepersSQL)
+	for _, row := range rows {
+		if asleep := slices.ContainsFunc(row, func(column []byte) bool { return bytes.Contains(column, name) }); asleep && err == nil {
+			if _, err = c.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", number(row[0]))); code(err) != 0 {
+				err = nil // it has just ended, or is another account's
 			}
 		}
-		notifies = notifies || c.Notify
 	}
-	if n.session != "" {
-		go d.keepLock(n.session, notifies)
-	}
+	d.give(c, err)
 }
 
-// keepLock takes the lock of this process, or checks now and then that it has it, and notifies others.
-func (d *driver) keepLock(session string, notifies bool) {
+// Listen implements [lease.Listener]: it hears of all changes of the table that somebody waits for.
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	n := &d.notifier
-	if notifies {
-		n.mu.Lock()
-	} else if !n.mu.TryLock() {
-		return
-	}
-	defer n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(n.ctx, lockTimeout)
-	defer cancel()
-	name, held, err := d.lockName(session), true, error(nil)
-	switch {
-	case n.own == nil:
-		var c conn
-		if c, err = d.open(ctx, true); err == nil {
-			n.own = &c
-			held, err = n.own.number(ctx, takeSQL, name, 0)
-		}
-	case notifies:
-		if _, err = n.own.number(ctx, releaseSQL, name); err == nil {
-			held, err = n.own.number(ctx, retakeSQL, name)
-		}
-	case time.Since(n.checked) > checkEvery:
-		held, err = n.own.number(ctx, holdsSQL, name)
-	default:
-		return
-	}
-	if n.checked = time.Now(); err != nil || !held || n.ctx.Err() != nil {
-		n.detectUnsupported(err)
-		n.dropOwn()
-	}
-}
-
-// dropOwn closes the connection that has the lock, which releases it. The caller holds n.mu.
-func (n *notifier) dropOwn() {
-	if n.own != nil {
-		n.own.drop()
-		n.own = nil
-	}
-}
-
-func (n *notifier) close() {
-	n.cancel()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dropOwn()
-}
-
-func (n *notifier) detectUnsupported(err error) {
-	if is(err, errUnsupported, errNoFunction, errSyntax) {
-		n.unsupported.Store(true)
-	}
-}
-
-// number runs a query that returns one number, and reports whether that is 1.
-func (c conn) number(ctx context.Context, text string, args ...any) (bool, error) {
-	rows, err := c.rows(ctx, fmt.Sprintf(text, args...))
-	return err == nil && len(rows) == 1 && string(rows[0][0]) == "1", err
-}
-
-// Listen implements [lease.Listener]: it waits for the locks of the first holders in known.
-func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.notifier.ctx, cancel)()
-	d.watch(known)
-	defer d.watch(nil)
+	defer context.AfterFunc(n.ctx, cancel)()
+	n.mu.Lock()
+	if n.heard = time.Now(); !n.sleeping {
+		n.sleeping = true
+		go d.sleep()
+	}
+	n.mu.Unlock()
 	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
 }
 
-// watch begins to listen to holders in known, and ends that for others. Nil: Listen has ended, and may
-// be called again.
-func (d *driver) watch(known []lease.Item) {
-	n := &d.notifier
-	n.state.Lock()
-	defer n.state.Unlock()
-	began := n.heard.IsZero() // it may have rung before
-	n.heard = time.Now()
-	wanted := make(map[string]bool)
-	for _, it := range known {
-		if r, ok := it.Value.(*lease.Record); ok && r.Nonce != "" && r.Nonce != n.session && len(wanted) < n.most {
-			wanted[r.Nonce] = true
-		}
-	}
-	for session, stop := range n.watchers {
-		if known != nil && !wanted[session] {
-			stop()
-			delete(n.watchers, session)
-		}
-	}
-	for session := range wanted {
-		if n.watchers[session] == nil {
-			ctx, stop := context.WithCancel(n.ctx)
-			n.watchers[session] = stop
-			go d.hear(ctx, session)
-			began = true
-		}
-	}
-	if began {
-		d.Noted()
-	}
-}
-
-// hear waits for a lock again and again until ctx ends or nobody calls Listen any more.
-func (d *driver) hear(ctx context.Context, session string) {
-	n, name := &d.notifier, d.lockName(session)
-	var c *conn
-	defer func() {
-		if c != nil {
+// sleep sleeps again and again until nobody has called Listen for a while. It says that something may
+// have changed when it is woken, and when it begins: somebody may have changed something before.
+func (d *driver) sleep() {
+	n, c, pause := &d.notifier, conn{}, time.Duration(0)
+	for n.wanted() {
+		began, woken, err := c.Conn == nil, false, error(nil)
+		if time.Now().After(c.until) {
 			c.drop()
+			c, err = d.open(n.ctx, true)
 		}
-	}()
-	for looks, pause := 0, lookEvery; n.wanted(ctx, session); {
-		answer, there, err := "", false, error(nil)
-		if c == nil {
-			var opened conn
-			if opened, err = d.open(ctx, true); err == nil {
-				c = &opened
-			}
+		if err == nil && began {
+			d.Noted()
 		}
 		if err == nil {
-			answer, there, err = c.listen(ctx, name)
+			woken, err = c.sleep(n.ctx, d.channel())
 		}
-		if answer == "0" || answer == "1" { // somebody had the lock
-			looks, pause = 0, lookEvery
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case answer == "0": // nothing has happened
-			continue
-		case answer == "1" && there:
-			d.Noted()
-			continue
-		case err != nil:
-			if n.detectUnsupported(err); c != nil {
-				c.drop()
-				c = nil
-			}
-		}
-		if looks < firstLooks && (looks > 0 || err != nil) { // a leader that has just ended has released nothing yet
+		if woken {
 			d.Noted()
 		}
-		looks++
+		if err == nil {
+			pause = 0
+			continue
+		}
+		c.drop()
+		c, pause = conn{}, min(2*pause+firstPause, lastPause)
 		select {
 		case <-time.After(pause):
-			pause = min(2*pause, lookLeast)
-		case <-ctx.Done():
+		case <-n.ctx.Done():
 		}
 	}
+	c.drop()
 }
 
-// listen waits for a lock: "1" if it was released, "0" if not, and "-1" if nobody holds it. there reports
-// whether its leader is.
-func (c conn) listen(ctx context.Context, name string) (answer string, there bool, err error) {
-	rows, err := c.rows(ctx, fmt.Sprintf(listenSQL, name, waitSeconds))
-	if err != nil || len(rows) != 1 {
-		return "", false, err
+// sleep reports whether somebody has woken it.
+func (c conn) sleep(ctx context.Context, channel string) (woken bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, (sleepSeconds+2)*time.Second)
+	defer cancel()
+	rows, err := c.rows(ctx, fmt.Sprintf(sleepSQL, sleepSeconds, channel))
+	if is(err, errInterrupted) {
+		return true, nil
 	}
-	return string(rows[0][0]), string(rows[0][2]) == "1", nil
+	return err == nil && string(rows[0][0]) != "0", err
 }
 
-// wanted reports whether the lock of a session is still waited for.
-func (n *notifier) wanted(ctx context.Context, session string) bool {
-	n.state.Lock()
-	defer n.state.Unlock()
-	if ctx.Err() != nil {
-		return false
-	}
-	if time.Since(n.heard) > listenAgain || n.unsupported.Load() {
-		delete(n.watchers, session)
-		return false
-	}
-	return true
+// wanted reports whether this process is still to sleep. If not, the next call of Listen begins again.
+func (n *notifier) wanted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sleeping = n.ctx.Err() == nil && time.Since(n.heard) < listenAgain
+	return n.sleeping
 }

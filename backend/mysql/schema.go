@@ -78,7 +78,7 @@ func (d *driver) CreateTable(ctx context.Context) error {
 
 // CreateTables is like the method of this name, for a program's own pool.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
-	b, err := Open(Options{DB: db, Schema: schema, Prefix: prefix, NotifyConns: -1})
+	b, err := Open(Options{DB: db, Schema: schema, Prefix: prefix, Poll: true})
 	if err != nil {
 		return err
 	}

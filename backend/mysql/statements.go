@@ -11,7 +11,7 @@ import (
 // server that does not keep every commit is another one after each start, which UUID_SHORT tells by the
 // second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock. Two starts in one second
 // differ in UUID's clock sequence, which is random, and changes otherwise only if the clock is set back.
-const serverSQL = `REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_')`
+const serverSQL = `REPLACE(REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_'), '.', '_')`
 
 const (
 	mysqlIdentity   = "@@server_id, @@server_uuid"
@@ -48,10 +48,8 @@ const readSQL = headSQL + itemSQL + `JSON_TABLE({payload}, '$[*]' COLUMNS (k VAR
 const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND t.name >= X'{from}' ORDER BY t.name LIMIT {limit})`
 
 // originSQL sets the row that has the epoch, if it is as it was read.
-const (
-	makeOriginSQL   = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))`
-	changeOriginSQL = `UPDATE {table} SET value = {value}, at = UTC_TIMESTAMP(6) WHERE kind = 'origin' AND name = '' AND value = {kept}`
-)
+const originSQL = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))
+ ON DUPLICATE KEY UPDATE value = IF(value = {kept}, VALUES(value), value)`
 
 // A writing is several statements. The first has the changes: for each item the number of its change, key,
 // version, new value (null: deleted), former value (null: not compared), whether it is put, and its new version.
@@ -63,15 +61,18 @@ const (
 	// lockSQL lets nobody else make an item.
 	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
 
-	// compareSQL locks the rows and compares them: a change is 0 if all its items are as they were read, 1 if
-	// not, and 2 if somebody else has locked a row, which is skipped. The result is NULL in another epoch.
+	// compareSQL locks the rows, and compares them: those that are put for update, those that are only checked
+	// for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and 2 if somebody
+	// else has locked a row, which is skipped. The result is NULL in another epoch.
 	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND LEFT({epoch}, LENGTH(@go_election_server) + 1) = CONCAT(@go_election_server, '.')
  AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, (SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
-  WHEN COALESCE(l.version, '') <> q.w OR q.b <> l.value THEN 1 ELSE 0 END) AS s FROM ` + columnsSQL + ` q
- LEFT JOIN (SELECT t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM ` + columnsSQL + ` i
-  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(i.k AS BINARY) AND t.name = CAST(i.n AS BINARY) LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) l
-  ON l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
+  WHEN COALESCE(l.version, '') <=> q.w AND (q.b IS NULL OR q.b <=> l.value) THEN 0 ELSE 1 END) AS s FROM ` + columnsSQL + ` q
+ LEFT JOIN (` + lockedSQL + `1 LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) UNION ALL ` + lockedSQL + `0 LIMIT 1000000 /*!80000 FOR SHARE OF t */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED)) l
+  ON l.p = q.p AND l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
  LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), NULL) INTO @go_election_states`
+
+	lockedSQL = `(SELECT i.p, t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM (SELECT DISTINCT k, n, p FROM ` + columnsSQL + ` x) i
+  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(i.k AS BINARY) AND t.name = CAST(i.n AS BINARY) WHERE i.p = `
 
 	grantedSQL = `JSON_EXTRACT(@go_election_states, CONCAT('$."', q.c, '"')) = 0 AND q.p = 1`
 	joinSQL    = columnsSQL + ` q STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
@@ -84,7 +85,7 @@ const (
 	// resultSQL follows the commit, and names the items that have other versions than these.
 	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''
  FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]')) q
- LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE COALESCE(` + versionSQL + `, '') <> q.w`
+ LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE NOT (COALESCE(` + versionSQL + `, '') <=> q.w)`
 )
 
 // statement completes the text of a statement. {payload} stands for data.

@@ -49,7 +49,7 @@ func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 				NewStore: func(t testing.TB) conformance.Store {
 					s.clear(t)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
-						to, err := mysql.Open(mysql.Options{Connector: virtual(t, s.User), Prefix: "native", NotifyConns: -1})
+						to, err := mysql.Open(mysql.Options{Connector: virtual(t, s.User), Prefix: "native", Poll: true})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -104,7 +104,7 @@ func (s *suite) clear(t testing.TB) {
 }
 
 func (s *suite) open(t testing.TB) *Backend {
-	return openVirtual(t, Options{Config: s.User, Layout: s.layout, Threshold: 15 * time.Second, Period: time.Second, Key: keyOf, NotifyConns: -1})
+	return openVirtual(t, Options{Config: s.User, Layout: s.layout, Threshold: 15 * time.Second, Period: time.Second, Key: keyOf, Poll: true})
 }
 
 func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
@@ -127,7 +127,7 @@ func openVirtual(t testing.TB, o Options) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.open(mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, NotifyConns: o.NotifyConns},
+	if err := b.open(mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, Poll: o.Poll},
 		testbed.Virtual); err != nil {
 		t.Fatal(err)
 	}

@@ -66,10 +66,10 @@ type Options struct {
 	// "election_shared". A backend/mysql to which these elections move must have another.
 	Prefix string
 
-	// MaxTTL, NotifyConns and KeepSchema are those of [mysql.Options].
-	MaxTTL      time.Duration
-	NotifyConns int
-	KeepSchema  bool
+	// MaxTTL, Poll and KeepSchema are those of [mysql.Options].
+	MaxTTL     time.Duration
+	Poll       bool
+	KeepSchema bool
 }
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
@@ -105,26 +105,26 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Backen
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN         string            `yaml:"dsn" json:"dsn"`
-			Schema      string            `yaml:"schema" json:"schema"`
-			Table       string            `yaml:"table" json:"table"`
-			Layout      string            `yaml:"layout" json:"layout"`
-			Threshold   time.Duration     `yaml:"threshold" json:"threshold"`
-			Patience    time.Duration     `yaml:"patience" json:"patience"`
-			Period      time.Duration     `yaml:"period" json:"period"`
-			Zone        string            `yaml:"zone" json:"zone"`
-			Keys        map[string]string `yaml:"keys" json:"keys"`
-			Prefix      string            `yaml:"prefix" json:"prefix"`
-			MaxTTL      time.Duration     `yaml:"max_ttl" json:"max_ttl"`
-			NotifyConns int               `yaml:"notify_conns" json:"notify_conns"`
-			Create      bool              `yaml:"create_tables" json:"create_tables"`
+			DSN       string            `yaml:"dsn" json:"dsn"`
+			Schema    string            `yaml:"schema" json:"schema"`
+			Table     string            `yaml:"table" json:"table"`
+			Layout    string            `yaml:"layout" json:"layout"`
+			Threshold time.Duration     `yaml:"threshold" json:"threshold"`
+			Patience  time.Duration     `yaml:"patience" json:"patience"`
+			Period    time.Duration     `yaml:"period" json:"period"`
+			Zone      string            `yaml:"zone" json:"zone"`
+			Keys      map[string]string `yaml:"keys" json:"keys"`
+			Prefix    string            `yaml:"prefix" json:"prefix"`
+			MaxTTL    time.Duration     `yaml:"max_ttl" json:"max_ttl"`
+			Poll      bool              `yaml:"poll" json:"poll"`
+			Create    bool              `yaml:"create_tables" json:"create_tables"`
 		}
 		c.Create = true
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
 		o := Options{DSN: c.DSN, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
-			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, MaxTTL: c.MaxTTL, NotifyConns: c.NotifyConns, KeepSchema: !c.Create}
+			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, MaxTTL: c.MaxTTL, Poll: c.Poll, KeepSchema: !c.Create}
 		if len(c.Keys) > 0 {
 			taken := make(map[string]string)
 			for name, key := range c.Keys {
@@ -169,7 +169,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, NotifyConns: o.NotifyConns, KeepSchema: o.KeepSchema}, nil); err != nil {
+	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, Poll: o.Poll, KeepSchema: o.KeepSchema}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil

@@ -116,6 +116,9 @@ func isDenied(err error) bool {
 	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", "42P01", "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
 }
 
+// MayNotWrite implements [relational.Dialect].
+func (*driver) MayNotWrite(err error) bool { return code(err) == "42501" }
+
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool { return isDenied(err) }
 

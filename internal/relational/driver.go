@@ -42,6 +42,9 @@ type Dialect interface {
 	// HasTable reports whether the table may be there. If that is not known, it may.
 	HasTable(ctx context.Context) bool
 
+	// MayNotWrite reports whether the account lacks a right.
+	MayNotWrite(err error) bool
+
 	// Denied reports whether an administrator must act. Hint says how: "; …", or "".
 	Denied(err error) bool
 	Hint(err error) string
@@ -147,15 +150,15 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 			return v, d.Fail(err)
 		}
 		epoch, maxTTL := parseOrigin(a.Origin)
-		if !strings.HasPrefix(epoch, a.Server+".") {
+		if serverOf(epoch) != a.Server {
 			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:
 				continue
-			case !d.Dialect.Denied(err):
+			case !d.Dialect.MayNotWrite(err):
 				return v, d.Fail(err)
 			}
-			epoch = a.Server + ".unknown" // an observer may not write
+			epoch = a.Server + ".unknown" // this is an observer
 		}
 		if maxTTL != 0 && maxTTL != d.MaxTTL {
 			return v, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need the same; docs/%s.md says how to change it", backend.ErrDenied, d.MaxTTL, d.Table, maxTTL, d.Name)
@@ -183,8 +186,8 @@ func parseOrigin(text string) (epoch string, maxTTL time.Duration) {
 	return epoch, maxTTL
 }
 
-// serverOf returns the server of an epoch.
-func serverOf(epoch string) string { return epoch[:strings.LastIndexByte(epoch, '.')] }
+// serverOf returns the server of an epoch; "" of none.
+func serverOf(epoch string) string { return epoch[:max(0, strings.LastIndexByte(epoch, '.'))] }
 
 // origin returns what is known before a call.
 func (d *Driver) origin() origin {
@@ -192,6 +195,9 @@ func (d *Driver) origin() origin {
 	defer d.mu.Unlock()
 	return d.now
 }
+
+// Epoch returns that of the last answer; "" before the first one.
+func (d *Driver) Epoch() string { return d.origin().epoch }
 
 // note notes an answer. before is what was known when the call began. Unless the store went back, the
 // answer is of the same epoch and not from before that. ok is false if another call has noticed that
