@@ -177,7 +177,7 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 		"zero":                            {ok + "ttl: 0s\n", nil, []string{"election.yaml:2: ttl is 0s", "more than 0"}},
 		"less than zero":                  {ok + "failover_delay: -1s\n", nil, []string{"election.yaml:2: failover_delay is", "-1s", "at least 0s"}},
 		"no switch":                       {ok + "observer: yes\n", nil, []string{"election.yaml:2: observer:", `"yes"`, "true or false"}},
-		"no number":                       {ok + "mysql: {notify_conns: many}\n", nil, []string{"election.yaml:2: mysql.notify_conns:", `"many"`, "whole number"}},
+		"no number":                       {ok + "redis: {wait_replicas: many}\n", nil, []string{"election.yaml:2: redis.wait_replicas:", `"many"`, "whole number"}},
 		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a string", "a list"}},
 		"a text for a section":            {ok + "mysql: app@tcp(db)/app\n", nil, []string{"election.yaml:2: mysql:", "a section"}},
 		"a control character":             {ok + "id: \"a\\u0007\"\n", nil, []string{"election.yaml:2: id contains", "U+0007"}},

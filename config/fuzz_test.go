@@ -15,7 +15,7 @@ import (
 func FuzzFileAndEnvironment(f *testing.F) {
 	for _, text := range []string{
 		"", "---\n~\n", "backend: memory\n", "backend: memory\nttl: 10s\nid: a\n", "backend: memory\nttl: 9223372036s\nrenew_every: 0.1ns\n",
-		"backend: mysql\nmysql: {dsn: \"u:p@tcp(h)/d\", notify_conns: -1}\n", "backend: &b memory\nid: *b\n", "a: &a [*a]\n", "? [a]\n: b\n",
+		"backend: mysql\nmysql: {dsn: \"u:p@tcp(h)/d\", poll: true}\n", "backend: &b memory\nid: *b\n", "a: &a [*a]\n", "? [a]\n: b\n",
 		"<<: {ttl: 3s}\n", "id: !!binary gIGC\n", "id: |\n  text\n\tmore\n", "ttl: 1e400\n", "observer: 0x1\nbackend: [memory]\n",
 		"backend: memory\n---\nbackend: file\n", "\ufeffbackend: memory\n", "id: \"\\x00\\u202e\"\n", strings.Repeat("[", 100), strings.Repeat("a:\n ", 50),
 		"curator: {servers: [a, b], paths: {x: /a, x: /b}, acl: [\"world:anyone:r\"]}\nbackend: curator\n",

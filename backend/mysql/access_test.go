@@ -149,6 +149,39 @@ func TestTheStatementsInErrorsMendThem(t *testing.T) {
 	})
 }
 
+// Old installations have an anonymous account, which the server prefers to 'app'@'%'.
+func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		app := l.account(t, "app", "%", memberRights+" ON {schema}.*")
+		app.Net = "unix" // the server resolves no names, and sees localhost only this way
+		if err := l.admin.QueryRow("SELECT @@socket").Scan(&app.Addr); err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct{ password, rights string }{
+			"a login that is refused":     {canary, ""},
+			"a schema that it cannot use": {"", ""},
+			"a table that it cannot see":  {"", "SELECT ON {schema}.other"},
+			"a table that it only reads":  {"", "SELECT ON {schema}.*"},
+		} {
+			l.exec(t, "CREATE TABLE IF NOT EXISTS other (id INT PRIMARY KEY)", "CREATE USER ''@'localhost'", "ALTER USER '"+app.User+"'@'%' IDENTIFIED BY '"+c.password+"'")
+			if c.rights != "" {
+				l.exec(t, "GRANT "+strings.ReplaceAll(c.rights, "{schema}", l.Name)+" TO ''@'localhost'")
+			}
+			b := backendOn(t, Options{Config: clone(app, func(o *mysql.Config) { o.Passwd = c.password })})
+			err := preflight(t, b)
+			if !strings.Contains(fmt.Sprint(err), "anonymous account") || !strings.HasSuffix(fmt.Sprint(err), "DROP USER ''@'localhost';") {
+				t.Fatalf("%s: %v; want the anonymous account, and the statement that removes it", what, err)
+			}
+			l.paste(t, err)
+			if err := preflight(t, b); err != nil {
+				t.Errorf("%s, once it was pasted: %v", what, err)
+			}
+		}
+	})
+}
+
 // Names of schemas and accounts are quoted.
 func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 	t.Parallel()

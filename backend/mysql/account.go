@@ -3,9 +3,12 @@ package mysql
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/internal/relational"
 )
@@ -33,18 +36,34 @@ func (d *driver) denied(ctx context.Context, c conn, err error) error {
 	return denial{err, login{account[:at], account[at+1:], schema}}
 }
 
-// loginIn returns what is known of the account that an error is about.
+var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
+
+// loginIn returns what is known of the account that an error is about. Error 1044 names the account and
+// error 1045 the user that the server saw; for any other error the DSN must do.
 func (d *driver) loginIn(err error) login {
 	if known, ok := errors.AsType[denial](err); ok {
 		return known.login
 	}
-	return d.dsn
+	l := d.dsn
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && is(err, 1044, 1045) {
+		if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
+			l.user, l.host = m[1], m[2]
+			if l.schema == "" {
+				l.schema = m[3]
+			}
+		}
+	}
+	return l
 }
 
 // grantHint is part of an error about missing rights: the statement that grants these on the
 // table. It is on one line and contains nothing that a logger escapes, so that it can
-// be pasted.
+// be pasted. An anonymous account, which old installations have, must be removed instead:
+// the server prefers it to 'app'@'%'.
 func (l login) grantHint(rights string, t relational.Table) string {
+	if l.user == "" && l.host != "" {
+		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
+	}
 	return "; an administrator can grant what is needed: " + grant(rights, l.within(t).String(), account(l.user, l.host))
 }
 
@@ -54,6 +73,17 @@ func (l login) within(t relational.Table) relational.Table {
 		t.Schema = l.schema
 	}
 	return t
+}
+
+// refusedHint is part of an error about a refused login. For a login from its own machine, the
+// server may have compared a correct password with that of an anonymous account, which has none
+// as a rule.
+func (l login) refusedHint(err error) string {
+	hint := "; user, password or host are wrong"
+	if l.host == "localhost" && !strings.Contains(err.Error(), "using password: NO") {
+		hint += "; if they are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
+	}
+	return hint
 }
 
 func grant(rights, table, account string) string {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxConns     = 3                // of one Backend, besides those that listen
+	maxConns     = 3                // of one Backend, besides the one that sleeps
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
 	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
 )
@@ -112,15 +112,14 @@ func (c conn) drop() {
 	c.Close()
 }
 
-// open returns a new connection. One that listens has no limit of the running time, which would make
-// GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
-func (d *driver) open(ctx context.Context, listens bool) (c conn, err error) {
+// open returns a new connection. One that sleeps has no limit of the running time.
+func (d *driver) open(ctx context.Context, sleeps bool) (c conn, err error) {
 	c.until = time.Now().Add(connLifetime)
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		return c, err
 	}
 	limit := 3
-	if listens {
+	if sleeps {
 		limit = 0
 	}
 	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.Table.Schema != "" {

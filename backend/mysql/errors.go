@@ -90,7 +90,7 @@ func (d *driver) Hint(err error) string {
 	case is(err, errUnknownColumn):
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
-		return "; user, password or host are wrong"
+		return account.refusedHint(err)
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		return ""
 	case is(err, errSyntax, errNoVariable, errNoFunction):

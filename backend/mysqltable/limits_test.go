@@ -83,7 +83,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: d.User, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin", NotifyConns: -1}}
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: d.User, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin", Poll: true}}
 			if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 				t.Fatal(err)
 			}

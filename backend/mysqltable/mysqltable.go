@@ -289,8 +289,7 @@ func (b *Backend) self() backend.Candidate {
 	return b.candidate
 }
 
-// Listen waits for the notification lock of a leader of this module. Other programs have no
-// such lock and are polled.
+// Listen hears of changes by this module. Other programs tell nobody, and are polled.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.inner.Listen(ctx, seen)
 }

@@ -42,10 +42,10 @@ type role struct {
 	Server string // address of its store
 	Name   string // and its name for the election there
 
-	TTL         time.Duration
-	Elections   int
-	NotifyConns int
-	Load        time.Duration // how long to measure after all elections have a leader
+	TTL       time.Duration
+	Elections int
+	Poll      bool
+	Load      time.Duration // how long to measure after all elections have a leader
 }
 
 // A line is a report of a child.
@@ -162,7 +162,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if c.Connector, err = driversql.NewConnector(config); err != nil {
 		return nil, err
 	}
-	return mysql.Open(mysql.Options{Connector: c, NotifyConns: r.NotifyConns})
+	return mysql.Open(mysql.Options{Connector: c, Poll: r.Poll})
 }
 
 // measure waits until every election has a leader, waits until the load is steady, and

@@ -52,9 +52,9 @@ func TestTable(t *testing.T) {
 			}
 		})
 		part("resigned", func() {
-			resigned(t, k, fresh(t, s), "candidate", 0)
-			resigned(t, k, fresh(t, s), "candidate", -1)
-			resigned(t, k, fresh(t, s), "seed", 0)
+			resigned(t, k, fresh(t, s), "candidate", false)
+			resigned(t, k, fresh(t, s), "candidate", true)
+			resigned(t, k, fresh(t, s), "seed", false)
 		})
 		part("starved", func() { starved(t, k, fresh(t, s)) })
 	})
@@ -166,7 +166,7 @@ func crowd(t *testing.T, k testbed.Kind, dsn string) {
 	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: n, Load: span(40*time.Second, 20*time.Second)})
 	what := "10,000 elections, TTL 10 s: "
 	row(what+"statements/s", k, fmt.Sprintf("leader of %d: %.1f, follower %.1f", a.Leading, a.Statements, b.Statements), "≤ 12 a node")
-	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 3 + 4 `NotifyConns`")
+	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 4")
 	row(what+"goroutines", k, fmt.Sprintf("leader %d, follower %d", a.Goroutines, b.Goroutines), "do not grow")
 	row(what+"memory", k, fmt.Sprintf("leader %.0f, follower %.0f bytes an election", a.Bytes, b.Bytes), "≤ 2 KB")
 	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
@@ -288,14 +288,14 @@ func killed(t *testing.T, k testbed.Kind, s *testbed.Server, kind string, ttl ti
 	row(what, k, fmt.Sprintf("median %.2f TTL, worst %.2f TTL (%d times)", median.Seconds()/ttl.Seconds(), worst.Seconds()/ttl.Seconds(), len(g)), bar)
 }
 
-func resigned(t *testing.T, k testbed.Kind, dsn, kind string, notifyConns int) {
+func resigned(t *testing.T, k testbed.Kind, dsn, kind string, poll bool) {
 	const ttl = 3 * time.Second
-	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, NotifyConns: notifyConns}, rounds(15, 5), syscall.SIGTERM)
+	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, Poll: poll}, rounds(15, 5), syscall.SIGTERM)
 	what, bar := "leader gets SIGTERM, TTL 3s", "median ≤ 10 ms"
 	switch {
 	case kind == "seed":
 		what, bar = what+", polling every TTL/3", "for comparison"
-	case notifyConns < 0:
+	case poll:
 		what, bar = what+", without notification", "≤ one poll: 1 s"
 	}
 	row(what, k, fmt.Sprintf("median %v, worst %v (%d times)", round(g[len(g)/2]), round(g[len(g)-1]), len(g)), bar)
