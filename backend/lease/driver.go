@@ -68,7 +68,7 @@ type Limits struct {
 	MinTTL, MaxTTL time.Duration // of a TTL; both > 0
 	Loses          bool          // another epoch may lack acknowledged writes though no operator paused: then MaxTTL stands for every TTL that was granted
 	Batch          int           // the greatest number of puts and checks in one change; at least 4
-	Checks         int           // the greatest number of checks in a change with one put of a session, if it is more than Batch
+	Checks         int           // the greatest number of checks in a change with one put of a session; 0: Batch-1; negative: none, since somebody may lock an item that is checked
 	EditsUnnoticed time.Duration // for how long a lease may be renewed after somebody else than this package has edited or deleted its record; usually 0
 	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB; more than MaxValue counts as that
 }

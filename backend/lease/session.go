@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -94,7 +95,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
-	if len(check) < max(b.limits.Batch, b.limits.Checks+1) {
+	if len(check) <= cmp.Or(b.limits.Checks, b.limits.Batch-1) {
 		c.Check, check = check, nil
 	}
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -157,6 +158,25 @@ func TestALockedRowCostsItsElectionOnly(t *testing.T) {
 		l.exec(t, "INSERT INTO election_item (kind, name, value, version, created, at) VALUES ('record', 'taken', '{}', '', '', UTC_TIMESTAMP(6))")
 		if results, err = put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
 			t.Errorf("after the insertion: %+v, %v; want it refused", results, err)
+		}
+	})
+}
+
+// Somebody who keeps the row of a record locked ends no leadership.
+func TestALockedRecordIsRenewed(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		const ttl = 2 * time.Second
+		l := newLab(t, testbed.Shared(t, k))
+		led, err := join(t, "a", ttl, Options{Config: l.User}).Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.lock(t, "SELECT * FROM election_item WHERE kind = 'record' FOR UPDATE")()
+		select {
+		case <-led.Context().Done():
+			t.Errorf("it has ended: %v", context.Cause(led.Context()))
+		case <-time.After(2 * ttl):
 		}
 	})
 }

@@ -143,6 +143,30 @@ func TestALockedRowCostsOneElection(t *testing.T) {
 	}
 }
 
+// Somebody who keeps the row of a record locked ends no leadership.
+func TestALockedRecordIsRenewed(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	led, err := join(t, "a", ttl, Options{DSN: db.DSN("")}).Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Admin().Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "SELECT FROM election_item WHERE kind = 'record' FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	select {
+	case <-led.Context().Done():
+		t.Errorf("it has ended: %v", context.Cause(led.Context()))
+	case <-time.After(2 * ttl):
+	}
+}
+
 // Someone inserts a row while a change makes it, and has not committed. The change waits no longer
 // than a second, and the others that were sent with it are made.
 func TestAnInsertionByHandCostsOneElection(t *testing.T) {

@@ -104,9 +104,10 @@ const (
 	maxFormer = 8  // are remembered
 )
 
-// Limits implements [lease.Driver]. A failover may lose what was acknowledged.
+// Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so that
+// somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
-	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: lease.MaxValue}
+	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, Checks: -1, MaxValue: lease.MaxValue}
 }
 
 // Now implements [lease.Driver].
