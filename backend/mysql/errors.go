@@ -24,8 +24,6 @@ const (
 	errNoTable       = 1146
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
-	errNoVariable    = 1193
-	errNoFunction    = 1305
 	errInterrupted   = 1317
 	errStatementLog  = 1665
 	errInsecure      = 3159
@@ -64,7 +62,7 @@ func (*driver) MayNotWrite(err error) bool { return is(err, rights...) }
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool {
 	if c := code(err); c != 0 {
-		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, errSyntax, errNoVariable, errNoFunction, 1114, 1153, 1366, 1406)
+		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, errSyntax, 1114, 1153, 1366, 1406)
 	}
 	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
@@ -93,7 +91,7 @@ func (d *driver) Hint(err error) string {
 		return account.refusedHint(err)
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		return ""
-	case is(err, errSyntax, errNoVariable, errNoFunction):
+	case is(err, errSyntax):
 		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later"
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
