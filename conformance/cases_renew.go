@@ -134,7 +134,7 @@ func renewDeposed(t *Trial) error {
 	if err := errors.Join(err, equal("outcome of a deposed holder's renewal", got.Outcome, backend.Refused),
 		equal("request in the answer", got.Request.Kind, backend.Depose), equal("term of the request", got.Request.Term, held.Term),
 		equal("holder in the answer", got.Holder, a.candidate),
-		equal("holder before the release", read.Holder, a.candidate), equal("Version before the release", read.Version, held.Version)); err != nil {
+		equal("holder before the release", read.Holder, a.candidate), equal("Term before the release", read.Term, held.Term)); err != nil {
 		return err
 	}
 	if err := a.release(backend.Deposed, held); err != nil {
