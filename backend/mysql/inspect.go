@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
  'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
  'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
+const clockSQL = `SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0`
+
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
 // errors are those of any call that reads.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -34,18 +37,23 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	d := b.driver
 	_, err = d.Read(ctx, nil)
+	began := time.Now()
 	var rows [][][]byte
 	if err == nil {
-		rows, err = d.query(ctx, func() []string { return []string{inspectSQL} })
+		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL} })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
 	}
 	vars := map[string]string{}
-	for _, row := range rows {
+	for _, row := range rows[1:] {
 		vars[strings.ToLower(string(row[0]))] = clean.Text(string(row[1]), 200, false)
 	}
-	return append(d.diagnostics(vars), d.InspectTTL(ttl)...), nil
+	micros, _ := strconv.ParseInt(string(rows[0][0]), 10, 64)
+	trip := time.Since(began)
+	ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
+	list = append(d.diagnostics(vars), clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)))
+	return append(list, d.InspectTTL(ttl)...), nil
 }
 
 // diagnostics explains the variables of a server.

@@ -28,7 +28,7 @@ func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 			for _, f := range list {
 				text += f.What + ": " + f.Text + "\n"
 			}
-			for _, want := range []string{"server: ", "durability: ", "replication: ", "connections: ", "greatest TTL: 15s"} {
+			for _, want := range []string{"server: ", "durability: ", "replication: ", "connections: ", "clock: ", "greatest TTL: 15s"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no diagnostic of %q:\n%s", want, text)
 				}
