@@ -352,14 +352,26 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	}
 }
 
-// Sentinels replace a master that was killed, and a member finds the new one by them.
+// Sentinels replace a master that was killed, and a member finds the new one by them, also where all speak
+// only TLS.
 func TestSentinelsFindTheMaster(t *testing.T) {
-	t.Parallel()
+	for what, tls := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			sentinelsFindTheMaster(t, tls)
+		})
+	}
+}
+
+func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	const ttl, greatest = 3 * time.Second, 5 * time.Second
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.RedisOptions{TLS: tls})
 	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	o := options(master)
 	o.MaxTTL = greatest
+	if tls {
+		o.CAFile = master.CAFile()
+	}
 	settled(t, master, o)
 	o.Addresses, o.Master = nil, "mymaster"
 	for _, s := range testbed.StartSentinels(t, master) {

@@ -24,6 +24,9 @@ type RedisOptions struct {
 	// with [RedisServer.CAFile].
 	TLS bool
 
+	// of is the master of a replica or of a Sentinel, which have its authority and its certificate.
+	of *RedisServer
+
 	// Args are added to the end of the command line, such as "--appendonly", "no".
 	Args []string
 }
@@ -55,6 +58,7 @@ func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
 func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *RedisServer {
 	t.Helper()
 	host, port, _ := strings.Cut(master.Addr(), ":")
+	o.of = master
 	o.Args = append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, o.Args...)
 	r := StartRedis(t, o)
 	r.CatchUp(t, master)
@@ -77,7 +81,7 @@ func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := launchRedis(dir, RedisOptions{}, config, "--sentinel")
+		s, err := launchRedis(dir, RedisOptions{of: master}, config, "--sentinel")
 		if err != nil {
 			unavailable(t, err)
 		}
@@ -155,10 +159,13 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 		version = string(m[1])
 	}
 	r := &RedisServer{}
-	if o.TLS {
+	switch {
+	case o.TLS:
 		if r.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
+	case o.of != nil:
+		r.ca = o.of.ca
 	}
 	for try := 1; ; try++ {
 		port, err := freePort()
@@ -170,8 +177,8 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 		config := &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true}
 		if r.ca != nil {
 			config.TLSConfig = r.ca.clientConfig()
-			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-ca-cert-file", filepath.Join(dir, "ca.pem"),
-				"--tls-cert-file", filepath.Join(dir, "server-cert.pem"), "--tls-key-file", filepath.Join(dir, "server-key.pem")}
+			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
+				"--tls-ca-cert-file", r.CAFile(), "--tls-cert-file", filepath.Join(r.ca.dir, "server-cert.pem"), "--tls-key-file", filepath.Join(r.ca.dir, "server-key.pem")}
 		}
 		if r.admin != nil {
 			r.admin.Close()
@@ -254,7 +261,7 @@ func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 }
 
 // CAFile has the certificate of the authority of a server with TLS.
-func (r *RedisServer) CAFile() string { return filepath.Join(r.Dir(), "ca.pem") }
+func (r *RedisServer) CAFile() string { return filepath.Join(r.ca.dir, "ca.pem") }
 
 // TLSConfig makes a client trust a server with TLS.
 func (r *RedisServer) TLSConfig() *tls.Config { return r.ca.clientConfig() }
