@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxConns     = 3                // of one Backend, besides the one that sleeps
+	maxConns     = 3                // of one Backend, besides two for notifications
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
 	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
 )
@@ -32,8 +32,8 @@ func (d *driver) connect(o Options) (err error) {
 	switch d.places, d.idle = make(chan struct{}, maxConns), make(chan conn, maxConns); {
 	case o.DB != nil:
 		d.db = o.DB
-		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most <= maxConns {
-			return fmt.Errorf("the DB may open %d connections; it must be at least %d", most, maxConns+1)
+		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < maxConns+2 {
+			return fmt.Errorf("the DB may open %d connections; it must be at least %d", most, maxConns+2)
 		}
 		return nil
 	case o.Connector != nil:
@@ -112,14 +112,15 @@ func (c conn) drop() {
 	c.Close()
 }
 
-// open returns a new connection. One that sleeps has no limit of the running time.
-func (d *driver) open(ctx context.Context, sleeps bool) (c conn, err error) {
+// open returns a new connection. One that waits for notifications has no limit of the running time, which would make
+// GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	c.until = time.Now().Add(connLifetime)
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		return c, err
 	}
 	limit := 3
-	if sleeps {
+	if waits {
 		limit = 0
 	}
 	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.Table.Schema != "" {

@@ -90,12 +90,18 @@ func item(row [][]byte) lease.Item {
 
 // newVersion returns the text of the column version for a value. Nobody but this package writes it.
 func newVersion(random string, k lease.Key, value string) string {
-	return fmt.Sprintf("%s-%.6x", random, sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", random, k.Kind, k.Name, value)))
+	return random + "-" + shortHash(random+"\n"+string(k.Kind)+"\n"+k.Name+"\n"+value)
 }
 
 // version returns the Version of an item with that text and value: see versionSQL.
 func version(written, value string) string {
-	return fmt.Sprintf("%s.%.6x", written, sha256.Sum256([]byte(value)))
+	return written + "." + shortHash(value)
+}
+
+// shortHash is what LEFT(SHA2(text, 256), 12) returns.
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6])
 }
 
 func number(text []byte) uint64 {

@@ -93,6 +93,6 @@ func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic)
 	default:
 		add(false, "replication", "none: no binary log")
 	}
-	add(false, "connections", "max_connections is %s; each process uses up to %d", vars["max_connections"], maxConns+1)
+	add(false, "connections", "max_connections is %s; each process uses up to %d", vars["max_connections"], maxConns+2)
 	return list
 }

@@ -33,7 +33,7 @@ type Options struct {
 	Config *mysql.Config `yaml:"-" json:"-"`
 
 	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
-	// the program's own pool, and stays open: up to 4 of its connections are kept, so it must be able to open more. With
+	// the program's own pool, and stays open: up to 5 of its connections are kept, and it must be able to open more. With
 	// either, set multiStatements=true, or each write takes six round trips instead of one, and a
 	// readTimeout of none or at least 5 s.
 	Connector sqldriver.Connector `yaml:"-" json:"-"`
@@ -49,8 +49,8 @@ type Options struct {
 	// 500 ms to 5 min. Default: DefaultMaxTTL.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// Poll forbids to sleep in a statement until another process of this account ends it: then a
-	// handover takes until the next poll. Default: false.
+	// Poll forbids to wait for notifications: then a handover takes until the next poll. Default:
+	// false.
 	Poll bool `yaml:"poll" json:"poll"`
 
 	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
@@ -126,7 +126,7 @@ func newDriver(o Options) (*driver, error) {
 	if err := d.CheckOptions("DSN, Config, Connector and DB", o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil); err != nil {
 		return nil, err
 	}
-	d.notifier.poll = o.Poll
+	d.notifier.poll, d.notifier.own = o.Poll, string(backend.NewNonce()[:12])
 	d.notifier.ctx, d.notifier.cancel = context.WithCancel(context.Background())
 	return d, d.connect(o)
 }

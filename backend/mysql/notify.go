@@ -5,40 +5,41 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A process that waits for changes runs a statement that sleeps and says for which table. Whoever has changed
-// something lists the statements of its account and ends those (KILL QUERY). See docs/design/mysql.md,
-// "Notifications".
+// A process that waits for changes runs a statement that waits for a named lock. Whoever has changed something
+// lists the statements of its account and ends those (KILL QUERY). One of the processes has the lock. See
+// docs/design/mysql.md, "Notifications".
 
 const (
-	sleepSeconds = 4
-	sleepSQL     = "SELECT SLEEP(%d) AS `%s`"
-	sleepersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
+	waitSeconds = 4
+	waitSQL     = "SELECT GET_LOCK('%s', %d) AS `%s`"
+	waitersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
-	listenAgain  = time.Minute            // for how long after the last call of Listen this process sleeps
+	listenAgain  = time.Minute            // for how long after the last call of Listen has ended this process waits
 	firstPause   = 50 * time.Millisecond  // after a failure; it doubles
 	lastPause    = 10 * time.Second
 )
 
-// A notifier keeps the connection that sleeps.
+// A notifier keeps the connection that waits.
 type notifier struct {
 	poll   bool            // no notifications
+	own    string          // marks the statement of this process
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	heard    time.Time // when Listen was called last
-	sleeping bool      // a goroutine does
+	mu        sync.Mutex
+	listening int       // calls of Listen
+	heard     time.Time // when the last one ended
+	waiting   bool      // a goroutine does
 }
 
-// channel is the name under which the members of a table sleep. They may name its schema in different
+// channel is the name of the lock for which the members of a table wait. They may name its schema in different
 // ways, but have read the same epoch.
 func (d *driver) channel() string {
 	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(d.Epoch())))
@@ -56,7 +57,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	return done, err
 }
 
-// notify ends the sleep of others. If it fails, they poll.
+// notify ends the statements of others. If it fails, they poll.
 func (d *driver) notify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyWithin)
 	defer cancel()
@@ -64,10 +65,10 @@ func (d *driver) notify(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	name := []byte(d.channel())
-	rows, err := c.rows(ctx, sleepersSQL)
+	rows, err := c.rows(ctx, waitersSQL)
 	for _, row := range rows {
-		if asleep := slices.ContainsFunc(row, func(column []byte) bool { return bytes.Contains(column, name) }); asleep && err == nil {
+		text := bytes.Join(row, nil)
+		if err == nil && bytes.Contains(text, []byte(d.channel())) && !bytes.Contains(text, []byte(d.notifier.own)) {
 			if _, err = c.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", number(row[0]))); code(err) != 0 {
 				err = nil // it has just ended, or is another account's
 			}
@@ -83,62 +84,78 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	defer cancel()
 	defer context.AfterFunc(n.ctx, cancel)()
 	n.mu.Lock()
-	if n.heard = time.Now(); !n.sleeping {
-		n.sleeping = true
-		go d.sleep()
+	if n.listening++; !n.waiting {
+		n.waiting = true
+		go d.wait()
 	}
 	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.listening--
+		n.heard = time.Now()
+	}()
 	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
 }
 
-// sleep sleeps again and again until nobody has called Listen for a while. It says that something may
-// have changed when it is woken, and when it begins: somebody may have changed something before.
-func (d *driver) sleep() {
-	n, c, pause := &d.notifier, conn{}, time.Duration(0)
+// wait waits until nobody has called Listen for a while. It says that something may have changed when
+// its statement is ended, when it begins, and after it could not wait for a while.
+func (d *driver) wait() {
+	n, c, pause, missed := &d.notifier, conn{}, time.Duration(0), true
+	var keeper conn // has the lock, or had it: the server ends it after wait_timeout, and then another process has it
 	for n.wanted() {
-		began, woken, err := c.Conn == nil, false, error(nil)
+		answer, err := "", error(nil)
 		if time.Now().After(c.until) {
 			c.drop()
 			c, err = d.open(n.ctx, true)
 		}
-		if err == nil && began {
-			d.Noted()
-		}
 		if err == nil {
-			woken, err = c.sleep(n.ctx, d.channel())
+			if missed {
+				d.Noted()
+			}
+			answer, err = c.wait(n.ctx, d.channel(), n.own)
 		}
-		if woken {
-			d.Noted()
-		}
-		if err == nil {
-			pause = 0
+		missed = err != nil
+		switch {
+		case missed:
+			c.drop()
+			c, pause = conn{}, min(2*pause+firstPause, lastPause)
+			select {
+			case <-time.After(pause):
+			case <-n.ctx.Done():
+			}
 			continue
+		case answer == "1":
+			keeper.drop()
+			keeper, c = c, conn{}
+		case answer != "0":
+			d.Noted()
 		}
-		c.drop()
-		c, pause = conn{}, min(2*pause+firstPause, lastPause)
-		select {
-		case <-time.After(pause):
-		case <-n.ctx.Done():
-		}
+		pause = 0
 	}
 	c.drop()
+	keeper.drop()
 }
 
-// sleep reports whether somebody has woken it.
-func (c conn) sleep(ctx context.Context, channel string) (woken bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, (sleepSeconds+2)*time.Second)
+// wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody
+// has ended the statement.
+func (c conn) wait(ctx context.Context, channel, own string) (answer string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, (waitSeconds+2)*time.Second)
 	defer cancel()
-	rows, err := c.rows(ctx, fmt.Sprintf(sleepSQL, sleepSeconds, channel))
+	rows, err := c.rows(ctx, fmt.Sprintf(waitSQL, channel, waitSeconds, own))
 	if is(err, errInterrupted) {
-		return true, nil
+		return "", nil
 	}
-	return err == nil && string(rows[0][0]) != "0", err
+	if err != nil {
+		return "", err
+	}
+	return string(rows[0][0]), nil
 }
 
-// wanted reports whether this process is still to sleep. If not, the next call of Listen begins again.
+// wanted reports whether this process is still to wait. If not, the next call of Listen begins again.
 func (n *notifier) wanted() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sleeping = n.ctx.Err() == nil && time.Since(n.heard) < listenAgain
-	return n.sleeping
+	n.waiting = n.ctx.Err() == nil && (n.listening > 0 || time.Since(n.heard) < listenAgain)
+	return n.waiting
 }

@@ -30,7 +30,7 @@ func TestAPoolOrConnectorOfTheProgramServes(t *testing.T) {
 			"DB": func(t *testing.T, c *mysql.Config) Options {
 				db := sql.OpenDB(connector(t, c))
 				t.Cleanup(func() { db.Close() })
-				db.SetMaxOpenConns(maxConns + 1)
+				db.SetMaxOpenConns(maxConns + 2)
 				return Options{DB: db}
 			},
 		} {

@@ -166,7 +166,7 @@ func crowd(t *testing.T, k testbed.Kind, dsn string) {
 	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: n, Load: span(40*time.Second, 20*time.Second)})
 	what := "10,000 elections, TTL 10 s: "
 	row(what+"statements/s", k, fmt.Sprintf("leader of %d: %.1f, follower %.1f", a.Leading, a.Statements, b.Statements), "≤ 12 a node")
-	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 4")
+	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 5")
 	row(what+"goroutines", k, fmt.Sprintf("leader %d, follower %d", a.Goroutines, b.Goroutines), "do not grow")
 	row(what+"memory", k, fmt.Sprintf("leader %.0f, follower %.0f bytes an election", a.Bytes, b.Bytes), "≤ 2 KB")
 	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
