@@ -1,0 +1,38 @@
+package mutants
+
+import "testing"
+
+// ends runs tests of package electionguard with these names.
+func ends(tests string) check { return check{"./electionguard", "^(" + tests + ")$", nil} }
+
+func TestEachBrokenGuardIsFound(t *testing.T) { tryAll(t, "../electionguard/", guardMutants) }
+
+var guardMutants = []mutant{
+	{"a closed pipe is an end", "main_linux.go",
+		"	if err := awaitEnd(pidFile); err != nil {\n		return fmt.Errorf(\"wait for the program: %w\", err)\n	}\n",
+		"", "with the pipe closed: the guard has released", ends("TestAClosedPipeIsNoEnd")},
+	{"children do not hold the pipe", "main_linux.go",
+		"		if !g.o.IgnoreChildren {",
+		"		if false {", "with a child that lives on: the guard has released", ends("TestAChildThatLivesOnHasNotEnded")},
+	{"the pipes of other guards are kept", "main_linux.go",
+		"	if err := closeInherited(); err != nil {",
+		"	if err := error(nil); err != nil {", "TestTwoGuardsDoNotWaitForEachOther", ends("TestTwoGuardsDoNotWaitForEachOther")},
+	{"what was released is released again", "will.go",
+		"			delete(e.terms, name)\n",
+		"			_ = name\n", "want \"for 0123456789abcdef: jobs/7", ends("TestTheEndOfTheProgramReleases")},
+	{"any term is released", "will.go",
+		"Term: e.terms[name],",
+		"Term: 0,", "want \"for 0123456789abcdef: jobs/7", ends("TestTheEndOfTheProgramReleases")},
+	{"a crash counts as a resignation", "will.go",
+		"End: backend.Failed}",
+		"End: backend.Released}", "want \"for 0123456789abcdef: jobs/7 failed", ends("TestTheEndOfTheProgramReleases")},
+	{"an orderly end releases", "will.go",
+		"		e.ended = true\n",
+		"", "TestAClosedGuardEndsAndReleasesNothing", ends("TestAClosedGuardEndsAndReleasesNothing")},
+	{"the grace is not waited for", "main_linux.go",
+		"	time.Sleep(e.Grace)\n",
+		"", "within the grace: the guard has released", ends("TestGraceDelaysTheRelease")},
+	{"signals to all end the guard", "main_linux.go",
+		"	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)\n",
+		"	signal.Ignore(syscall.SIGPIPE)\n", "TestAGuardOutlivesSignalsToAll", ends("TestAGuardOutlivesSignalsToAll")},
+}
