@@ -58,7 +58,8 @@ type line struct {
 
 // load is the cost for one process of taking part.
 type load struct {
-	Statements  float64 // a second
+	Messages    float64 // a second
+	Statements  float64 // in them
 	Connections int64   // the most at one time
 	Goroutines  int
 	Bytes       float64 // of heap and goroutine stacks, for each election
@@ -186,9 +187,10 @@ func (r role) measure(ctx context.Context, elections []*election.Election, c *co
 		}
 	}
 	wait(d / 2)
-	cpu, statements := cpuTime(), c.statements.Load()
+	cpu, messages, statements := cpuTime(), c.messages.Load(), c.statements.Load()
 	wait(d)
 	l := &load{
+		Messages:    float64(c.messages.Load()-messages) / d.Seconds(),
 		Statements:  float64(c.statements.Load()-statements) / d.Seconds(),
 		CPU:         float64(cpuTime()-cpu) / float64(d),
 		Connections: c.most.Load(),
@@ -327,10 +329,15 @@ func (c *child) end(sig syscall.Signal) {
 	}
 }
 
-// A counter counts connections and their statements.
+// A counter counts connections, and what is sent on them: a message may have several statements.
 type counter struct {
 	driver.Connector
-	statements, open, most atomic.Int64
+	messages, statements, open, most atomic.Int64
+}
+
+func (c *counter) sent(q string) {
+	c.messages.Add(1)
+	c.statements.Add(int64(1 + strings.Count(q, ";\n")))
 }
 
 func (c *counter) Connect(ctx context.Context) (driver.Conn, error) {
@@ -348,12 +355,12 @@ type counted struct {
 }
 
 func (c *counted) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
-	c.c.statements.Add(int64(1 + strings.Count(q, ";\n")))
+	c.c.sent(q)
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
 }
 
 func (c *counted) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
-	c.c.statements.Add(int64(1 + strings.Count(q, ";\n")))
+	c.c.sent(q)
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
 }
 
