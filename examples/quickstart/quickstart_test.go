@@ -196,7 +196,7 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 	}
 	cmd := exec.Command(binary)
 	// There is no store, so all three campaign for longer than the test needs to find them.
-	cmd.Env = append(os.Environ(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1m")
+	cmd.Env = append(os.Environ(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1m", "ELECTION_MYSQL_MAX_TTL=1m")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,6 @@ func TestDatabasesAndUsersAreIsolated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, statement := range []string{
-			"DELETE FROM notes",
 			"CREATE TABLE other (n INT)",
 			"DROP TABLE notes",
 			"SELECT * FROM " + b.Name + ".notes",
