@@ -175,8 +175,8 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 	return v, lease.ErrEpoch
 }
 
-// originText is that of the row: the epoch, which is the server and a random text, since a table may be dropped
-// and made again, and the same server copied; and the greatest TTL.
+// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server and a random text,
+// since a table may be dropped and made again.
 var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
 
 func parseOrigin(text string) (epoch string, maxTTL time.Duration) {

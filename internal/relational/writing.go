@@ -147,7 +147,7 @@ func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
 	for _, i := range part {
 		switch state, ok := c.States[i]; {
 		case !ok:
-			return nil, fmt.Errorf("%s: the server has not said what became of change %d", w.Name, i)
+			return nil, fmt.Errorf("the server has not said what became of change %d", i)
 		case state == Busy:
 			busy = append(busy, i)
 		case state == Refused:
