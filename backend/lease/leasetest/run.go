@@ -186,12 +186,12 @@ func verify(l *lab) {
 
 func contended(l *lab) {
 	it := l.created("a", 1)
+	writers := []lease.Driver{l.open(l), l.open(l), l.open(l), l.open(l)}
 	for round := range 10 {
 		var wins atomic.Int32
 		var all sync.WaitGroup
 		epoch := l.read(l.d, key("a")).Epoch
-		for n := range 4 {
-			d := l.open(l)
+		for n, d := range writers {
 			all.Go(func() {
 				w, err := d.Write(l.Context(), epoch, 0, []lease.Change{over(it, record("a", uint64(10*round+n+2)))}, nil)
 				if err == nil && w.Results[0].Outcome == backend.Granted {
