@@ -81,6 +81,7 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 			return store
 		})
 		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
+		h.Parallel = false // each case starts servers, and is about time
 		conformance.Run(t, h)
 	})
 }
@@ -93,6 +94,7 @@ func TestConformanceThroughAFailover(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		h := realTime(func(t testing.TB) conformance.Store { return newReplicated(t, k) })
 		h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
+		h.Parallel = false
 		conformance.Run(t, h)
 	})
 }

@@ -52,7 +52,7 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 					}
 					r.wait(20*time.Millisecond, 50*time.Millisecond)
 				}
-				execAdmin(r, admin, "SET GLOBAL max_connections = 500")
+				execAdmin(r, admin, "SET GLOBAL max_connections = 151")
 			})
 		},
 	}

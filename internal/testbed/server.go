@@ -247,7 +247,6 @@ func (s *Server) args() []string {
 		fmt.Sprintf("--server-id=%d", s.port),
 		"--bind-address=127.0.0.1",
 		"--skip-name-resolve",
-		"--max-connections=500", // fleets of tests that run side by side; each member has up to five
 	)
 	if s.kind == MySQL {
 		args = append(args, "--mysqlx=OFF")

@@ -120,7 +120,7 @@ func startShared(k Kind) (s *Server, err error) {
 	if dsn := os.Getenv(k.variable()); dsn != "" {
 		s, err = external(k, dsn)
 	} else {
-		s, err = start(Options{Kind: k})
+		s, err = start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
 	}
 	if err == nil {
 		s.shared = true
