@@ -224,7 +224,8 @@ func TestLargeCallsAreSentInParts(t *testing.T) {
 		records, keys = append(records, r), append(keys, recordKey(r.Election))
 	}
 	server.Do(t, "CONFIG", "RESETSTAT")
-	server.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000", "slowlog-max-len", "1000")
+	server.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
+	server.Do(t, "CONFIG", "SET", "slowlog-max-len", "1000")
 	mustPut(t, d, &v, records...)
 	v = read(t, d, keys...)
 	for i, it := range v.Items {

@@ -284,7 +284,7 @@ func (r *RedisServer) Requests(t testing.TB) (n int) {
 // AddUser makes a user who may do what an ACL rule says.
 func (r *RedisServer) AddUser(t testing.TB, name, password string, rules ...string) {
 	t.Helper()
-	args := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
+	args := []any{"ACL", "SETUSER", name, "reset", "resetchannels", "on", ">" + password}
 	for _, rule := range rules {
 		args = append(args, rule)
 	}
