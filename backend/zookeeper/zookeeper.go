@@ -100,6 +100,7 @@ func newDriver(o Options) (*driver, error) {
 	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
 	d.writer = ensemble.NewSession(&d.Access, sessionLength, false)
 	d.reader = ensemble.NewSession(&d.Access, sessionLength, true)
+	d.reader.MaxRequest = 256 << 10 // it sends paths, to set watches again 128 KiB of them
 	err := d.Access.Check()
 	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {
 		err = fmt.Errorf("root: %w", bad)

@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ type Session struct {
 
 	// Watches are set in a session for readings. It is over when its connection is lost, unless it is Quiet.
 	Watches *Watches
+
+	// MaxRequest is the size of the greatest request, for which the client library keeps memory. 0: 1 MiB, which
+	// servers accept.
+	MaxRequest int
 
 	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only for
 	// calls. Set it before the first call.
@@ -154,7 +159,7 @@ func (s *Session) connect() error {
 			}
 		}),
 		zk.WithHostProvider(&ServerList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
+		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(cmp.Or(s.MaxRequest, maxRequest)))
 	if err != nil {
 		return err
 	}
