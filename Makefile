@@ -17,7 +17,8 @@ help: ## list all tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: ## show a leader being elected, killed and replaced; needs only Go
-	@go run ./examples/quickstart
+	@echo "go run ./cmd/elect demo  (the first time, it downloads and compiles for a minute)" >&2
+	@go run ./cmd/elect demo
 
 deps: ## install what the tests need (Debian, as root), or say what to do
 	@scripts/deps
