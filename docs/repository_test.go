@@ -3,8 +3,12 @@ package docs_test
 import (
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // text returns a file of the repository, by its path from the root.
@@ -36,6 +40,91 @@ func TestMakeDemoIsTheFirstCommand(t *testing.T) {
 		}
 		if !strings.HasSuffix(recipe(t, "demo"), "\t@"+m[1]+"\n") {
 			t.Errorf("%s begins with %q, and make demo runs\n%s", page, m[1], recipe(t, "demo"))
+		}
+	}
+}
+
+// The workflow runs what .ci/run runs, each target as a job.
+func TestTheWorkflowRunsTheTargetsOfCI(t *testing.T) {
+	var workflow struct {
+		Jobs struct {
+			Make struct {
+				Strategy struct{ Matrix struct{ Target []string } }
+				Steps    []struct{ Run string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text(t, ".github/workflows/ci.yml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^make (\w+)$`).FindAllStringSubmatch(text(t, ".ci/run"), -1) {
+		want = append(want, m[1])
+	}
+	made := workflow.Jobs.Make
+	if !slices.Equal(made.Strategy.Matrix.Target, want) || made.Steps[len(made.Steps)-1].Run != "make ${{ matrix.target }}" {
+		t.Errorf("the workflow makes %v by %+v, and .ci/run makes %v", made.Strategy.Matrix.Target, made.Steps, want)
+	}
+}
+
+// Every service that the matrix of servers names is in compose.yaml, with a variable for
+// its image, and in scripts/store-version, with a variable that the tests read.
+func TestTheMatrixNamesServicesThatExist(t *testing.T) {
+	var workflow struct {
+		Jobs struct {
+			Store struct {
+				Strategy struct {
+					Matrix struct {
+						Include []struct{ Service, Image string }
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text(t, ".github/workflows/stores.yml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct{ Image string }
+	}
+	if err := yaml.Unmarshal([]byte(text(t, "compose.yaml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	read := text(t, "internal/testbed/testbed.go")
+	rows := workflow.Jobs.Store.Strategy.Matrix.Include
+	for _, row := range rows {
+		if image := compose.Services[row.Service].Image; !strings.HasPrefix(image, "${"+strings.ToUpper(row.Service)+"_IMAGE:-") {
+			t.Errorf("compose.yaml has the image %q for %q, which the environment cannot change", image, row.Service)
+		}
+		m := regexp.MustCompile(`(?m)^` + row.Service + `\).* variable=(\w+) `).FindStringSubmatch(text(t, "scripts/store-version"))
+		if m == nil || !strings.Contains(read, strconv.Quote(m[1])) {
+			t.Errorf("scripts/store-version has no variable for %q that the tests read: %q", row.Service, m)
+		}
+		if !strings.Contains(row.Image, ":") {
+			t.Errorf("the image %q has no version", row.Image)
+		}
+	}
+	if len(rows) < 20 {
+		t.Errorf("only %d images found", len(rows))
+	}
+}
+
+// Issue templates are forms that ask for the output of elect doctor.
+func TestIssueTemplatesAskForElectDoctor(t *testing.T) {
+	for _, name := range []string{"bug", "idea"} {
+		var form struct {
+			Name, Description string
+			Body              []struct{ Attributes struct{ Label string } }
+		}
+		if err := yaml.Unmarshal([]byte(text(t, ".github/ISSUE_TEMPLATE/"+name+".yml")), &form); err != nil {
+			t.Fatal(err)
+		}
+		asks := false
+		for _, part := range form.Body {
+			asks = asks || strings.Contains(part.Attributes.Label, "elect doctor")
+		}
+		if !asks || form.Name == "" || form.Description == "" {
+			t.Errorf("%s.yml does not ask for elect doctor, or has no name: %+v", name, form)
 		}
 	}
 }
