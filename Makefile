@@ -11,7 +11,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # The root module and the nested modules, except those that only pin the version of a server.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './internal/tools/*' | sort))
 
-.PHONY: help demo deps test verify check vuln bench simulate mutants model model-trail chaos road fuzz all
+.PHONY: help demo deps test verify check vuln bench pictures simulate mutants model model-trail chaos road fuzz all
 
 help: ## list all tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ vuln: ## look for known vulnerabilities in dependencies
 
 bench: ## measure speed, memory and load, and print the tables
 	@cd internal/bench && go test -run "TestTable|TestStores" -table -count=1 -timeout 4h -v
+
+pictures: ## draw the pictures of README and docs/bench.md from the tables; scripts/pictures -record records the demo again
+	@go run ./scripts/pictures
 
 # Virtual hours. They must take less than five minutes on two processors.
 SIM_HOURS ?= 10000

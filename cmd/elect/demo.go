@@ -89,7 +89,7 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 		}
 	}
 	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"), "XDG_RUNTIME_DIR="+dir)
-	d.say("Five processes, one election, lock files in %s. The leader is killed every %v.", dir, every)
+	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", every, dir) // a narrow terminal cuts the end
 	defer d.end()
 	for _, name := range nodeNames {
 		if err := d.start(name); err != nil {
