@@ -1,17 +1,20 @@
 package docs_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/figures"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -175,5 +178,71 @@ func (x *terminal) end() error {
 		return err
 	case <-time.After(patience):
 		return errors.New("the program still runs")
+	}
+}
+
+// README's figures are those of docs/bench.md, rounded: in the table for each store that was measured,
+// and in the paragraph "Figures".
+func TestTheReadmesFiguresAreMeasured(t *testing.T) {
+	rows, err := figures.Read(pages(t)["bench.md"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := func(d time.Duration) string {
+		if d < time.Second {
+			return fmt.Sprintf("%.0f ms", float64(d)/1e6)
+		}
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	measured := map[string]figures.Row{}
+	var killed, asked []time.Duration
+	var requests []float64
+	for _, r := range rows {
+		if !r.Ours {
+			continue
+		}
+		store, _, _ := strings.Cut(strings.ToLower(r.Store), " ")
+		if measured[store] = r; store == "file" { // the kernel frees the lease
+			continue
+		}
+		killed, asked = append(killed, r.Killed.Median), append(asked, r.Asked.Median)
+		if n, ok := r.Requests[1000]; ok {
+			requests = append(requests, n)
+		}
+	}
+	names := map[string]string{"postgres": "postgresql"}
+	table := regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\][^|]*\\| ([^|]*) \\| ([^|]*) \\|")
+	said := []string{
+		short(slices.Min(killed)), short(slices.Max(killed)), short(slices.Min(asked)), short(slices.Max(asked)),
+		fmt.Sprint(slices.Min(requests)), fmt.Sprint(slices.Max(requests)),
+	}
+	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
+		all := table.FindAllStringSubmatch(pages(t)[page], -1)
+		found := 0
+		for _, m := range all {
+			r, ok := measured[cmp.Or(names[m[1]], m[1])]
+			if !ok {
+				if regexp.MustCompile(`^[\d.]+ m?s`).MatchString(m[2] + m[3]) {
+					t.Errorf("%s has figures for %s, which docs/bench.md does not have: %s, %s", page, m[1], m[2], m[3])
+				}
+				continue
+			}
+			found++
+			if want := short(r.Killed.Median) + ", " + short(r.Killed.Worst); m[2] != want {
+				t.Errorf("%s says %q of a crash on %s, docs/bench.md %s", page, m[2], m[1], want)
+			}
+			if want := short(r.Asked.Median); m[3] != want {
+				t.Errorf("%s says %q of a resignation on %s, docs/bench.md %s", page, m[3], m[1], want)
+			}
+		}
+		if found < 6 {
+			t.Errorf("%s has figures for %d stores", page, found)
+		}
+		paragraph := regexp.MustCompile(`(?s)\*\*(?:Figures|数字)\*\*.*?\n\n`).FindString(pages(t)[page])
+		for _, figure := range said {
+			if !strings.Contains(paragraph, figure) {
+				t.Errorf("the figures in %s do not name %s:\n%s", page, figure, paragraph)
+			}
+		}
 	}
 }
