@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
 )
 
 // Every command and flag of elect that the documentation shows exists. Complete command lines
@@ -88,4 +94,33 @@ func isCommand(text string, complete bool) bool {
 		return strings.Contains(err.Error(), "help requested") || !complete && strings.Contains(err.Error(), "needs an argument")
 	}
 	return !complete || c.ValidateArgs(c.Flags().Args()) == nil
+}
+
+// The time line on the pages has the timings that "elect run" has by default.
+func TestTheTimeLineHasTheDefaultTimings(t *testing.T) {
+	o, err := election.Options{ID: "a"}.Complete(backend.Guarantees{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&runOptions{}).limits(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := o.TTL - o.ClockMargin
+	var want []string
+	for _, at := range []time.Duration{o.RenewEvery, o.RenewEvery + o.CallTimeout, trusted - l.reserve - l.grace, trusted - l.reserve, trusted} {
+		want = append(want, fmt.Sprintf("%.1f", at.Seconds()))
+	}
+	for _, page := range []string{"elect.md", "elect.zh-CN.md"} {
+		text := documentation(t)[filepath.Join("../../docs", page)]
+		m := regexp.MustCompile("<!-- time line -->\n```\n0 s (.*) " + fmt.Sprint(o.TTL.Seconds()) + " s\n").FindStringSubmatch(text)
+		if m == nil || !slices.Equal(strings.Fields(m[1]), want) {
+			t.Errorf("%s has the times %q, want %v", page, m, want)
+		}
+		for name, d := range map[string]time.Duration{"--grace": l.grace, "--reserve": l.reserve, "clock_margin": o.ClockMargin} {
+			if !regexp.MustCompile("`" + name + "`[(（]?[^`]{0,20}" + fmt.Sprintf("%.1f", d.Seconds())).MatchString(text) {
+				t.Errorf("%s does not say that %s is %.1f s", page, name, d.Seconds())
+			}
+		}
+	}
 }
