@@ -287,6 +287,9 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"a scheme":            {Endpoints: []string{"ftp://127.0.0.1:2379"}},
 		"a path":              {Endpoints: []string{"http://127.0.0.1:2379/x"}},
 		"no host":             {Endpoints: []string{"http://"}},
+		"no port":             {Endpoints: []string{"etcd1"}},
+		"no port, with TLS":   {Endpoints: []string{"https://etcd1/"}},
+		"an empty port":       {Endpoints: []string{"127.0.0.1:2379", "http://etcd2:"}},
 		"no client":           {Client: clientv3.NewCtxClient(t.Context())},
 		"client and more":     {Client: clientv3.NewCtxClient(t.Context()), Endpoints: good},
 	} {

@@ -102,6 +102,8 @@ func endpointURL(endpoint string, secure bool) (string, error) {
 		err = errors.New("it has a path")
 	case err == nil && secure && u.Scheme == "http":
 		err = fmt.Errorf("TLS is configured, and %.100q is http", u.Host)
+	case err == nil && u.Port() == "": // etcd's client would fail at each call: it knows no default
+		err = fmt.Errorf("%.100q has no port; etcd's is 2379 unless it was changed", u.Host)
 	}
 	if err != nil {
 		return "", fmt.Errorf("endpoint: %w", err)

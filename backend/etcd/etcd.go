@@ -19,8 +19,8 @@ const DefaultPrefix = "election/"
 
 // Options says which cluster and which keys. Either Endpoints or Client is set.
 type Options struct {
-	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379".
-	// Without a scheme: http, or https if TLS is set. List all members: a call that
+	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379", each with
+	// its port. Without a scheme: http, or https if TLS is set. List all members: a call that
 	// one member does not answer is sent to another.
 	Endpoints []string `yaml:"endpoints" json:"endpoints"`
 
