@@ -21,6 +21,8 @@ type decoder struct {
 	problems
 	places map[string]place // where the value of each key was found
 	keys   []Key            // all keys of the structs, set or not
+
+	secretFiles []secretFile // that the configuration names, or is
 }
 
 // input is a parsed file and the environment, before values are decoded.
@@ -151,6 +153,7 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	case set:
 		d.places[key] = place{k.Variable, 0}
 		d.value(place{k.Variable, 0}, k.Variable, nodeOf(text, v.Type()), v)
+		d.noteSecret(place{k.Variable, 0}, key, v)
 	case !isNull(n) && !isNull(file):
 		d.add(place{d.file, n.Line}, key, "%s is set too, on line %d; set one of them", k.FileName, file.Line)
 	case !isNull(file):
@@ -163,12 +166,14 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
 		d.value(place{d.file, n.Line}, key, n, v)
+		d.noteSecret(place{d.file, n.Line}, key, v)
 	}
 }
 
 // readSecret fills a string with the content of the file name.
 func (d *decoder) readSecret(at place, key, name string, v reflect.Value) {
 	d.places[key] = at
+	d.secretFiles = append(d.secretFiles, secretFile{at, key + "_file", name})
 	if !d.secrets {
 		return
 	}

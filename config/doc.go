@@ -37,8 +37,8 @@
 //
 // # Mistakes
 //
-// Unknown keys, variables with the prefix that belong to no key, duplicate keys, wrong
-// types and impossible timings are errors. All are returned at once:
+// Unknown keys, variables with the prefix that belong to no key (also empty ones), duplicate
+// keys, wrong types and impossible timings are errors. All are returned at once:
 //
 //	config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
 //	config: election.yaml:2: ttl is 9s, must be more than 9.75s: renew_every (line 3) + call_timeout (default) + …

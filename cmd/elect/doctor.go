@@ -87,6 +87,10 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	defer s.Close()
 	list.add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 
+	for _, warning := range s.config.Warnings() {
+		list.add(gradeWarning, "secrets", "%s", warning)
+	}
+
 	if err := s.checkReading(ctx, &list); err != nil {
 		list.add(gradeProblem, "store", "%v\nNothing else was checked.", advise(err))
 		return list
