@@ -46,6 +46,7 @@ func (a *app) doctorCommand() *cobra.Command {
 - whether the store can be reached and read, and how fast it answers compared with the
   timings;
 - its elections and members;
+- files with secrets that every user of this machine can read;
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
   the cluster's members, versions, alarms, free space. Consul, firefly: servers, how many
   can be lost, and their health if the token may read it. ZooKeeper, curator: each server's

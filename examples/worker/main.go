@@ -8,6 +8,9 @@
 //	go run ./examples/worker -listen 127.0.0.1:8002
 //	curl -i 127.0.0.1:8001/readyz 127.0.0.1:8002/readyz
 //
+// Never more than one copy is ready, so a Deployment of Kubernetes must allow that in an update, by
+// strategy Recreate or maxUnavailable 100%, or it waits forever for the second one.
+//
 // Package electionhttp has more: JSON, events, and a page for people.
 package main
 
