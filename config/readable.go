@@ -60,7 +60,7 @@ func (c *Config) Warnings() (list []string) {
 		seen[f.name] = true
 		e := Error{Source: f.at.source, Line: f.at.line, Key: f.key, Problem: fmt.Sprintf(
 			"every user of this machine can read %s, which holds a secret: its mode is %04o; chmod o-r", f.name, info.Mode().Perm())}
-		list = append(list, e.Error())
+		list = append(list, strings.TrimPrefix(e.Error(), "config: "))
 	}
 	return list
 }
