@@ -121,7 +121,10 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 	defer b.mu.Unlock()
 	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
 	s := b.session
-	if s == nil || s.epoch != v.epoch || s.wentBack != v.wentBack {
+	if s == nil {
+		return b.adoptedGrants(v, held)
+	}
+	if s.epoch != v.epoch || s.wentBack != v.wentBack {
 		return nil, nil, false // the grants may be from before the store went back
 	}
 	for i := range held {
@@ -138,6 +141,18 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 			return nil, nil, false
 		}
 		states = append(states, st)
+	}
+	return v, states, true
+}
+
+// adoptedGrants is rememberedGrants of a process that has adopted them, and has read them before. The caller
+// holds b.mu.
+func (b *Backend) adoptedGrants(v *view, held []backend.Held) (_ *view, states []state, ok bool) {
+	states = make([]state, len(held))
+	for i, h := range held {
+		if s := &states[i]; h.Term == 0 || !b.cached(v, h.Election, s) || !s.heldBy(v.nonce) || s.Term != h.Term {
+			return nil, nil, false
+		}
 	}
 	return v, states, true
 }
