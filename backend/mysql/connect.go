@@ -217,21 +217,37 @@ func (c conn) rows(ctx context.Context, text string) (all [][][]byte, err error)
 		if err != nil {
 			return nil, err
 		}
+		cells, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
 		for rows.Next() {
-			row, into := make([][]byte, len(columns)), make([]any, len(columns))
-			for i := range row {
-				into[i] = &row[i]
-			}
 			if err := rows.Scan(into...); err != nil {
 				return nil, err
 			}
-			all = append(all, row)
+			all = append(all, lasting(cells))
 		}
 		if err := rows.Err(); err != nil {
 			return nil, err
 		}
 	}
 	return all, rows.Err()
+}
+
+// lasting returns a row that outlives the reading of the next one.
+func lasting(cells []sql.RawBytes) [][]byte {
+	size := 0
+	for _, c := range cells {
+		size += len(c)
+	}
+	row, all := make([][]byte, len(cells)), make([]byte, 0, size)
+	for i, c := range cells {
+		if c != nil {
+			all = append(all, c...)
+			row[i] = all[len(all)-len(c):]
+		}
+	}
+	return row
 }
 
 // take waits for a place, and returns an idle connection, or a new one.

@@ -31,6 +31,7 @@ type driver struct {
 	ownDB    bool
 	closed   atomic.Bool
 	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
+	values   atomic.Pointer[values] // of the last large reading
 	single   atomic.Pointer[bool]   // whether the connections take one statement at a time
 
 	location string
@@ -69,23 +70,52 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 		return a, errReadOnly
 	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
-	a.Items = func(uint64) (items []lease.Item) {
-		for _, row := range rows[1:] {
-			items = append(items, item(row))
-		}
-		return items
-	}
+	a.Items = func(uint64) []lease.Item { return d.items(rows[1:]) }
 	return a, nil
 }
 
-// item returns a row of itemSQL.
-func item(row [][]byte) lease.Item {
-	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
-	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: lease.Decode(k.Kind, row[2]), Age: time.Duration(number(row[5])) * time.Microsecond}
-	written, _, _ := strings.Cut(it.Version, ".")
+// values are what was decoded, by key and Version. A follower of thousands reads them all once a TTL,
+// and hardly any has changed.
+type values map[lease.Key]value
+
+type value struct {
+	version string
+	lease.Value
+	edited bool
+}
+
+// largeReading is the number of rows from which values are kept.
+const largeReading = 256
+
+// items returns rows of itemSQL. It decodes those that the last large reading did not have.
+func (d *driver) items(rows [][][]byte) []lease.Item {
+	items, last := make([]lease.Item, len(rows)), values{}
+	if known := d.values.Load(); known != nil {
+		last = *known
+	}
+	for i, row := range rows {
+		k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
+		v, ok := last[k]
+		if !ok || v.version != string(row[3]) {
+			v = value{string(row[3]), lease.Decode(k.Kind, row[2]), edited(k, row)}
+		}
+		items[i] = lease.Item{Key: k, Version: v.version, Created: string(row[4]), Value: v.Value, Edited: v.edited, Age: time.Duration(number(row[5])) * time.Microsecond}
+	}
+	if len(rows) >= largeReading {
+		now := make(values, len(rows))
+		for i := range items {
+			now[items[i].Key] = value{items[i].Version, items[i].Value, items[i].Edited}
+		}
+		d.values.Store(&now)
+	}
+	return items
+}
+
+// edited reports whether somebody else than this package has written a row of itemSQL.
+func edited(k lease.Key, row [][]byte) bool {
+	written, _, _ := strings.Cut(string(row[3]), ".")
 	random, _, _ := strings.Cut(written, "-")
-	it.Edited = written != newVersion(random, k, string(row[2]))
-	return it
+	return written != newVersion(random, k, string(row[2]))
 }
 
 // newVersion returns the text of the column version for a value. Nobody but this package writes it.
