@@ -127,7 +127,7 @@ func loads(t *testing.T, r role) (leader, follower *load) {
 		r.ID = id
 		start(t, r, all)
 		if id == "leader" {
-			await(t, all, "leads")
+			await(t, all, "all") // then the follower leads none
 		}
 	}
 	for leader == nil || follower == nil {
