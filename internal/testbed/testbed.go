@@ -20,6 +20,8 @@ const (
 	Etcd      Kind = "etcd"
 	Postgres  Kind = "PostgreSQL"
 	Redis     Kind = "Redis"
+
+	Kubernetes Kind = "Kubernetes" // an API server without nodes and controllers
 )
 
 // Kinds are the kinds of database servers, in the order in which tests run.
@@ -40,6 +42,8 @@ func (k Kind) variable() string {
 		return "ELECTION_TEST_POSTGRES_DSN"
 	case Redis:
 		return "ELECTION_TEST_REDIS_ADDR"
+	case Kubernetes:
+		return "ELECTION_TEST_KUBECONFIG"
 	default:
 		return "ELECTION_TEST_ETCD_ENDPOINTS"
 	}

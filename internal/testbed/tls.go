@@ -90,15 +90,16 @@ func (a *authority) clientConfig() *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
-// client makes a certificate for a client of that name, as files in dir.
-func (a *authority) client(dir, name string) (cert, key string, err error) {
+// client makes a certificate for a client of that name, as files in dir. Groups are its
+// organizations.
+func (a *authority) client(dir, name string, groups ...string) (cert, key string, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", "", err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
+		Subject:      pkix.Name{CommonName: name, Organization: groups},
 		NotBefore:    a.cert.NotBefore,
 		NotAfter:     a.cert.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
