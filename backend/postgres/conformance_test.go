@@ -41,6 +41,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 		return store
 	})
 	h.Only = conformance.Case.OwnServer
+	h.Parallel = false // each case starts a server, and is about time
 	conformance.Run(t, h)
 }
 

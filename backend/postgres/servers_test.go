@@ -26,6 +26,7 @@ func TestConformanceThroughAFailover(t *testing.T) {
 			t.Parallel()
 			h := harness(func(t testing.TB) conformance.Store { return newReplicated(t, synchronous) })
 			h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
+			h.Parallel = false
 			conformance.Run(t, h)
 		})
 	}
