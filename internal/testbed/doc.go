@@ -11,9 +11,9 @@
 // A [Proxy] stands between a client and any server. It cuts, delays, resets and
 // drops traffic.
 //
-// PostgreSQL, Redis, ZooKeeper, Consul and etcd have their own starters, for one node and for
-// standbys or clusters. Each node is a [Daemon]. The nodes of a cluster live in a [Network],
-// which can cut one node off from its peers while its clients still reach it.
+// PostgreSQL, Redis, ZooKeeper, Consul, etcd and Kubernetes have their own starters, for one
+// node and for standbys or clusters. Each node is a [Daemon]. The nodes of a cluster live in a
+// [Network], which can cut one node off from its peers while its clients still reach it.
 //
 // # What must be installed
 //
@@ -33,8 +33,8 @@
 // ELECTION_TEST_MYSQL_DSN, ELECTION_TEST_MARIADB_DSN and ELECTION_TEST_POSTGRES_DSN name
 // running servers and a user who may create databases and users. ELECTION_TEST_REDIS_ADDR,
 // ELECTION_TEST_ZOOKEEPER_SERVERS, ELECTION_TEST_CONSUL_ADDR and ELECTION_TEST_ETCD_ENDPOINTS name others, by
-// host:port. The testbed uses them instead of starting its own, and skips the tests
-// that inject faults into them.
+// host:port. ELECTION_TEST_KUBECONFIG names a file with an API server and an administrator. The
+// testbed uses them instead of starting its own, and skips the tests that inject faults into them.
 //
 // Each test records the servers that it used or missed as attributes
 // ([testing.TB.Attr]). scripts/report makes a table of them.
