@@ -1,0 +1,255 @@
+//go:build linux
+
+package testbed
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s"
+
+// leaseRule allows what a candidate does.
+var leaseRule = KubernetesRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}
+
+// client returns the API server as a user of a kubeconfig sees it.
+func client(t *testing.T, kubeconfig string) *KubernetesServer {
+	t.Helper()
+	k, err := runningKubernetes(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// makeLease creates a Lease object as the user of k.
+func makeLease(k *KubernetesServer, namespace, name string) error {
+	object := map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name}}
+	return k.Try(http.MethodPost, strings.TrimSuffix(fmt.Sprintf(leasesPath, namespace, ""), "/"), object, nil)
+}
+
+// exists returns an error unless the object exists, or does not, as wanted.
+func exists(k *KubernetesServer, want bool, namespace, name string) error {
+	err := k.Try(http.MethodGet, fmt.Sprintf(leasesPath, namespace, name), nil, nil)
+	if want || err != nil && !strings.Contains(err.Error(), "404: ") {
+		return err
+	}
+	if err == nil {
+		return fmt.Errorf("%s exists", name)
+	}
+	return nil
+}
+
+// The server reports the version that it was built from.
+func TestKubernetesTellsItsVersion(t *testing.T) {
+	k := SharedKubernetes(t)
+	var version struct{ GitVersion, Major, Minor string }
+	k.Request(t, http.MethodGet, "/version", nil, &version)
+	if k.Version() != "" && version.GitVersion != "v"+k.Version() {
+		t.Errorf("version %+v, want %s", version, k.Version())
+	}
+}
+
+// A user with a certificate, one in a group, and a service account with a token have the
+// rights that they were given, in that namespace, and no others.
+func TestKubernetesUsersHaveTheRightsGiven(t *testing.T) {
+	t.Parallel()
+	k := SharedKubernetes(t)
+	here, other := k.Namespace(t), k.Namespace(t)
+
+	alice := client(t, k.Kubeconfig(t, "alice"))
+	if err := makeLease(alice, here, "before"); err == nil || !strings.Contains(err.Error(), "403: ") {
+		t.Errorf("without rights: %v, want 403", err)
+	}
+	k.Allow(t, here, "alice", leaseRule)
+
+	account, token := k.ServiceAccount(t, here, "app")
+	k.Allow(t, here, account, leaseRule)
+	robot := client(t, k.TokenKubeconfig(t, token))
+
+	k.Apply(t, here, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: electors}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: electors}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: electors}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
+`)
+	bob := client(t, k.Kubeconfig(t, "bob", "electors"))
+	Eventually(t, startLimit, "the group has its rights", func() error { return makeLease(bob, here, "bob") })
+
+	for name, user := range map[string]*KubernetesServer{"alice": alice, "robot": robot} {
+		if err := makeLease(user, here, name); err != nil {
+			t.Errorf("%s, in the namespace with rights: %v", name, err)
+		}
+		if err := makeLease(user, other, name); err == nil || !strings.Contains(err.Error(), "403: ") {
+			t.Errorf("%s, in another namespace: %v, want 403", name, err)
+		}
+	}
+	k.Forbid(t, here, "alice", "create", "coordination.k8s.io", "leases")
+	if err := makeLease(alice, here, "after"); err == nil || !strings.Contains(err.Error(), "403: ") {
+		t.Errorf("after its rights were taken away: %v, want 403", err)
+	}
+	if err := makeLease(client(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
+		t.Errorf("with a token that nobody gave: %v, want 401", err)
+	}
+}
+
+// After a kill and a start, the server has what it had. While it is frozen, it does not
+// answer. A proxy can stand between it and a client.
+func TestKubernetesAnswersAndComesBack(t *testing.T) {
+	t.Parallel()
+	k := StartKubernetes(t, KubernetesOptions{})
+	if err := makeLease(k, "default", "kept"); err != nil {
+		t.Fatal(err)
+	}
+	k.Kill(t)
+	k.Start(t)
+	throughProxy := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), k.Proxy(t).Addr()))
+	if err := exists(throughProxy, true, "default", "kept"); err != nil {
+		t.Errorf("after a restart, through a proxy: %v", err)
+	}
+	k.Stop(t)
+	answered := make(chan error, 1)
+	go func() { answered <- exists(k, true, "default", "kept") }()
+	select {
+	case err := <-answered:
+		t.Errorf("a frozen server answered: %v", err)
+	default:
+	}
+	k.Continue(t)
+	if err := <-answered; err != nil {
+		t.Errorf("after it was frozen: %v", err)
+	}
+	k.Terminate(t)
+	k.Start(t)
+}
+
+// Two API servers over one store know the same objects and users. When etcd is dead, both
+// refuse writes. When the store goes back, so does what they know.
+func TestKubernetesGoesBackWithItsStore(t *testing.T) {
+	t.Parallel()
+	k := StartKubernetes(t, KubernetesOptions{})
+	if err := makeLease(k, "default", "early"); err != nil {
+		t.Fatal(err)
+	}
+	saved := k.SaveStore(t)
+	if err := makeLease(k, "default", "late"); err != nil {
+		t.Fatal(err)
+	}
+
+	second := StartKubernetes(t, KubernetesOptions{Beside: k})
+	k.Kill(t)
+	elsewhere := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), second.Addr()))
+	if err := exists(elsewhere, true, "default", "late"); err != nil {
+		t.Errorf("another API server, as the administrator of the first: %v", err)
+	}
+	k.Etcd().Kill(t)
+	if err := makeLease(second, "default", "never"); err == nil {
+		t.Error("the API server wrote to an etcd that was dead")
+	}
+	k.Etcd().Start(t)
+	second.Kill(t)
+	k.Start(t)
+
+	k.RestoreStore(t, saved)
+	if err := exists(k, true, "default", "early"); err != nil {
+		t.Errorf("what the saved store has: %v", err)
+	}
+	if err := exists(k, false, "default", "late"); err != nil {
+		t.Errorf("what was created after the store was saved: %v", err)
+	}
+	k.RestoreStore(t, "")
+	Eventually(t, startLimit, "a new cluster has its first namespace", func() error {
+		return exists(k, false, "default", "early")
+	})
+	if err := exists(k, false, "default", "early"); err != nil {
+		t.Errorf("in an empty store: %v", err)
+	}
+}
+
+// With one request in flight at a time, others are refused.
+func TestKubernetesThrottles(t *testing.T) {
+	t.Parallel()
+	k := StartKubernetes(t, KubernetesOptions{Args: []string{
+		"--enable-priority-and-fairness=false", "--max-requests-inflight=1", "--max-mutating-requests-inflight=1",
+	}})
+	k.Allow(t, "default", "alice", leaseRule) // the administrator's group is never throttled
+	alice := client(t, k.Kubeconfig(t, "alice"))
+	Eventually(t, startLimit, "a request is refused", func() error {
+		refused := make(chan bool)
+		for i := range 20 {
+			go func() {
+				err := makeLease(alice, "default", fmt.Sprint("lease-", i))
+				refused <- err != nil && strings.Contains(err.Error(), "429: ")
+			}()
+		}
+		var all []bool
+		for range 20 {
+			all = append(all, <-refused)
+		}
+		if !slices.Contains(all, true) {
+			return fmt.Errorf("none of 20 was")
+		}
+		return nil
+	})
+}
+
+// With ELECTION_TEST_KUBECONFIG the shared server is that of the file, which may name other
+// files, and tests that need their own are skipped. Errors have no credentials.
+func TestKubernetesThatRunsIsUsed(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := newAuthority(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ca.client(dir, "admin"); err != nil {
+		t.Fatal(err)
+	}
+	write := func(user string) string {
+		file := filepath.Join(dir, "kubeconfig")
+		text := `
+apiVersion: v1
+kind: Config
+current-context: b
+contexts: [{name: a, context: {cluster: x, user: x}}, {name: b, context: {cluster: y, user: y}}]
+clusters: [{name: y, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.pem}}]
+users: [{name: y, user: ` + user + `}]
+`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file := write("{client-certificate: client-cert.pem, client-key: client-key.pem}")
+	k := client(t, file)
+	if k.URL() != "https://127.0.0.1:1" || k.cluster.CA == nil || k.admin.Key == nil {
+		t.Errorf("the API server of the file is %s", k.URL())
+	}
+	_, user, err := readKubeconfig(k.Kubeconfig(t, "alice", "electors"))
+	if err != nil || user.As != "alice" || !slices.Equal(user.AsGroups, []string{"electors"}) {
+		t.Errorf("the administrator acts as %q in %q: %v, want alice in electors", user.As, user.AsGroups, err)
+	}
+	if f, _ := ending(t, func(tb testing.TB) { k.Kill(tb) }); f.ended != "fatal" {
+		t.Errorf("Kill of a server that was already running ends the test by %q", f.ended)
+	}
+	t.Setenv(Kubernetes.variable(), file)
+	if f, _ := ending(t, func(tb testing.TB) { StartKubernetes(tb, KubernetesOptions{}) }); f.ended != "skip" {
+		t.Errorf("a test that starts its own server ends by %q, want skip", f.ended)
+	}
+	for _, bad := range []string{"{username: x, password: hunter2}", "{token: [hunter2]}", "{client-certificate: hunter.pem"} {
+		if _, err := runningKubernetes(write(bad)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("user %s: %v, want an error without the password", bad, err)
+		}
+	}
+}
