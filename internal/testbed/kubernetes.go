@@ -1,8 +1,8 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,11 +71,7 @@ func SharedKubernetes(t testing.TB) *KubernetesServer {
 	if err != nil {
 		unavailable(t, err)
 	}
-	version := k.Version()
-	if version == "" {
-		version = "(already running)"
-	}
-	recordServer(t, "Kubernetes "+version)
+	recordServer(t, "Kubernetes "+cmp.Or(k.Version(), "(already running)"))
 	return k
 }
 
@@ -230,9 +226,6 @@ func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
 // CAFile is the file with the certificate of the API server's authority. The testbed must
 // have started the API server.
 func (k *KubernetesServer) CAFile() string { return filepath.Join(k.ca.dir, "ca.pem") }
-
-// TLSConfig makes a client trust the API server. It has no client certificate.
-func (k *KubernetesServer) TLSConfig() (*tls.Config, error) { return k.cluster.tls() }
 
 // SaveStore copies everything that the API server keeps, for RestoreStore. Both the API
 // server and etcd are restarted.

@@ -1,12 +1,15 @@
 package testbed
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -94,8 +97,8 @@ func KubeconfigAt(t testing.TB, file, addr string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cluster.ServerName == "" {
-		cluster.ServerName = "127.0.0.1"
+	if u, err := url.Parse(cluster.Server); err == nil && cluster.ServerName == "" {
+		cluster.ServerName = u.Hostname() // which the certificate is for
 	}
 	cluster.Server = "https://" + addr
 	return writeKubeconfig(t, cluster, user)
@@ -151,11 +154,17 @@ func writeKubeconfig(t testing.TB, cluster kubeCluster, user kubeUser) string {
 
 // runningKubernetes returns the API server of the current context of a file.
 func runningKubernetes(file string) (*KubernetesServer, error) {
-	k := &KubernetesServer{Daemon: &Daemon{options: daemonOptions{kind: Kubernetes}, shared: true}}
+	k := &KubernetesServer{}
 	var err error
 	if k.cluster, k.admin, err = readKubeconfig(file); err != nil {
 		return nil, fmt.Errorf("the file that %s names: %w", Kubernetes.variable(), err)
 	}
+	u, err := url.Parse(k.cluster.Server)
+	if err != nil || u.Scheme != "https" {
+		return nil, fmt.Errorf("the file that %s names: the server is not an https:// URL", Kubernetes.variable())
+	}
+	addr := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+	k.Daemon = &Daemon{options: daemonOptions{kind: Kubernetes, addr: addr}, shared: true}
 	k.client, err = k.cluster.client(k.admin)
 	return k, err
 }
