@@ -157,7 +157,7 @@ func (k *KubernetesServer) args(dir string, port int) []string {
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + dir,
 		"--tls-cert-file=" + filepath.Join(keys, "server-cert.pem"), "--tls-private-key-file=" + filepath.Join(keys, "server-key.pem"),
 		"--client-ca-file=" + filepath.Join(keys, "ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
-		"--service-account-issuer=https://testbed", "--service-account-key-file=" + filepath.Join(keys, "server-key.pem"),
+		"--service-account-issuer=https://testbed", "--service-account-key-file=" + filepath.Join(keys, "server-cert.pem"),
 		"--service-account-signing-key-file=" + filepath.Join(keys, "server-key.pem"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 
