@@ -184,13 +184,19 @@ func findKubernetes() (program, version string, err error) {
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "kube-apiserver-v"), nil
 }
 
-// ready returns nil if the API server has the roles of every cluster and reaches etcd.
+// ready returns nil if the API server has the roles and the namespaces of every cluster,
+// and reaches etcd.
 func (k *KubernetesServer) ready(ctx context.Context) error {
-	status, text, err := k.send(ctx, http.MethodGet, "/readyz?verbose", "", nil)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("not ready: %d: %s", status, text)
+	for _, path := range []string{"/readyz?verbose", "/api/v1/namespaces/default"} {
+		status, text, err := k.send(ctx, http.MethodGet, path, "", nil)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("not ready: %d: %s", status, text)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // send sends a request of the administrator, and returns the status and the body.

@@ -18,25 +18,27 @@ import (
 // is nil. Body is marshaled as JSON unless it is nil. Any status from 400 on fails the test.
 func (k *KubernetesServer) Request(t testing.TB, method, path string, body, into any) {
 	t.Helper()
-	if err := k.request(method, path, "application/json", body, into); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	if err := k.Try(ctx, method, path, body, into); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Try is Request that returns the error, for goroutines and for what may fail.
-func (k *KubernetesServer) Try(method, path string, body, into any) error {
-	return k.request(method, path, "application/json", body, into)
+// Try is Request that returns the error, for goroutines and for what may fail. A status from
+// 400 on is in the error's text, as in "404: ". While etcd is dead, the API server answers
+// after half a minute or more.
+func (k *KubernetesServer) Try(ctx context.Context, method, path string, body, into any) error {
+	return k.request(ctx, method, path, "application/json", body, into)
 }
 
-func (k *KubernetesServer) request(method, path, contentType string, body, into any) (err error) {
+func (k *KubernetesServer) request(ctx context.Context, method, path, contentType string, body, into any) (err error) {
 	var text []byte
 	if body != nil {
 		if text, err = json.Marshal(body); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
 	status, text, err := k.send(ctx, method, path, contentType, text)
 	if err == nil && status >= 400 {
 		err = fmt.Errorf("%d: %s", status, text)
@@ -86,6 +88,8 @@ func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string
 
 // apply finds the path of an object's kind, and lets the server merge the object.
 func (k *KubernetesServer) apply(namespace string, object map[string]any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	meta, _ := object["metadata"].(map[string]any)
@@ -103,7 +107,7 @@ func (k *KubernetesServer) apply(namespace string, object map[string]any) error 
 			Namespaced bool
 		}
 	}
-	if err := k.request(http.MethodGet, base, "", nil, &kinds); err != nil {
+	if err := k.request(ctx, http.MethodGet, base, "", nil, &kinds); err != nil {
 		return err
 	}
 	for _, r := range kinds.Resources {
@@ -113,7 +117,7 @@ func (k *KubernetesServer) apply(namespace string, object map[string]any) error 
 		if r.Namespaced {
 			base += "/namespaces/" + namespace
 		}
-		return k.request(http.MethodPatch, base+"/"+r.Name+"/"+name+"?fieldManager=testbed&force=true", "application/apply-patch+yaml", object, nil)
+		return k.request(ctx, http.MethodPatch, base+"/"+r.Name+"/"+name+"?fieldManager=testbed&force=true", "application/apply-patch+yaml", object, nil)
 	}
 	return fmt.Errorf("the API server has no kind %q in %q", kind, version)
 }
@@ -177,7 +181,7 @@ func (k *KubernetesServer) awaitRight(t testing.TB, want bool, namespace, user, 
 				Reason  string
 			}
 		}
-		err := k.Try(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
+		err := k.Try(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
 			"spec": map[string]any{"user": user, "resourceAttributes": map[string]any{
 				"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,

@@ -3,6 +3,7 @@
 package testbed
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s"
@@ -28,14 +30,14 @@ func client(t *testing.T, kubeconfig string) *KubernetesServer {
 }
 
 // makeLease creates a Lease object as the user of k.
-func makeLease(k *KubernetesServer, namespace, name string) error {
+func makeLease(ctx context.Context, k *KubernetesServer, namespace, name string) error {
 	object := map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name}}
-	return k.Try(http.MethodPost, strings.TrimSuffix(fmt.Sprintf(leasesPath, namespace, ""), "/"), object, nil)
+	return k.Try(ctx, http.MethodPost, strings.TrimSuffix(fmt.Sprintf(leasesPath, namespace, ""), "/"), object, nil)
 }
 
 // exists returns an error unless the object exists, or does not, as wanted.
-func exists(k *KubernetesServer, want bool, namespace, name string) error {
-	err := k.Try(http.MethodGet, fmt.Sprintf(leasesPath, namespace, name), nil, nil)
+func exists(ctx context.Context, k *KubernetesServer, want bool, namespace, name string) error {
+	err := k.Try(ctx, http.MethodGet, fmt.Sprintf(leasesPath, namespace, name), nil, nil)
 	if want || err != nil && !strings.Contains(err.Error(), "404: ") {
 		return err
 	}
@@ -63,7 +65,7 @@ func TestKubernetesUsersHaveTheRightsGiven(t *testing.T) {
 	here, other := k.Namespace(t), k.Namespace(t)
 
 	alice := client(t, k.Kubeconfig(t, "alice"))
-	if err := makeLease(alice, here, "before"); err == nil || !strings.Contains(err.Error(), "403: ") {
+	if err := makeLease(t.Context(), alice, here, "before"); err == nil || !strings.Contains(err.Error(), "403: ") {
 		t.Errorf("without rights: %v, want 403", err)
 	}
 	k.Allow(t, here, "alice", leaseRule)
@@ -86,21 +88,21 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: electors}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 `)
 	bob := client(t, k.Kubeconfig(t, "bob", "electors"))
-	Eventually(t, startLimit, "the group has its rights", func() error { return makeLease(bob, here, "bob") })
+	Eventually(t, startLimit, "the group has its rights", func() error { return makeLease(t.Context(), bob, here, "bob") })
 
 	for name, user := range map[string]*KubernetesServer{"alice": alice, "robot": robot} {
-		if err := makeLease(user, here, name); err != nil {
+		if err := makeLease(t.Context(), user, here, name); err != nil {
 			t.Errorf("%s, in the namespace with rights: %v", name, err)
 		}
-		if err := makeLease(user, other, name); err == nil || !strings.Contains(err.Error(), "403: ") {
+		if err := makeLease(t.Context(), user, other, name); err == nil || !strings.Contains(err.Error(), "403: ") {
 			t.Errorf("%s, in another namespace: %v, want 403", name, err)
 		}
 	}
 	k.Forbid(t, here, "alice", "create", "coordination.k8s.io", "leases")
-	if err := makeLease(alice, here, "after"); err == nil || !strings.Contains(err.Error(), "403: ") {
+	if err := makeLease(t.Context(), alice, here, "after"); err == nil || !strings.Contains(err.Error(), "403: ") {
 		t.Errorf("after its rights were taken away: %v, want 403", err)
 	}
-	if err := makeLease(client(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
+	if err := makeLease(t.Context(), client(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
 		t.Errorf("with a token that nobody gave: %v, want 401", err)
 	}
 }
@@ -110,18 +112,18 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 func TestKubernetesAnswersAndComesBack(t *testing.T) {
 	t.Parallel()
 	k := StartKubernetes(t, KubernetesOptions{})
-	if err := makeLease(k, "default", "kept"); err != nil {
+	if err := makeLease(t.Context(), k, "default", "kept"); err != nil {
 		t.Fatal(err)
 	}
 	k.Kill(t)
 	k.Start(t)
 	throughProxy := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), k.Proxy(t).Addr()))
-	if err := exists(throughProxy, true, "default", "kept"); err != nil {
+	if err := exists(t.Context(), throughProxy, true, "default", "kept"); err != nil {
 		t.Errorf("after a restart, through a proxy: %v", err)
 	}
 	k.Stop(t)
 	answered := make(chan error, 1)
-	go func() { answered <- exists(k, true, "default", "kept") }()
+	go func() { answered <- exists(t.Context(), k, true, "default", "kept") }()
 	select {
 	case err := <-answered:
 		t.Errorf("a frozen server answered: %v", err)
@@ -140,22 +142,24 @@ func TestKubernetesAnswersAndComesBack(t *testing.T) {
 func TestKubernetesGoesBackWithItsStore(t *testing.T) {
 	t.Parallel()
 	k := StartKubernetes(t, KubernetesOptions{})
-	if err := makeLease(k, "default", "early"); err != nil {
+	if err := makeLease(t.Context(), k, "default", "early"); err != nil {
 		t.Fatal(err)
 	}
 	saved := k.SaveStore(t)
-	if err := makeLease(k, "default", "late"); err != nil {
+	if err := makeLease(t.Context(), k, "default", "late"); err != nil {
 		t.Fatal(err)
 	}
 
 	second := StartKubernetes(t, KubernetesOptions{Beside: k})
 	k.Kill(t)
 	elsewhere := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), second.Addr()))
-	if err := exists(elsewhere, true, "default", "late"); err != nil {
+	if err := exists(t.Context(), elsewhere, true, "default", "late"); err != nil {
 		t.Errorf("another API server, as the administrator of the first: %v", err)
 	}
 	k.Etcd().Kill(t)
-	if err := makeLease(second, "default", "never"); err == nil {
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := makeLease(soon, second, "default", "never"); err == nil {
 		t.Error("the API server wrote to an etcd that was dead")
 	}
 	k.Etcd().Start(t)
@@ -163,17 +167,14 @@ func TestKubernetesGoesBackWithItsStore(t *testing.T) {
 	k.Start(t)
 
 	k.RestoreStore(t, saved)
-	if err := exists(k, true, "default", "early"); err != nil {
+	if err := exists(t.Context(), k, true, "default", "early"); err != nil {
 		t.Errorf("what the saved store has: %v", err)
 	}
-	if err := exists(k, false, "default", "late"); err != nil {
+	if err := exists(t.Context(), k, false, "default", "late"); err != nil {
 		t.Errorf("what was created after the store was saved: %v", err)
 	}
 	k.RestoreStore(t, "")
-	Eventually(t, startLimit, "a new cluster has its first namespace", func() error {
-		return exists(k, false, "default", "early")
-	})
-	if err := exists(k, false, "default", "early"); err != nil {
+	if err := exists(t.Context(), k, false, "default", "early"); err != nil {
 		t.Errorf("in an empty store: %v", err)
 	}
 }
@@ -190,7 +191,7 @@ func TestKubernetesThrottles(t *testing.T) {
 		refused := make(chan bool)
 		for i := range 20 {
 			go func() {
-				err := makeLease(alice, "default", fmt.Sprint("lease-", i))
+				err := makeLease(t.Context(), alice, "default", fmt.Sprint("lease-", i))
 				refused <- err != nil && strings.Contains(err.Error(), "429: ")
 			}()
 		}
