@@ -212,6 +212,10 @@ func (k *KubernetesServer) send(ctx context.Context, method, path, contentType s
 	if k.admin.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+k.admin.Token)
 	}
+	if k.admin.As != "" {
+		request.Header.Set("Impersonate-User", k.admin.As)
+		request.Header["Impersonate-Group"] = k.admin.AsGroups
+	}
 	answer, err := k.client.Do(request)
 	if err != nil {
 		return 0, nil, err

@@ -98,6 +98,18 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 			t.Errorf("%s, in another namespace: %v, want 403", name, err)
 		}
 	}
+
+	running := client(t, k.AdminKubeconfig(t)) // as with ELECTION_TEST_KUBECONFIG
+	running.Allow(t, running.Namespace(t), "carol", leaseRule)
+	running.Allow(t, other, "carol", leaseRule)
+	carol := client(t, running.Kubeconfig(t, "carol", "some-group"))
+	if err := makeLease(t.Context(), carol, other, "carol"); err != nil {
+		t.Errorf("a user whom the administrator impersonates: %v", err)
+	}
+	if err := makeLease(t.Context(), carol, here, "carol"); err == nil || !strings.Contains(err.Error(), "403: ") {
+		t.Errorf("a user whom the administrator impersonates, elsewhere: %v, want 403", err)
+	}
+
 	k.Forbid(t, here, "alice", "create", "coordination.k8s.io", "leases")
 	if err := makeLease(t.Context(), alice, here, "after"); err == nil || !strings.Contains(err.Error(), "403: ") {
 		t.Errorf("after its rights were taken away: %v, want 403", err)
