@@ -184,7 +184,7 @@ func (x *terminal) end() error {
 // README's figures are those of docs/bench.md, rounded: in the table for each store that was measured,
 // and in the paragraph "Figures".
 func TestTheReadmesFiguresAreMeasured(t *testing.T) {
-	rows, err := figures.Read(pages(t)["bench.md"])
+	rows, err := figures.Read(pages(t)["bench.md"], pages(t)["guard.md"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 		}
 	}
 	names := map[string]string{"postgres": "postgresql"}
-	table := regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\][^|]*\\| ([^|]*) \\| ([^|]*) \\|")
+	table := regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\][^|]*\\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|")
 	said := []string{
 		short(slices.Min(killed)), short(slices.Max(killed)), short(slices.Min(asked)), short(slices.Max(asked)),
 		fmt.Sprint(slices.Min(requests)), fmt.Sprint(slices.Max(requests)),
@@ -222,8 +222,8 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 		for _, m := range all {
 			r, ok := measured[cmp.Or(names[m[1]], m[1])]
 			if !ok {
-				if regexp.MustCompile(`^[\d.]+ m?s`).MatchString(m[2] + m[3]) {
-					t.Errorf("%s has figures for %s, which docs/bench.md does not have: %s, %s", page, m[1], m[2], m[3])
+				if regexp.MustCompile(`(?m)^[\d.]+ m?s`).MatchString(m[2] + "\n" + m[3] + "\n" + m[4]) {
+					t.Errorf("%s has figures for %s, which docs/bench.md does not have: %s, %s, %s", page, m[1], m[2], m[3], m[4])
 				}
 				continue
 			}
@@ -231,8 +231,15 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 			if want := short(r.Killed.Median) + ", " + short(r.Killed.Worst); m[2] != want {
 				t.Errorf("%s says %q of a crash on %s, docs/bench.md %s", page, m[2], m[1], want)
 			}
-			if want := short(r.Asked.Median); m[3] != want {
-				t.Errorf("%s says %q of a resignation on %s, docs/bench.md %s", page, m[3], m[1], want)
+			guarded := r.Guarded
+			if m[1] == "mysql" {
+				guarded = measured["mariadb"].Guarded
+			}
+			if want := short(guarded.Median) + ", " + short(guarded.Worst); m[3] != want && guarded != (figures.Gap{}) {
+				t.Errorf("%s says %q of a crash with a guard on %s, docs/guard.md %s", page, m[3], m[1], want)
+			}
+			if want := short(r.Asked.Median); m[4] != want {
+				t.Errorf("%s says %q of a resignation on %s, docs/bench.md %s", page, m[4], m[1], want)
 			}
 		}
 		if found < 6 {

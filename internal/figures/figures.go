@@ -1,5 +1,5 @@
-// Package figures reads the tables of docs/bench.md, for the pictures that are drawn from them and
-// for the test that README says the same.
+// Package figures reads the tables of docs/bench.md and docs/guard.md, for the pictures that are drawn
+// from them and for the test that README says the same.
 package figures
 
 import (
@@ -20,6 +20,7 @@ type Row struct {
 	Ours  bool
 
 	Killed   Gap // kill -9, with a TTL of 10 s
+	Guarded  Gap // the same with a guard
 	Asked    Gap // SIGTERM
 	NextDead Gap // SIGTERM, when the next in line has just been killed
 
@@ -33,8 +34,21 @@ const ours = "go-election"
 // Elections are the numbers of elections for which requests are counted.
 var Elections = []int{1, 10, 1000}
 
-// Read returns the rows of both tables of the page.
-func Read(page string) ([]Row, error) {
+// Read returns the rows of both tables of docs/bench.md, with what docs/guard.md says of guards.
+func Read(bench, guard string) ([]Row, error) {
+	rows, err := readStores(bench)
+	if err != nil {
+		return nil, err
+	}
+	sql, err := readSQL(bench)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, sql...)
+	return rows, addGuards(rows, guard)
+}
+
+func readStores(page string) ([]Row, error) {
 	var rows []Row
 	for line := range strings.Lines(page) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -64,8 +78,30 @@ func Read(page string) ([]Row, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("figures: the page has no table of stores")
 	}
-	sql, err := readSQL(page)
-	return append(rows, sql...), err
+	return rows, nil
+}
+
+var guards = regexp.MustCompile(`(?m)^\| median, worst (.*)\|\n\|[-|]+\n(?:\|.*\n)*?\| with a guard (.*)\|$`)
+
+// addGuards adds to the rows of this module what the table of the page has of their stores.
+func addGuards(rows []Row, page string) error {
+	m := guards.FindStringSubmatch(page)
+	if m == nil {
+		return fmt.Errorf("figures: the page has no table of guards")
+	}
+	stores, gaps := strings.Split(m[1], "|"), strings.Split(m[2], "|")
+	for n, store := range stores {
+		store = strings.TrimSpace(store)
+		for i := range rows {
+			if r := &rows[i]; store != "" && n < len(gaps) && r.Ours && strings.HasPrefix(r.Store, store) {
+				var err error
+				if r.Guarded, err = gap(strings.ReplaceAll(strings.TrimSpace(gaps[n]), " ms", "ms")); err != nil {
+					return fmt.Errorf("figures: guard on %s: %w", store, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 var (

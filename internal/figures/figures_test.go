@@ -16,12 +16,19 @@ const page = `
 | leader gets SIGTERM, TTL 3s | MySQL | median 8.7ms, worst 16.7ms (15 times) | x |
 `
 
-func TestBothTablesAreRead(t *testing.T) {
-	rows, err := Read(page)
+const guardPage = `
+| median, worst | etcd | MySQL |
+|---|---|---|
+| without a guard | 8 s, 10 s | 8 s, 10 s |
+| with a guard | 11 ms, 34 ms | 18 ms, 57 ms |
+`
+
+func TestAllTablesAreRead(t *testing.T) {
+	rows, err := Read(page, guardPage)
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
-	if r := rows[0]; r.Store != "etcd 3" || !r.Ours || r.Killed.Median != 8150200*time.Microsecond || r.NextDead.Worst != 4200*time.Microsecond || r.Requests[1000] != 30 {
+	if r := rows[0]; r.Store != "etcd 3" || !r.Ours || r.Killed.Median != 8150200*time.Microsecond || r.NextDead.Worst != 4200*time.Microsecond || r.Guarded.Worst != 34*time.Millisecond || r.Requests[1000] != 30 {
 		t.Errorf("etcd is read as %+v", r)
 	}
 	if r := rows[1]; r.Ours || r.Requests[1] != 330 || len(r.Requests) != 1 {
@@ -30,14 +37,17 @@ func TestBothTablesAreRead(t *testing.T) {
 	if r := rows[2]; r.Store != "MySQL" || !r.Ours || r.Killed != (Gap{8600 * time.Millisecond, 10 * time.Second}) || r.Asked.Median != 8700*time.Microsecond {
 		t.Errorf("MySQL is read as %+v", r)
 	}
-	if r := rows[3]; r.Ours || r.With != "polling every TTL/3" {
+	if r := rows[3]; r.Ours || r.With != "polling every TTL/3" || r.Guarded != (Gap{}) {
 		t.Errorf("polling is read as %+v", r)
 	}
 }
 
 func TestAPageWithoutTheTablesIsAnError(t *testing.T) {
-	for _, text := range []string{"", strings.Split(page, "| leader")[0], strings.ReplaceAll(page, "8.1502s", "soon")} {
-		if rows, err := Read(text); err == nil {
+	for _, text := range [][2]string{
+		{"", guardPage}, {strings.Split(page, "| leader")[0], guardPage}, {strings.ReplaceAll(page, "8.1502s", "soon"), guardPage},
+		{page, ""}, {page, strings.ReplaceAll(guardPage, "11 ms", "soon")},
+	} {
+		if rows, err := Read(text[0], text[1]); err == nil {
 			t.Errorf("%d rows, no error, of\n%s", len(rows), text)
 		}
 	}

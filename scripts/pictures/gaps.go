@@ -24,7 +24,7 @@ func gaps(rows []figures.Row) string {
 	height := top + step*float64(len(rows)) + 30
 	p := newPicture(int(left+3*(panel+between)), int(height), "Time without a leader, on each store, beside what its users have today")
 	p.text(16, 24, "h", "start", "Time without a leader")
-	p.text(left, 24, "d", "start", "● median, line to the worst case; TTL 10 s (MySQL and MariaDB, SIGTERM: 3 s)")
+	p.text(left, 24, "d", "start", "● median, line to the worst case, ○ with a guard; TTL 10 s (MySQL, MariaDB, SIGTERM: 3 s)")
 	at := func(n int, d time.Duration) float64 {
 		part := math.Log(max(float64(d), least)/least) / math.Log(most/least)
 		return left + float64(n)*(panel+between) + part*panel
@@ -58,6 +58,10 @@ func gaps(rows []figures.Row) string {
 			}
 			p.line(at(n, g.Median), y, at(n, g.Worst), y, class+" line")
 			p.dot(at(n, g.Median), y, 4, class)
+		}
+		if g := r.Guarded; g != (figures.Gap{}) {
+			p.line(at(0, g.Median)+4, y, at(0, g.Worst), y, class+" line")
+			p.dot(at(0, g.Median), y, 4, class+" line")
 		}
 	}
 	return p.String()

@@ -1,5 +1,5 @@
 // Pictures draws the pictures of README and of docs/bench.md as SVG, in light and dark: the demo from
-// a recording of a terminal, and the charts from the tables of docs/bench.md. It runs in the root of
+// a recording of a terminal, and the charts from the tables of docs/bench.md and docs/guard.md. It runs in the root of
 // the repository.
 //
 //	go run ./scripts/pictures
@@ -48,7 +48,11 @@ func draw(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := figures.Read(string(page))
+	guard, err := os.ReadFile(filepath.Join(root, "docs/guard.md"))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := figures.Read(string(page), string(guard))
 	if err != nil {
 		return nil, err
 	}
