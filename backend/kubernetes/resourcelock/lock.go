@@ -1,0 +1,233 @@
+package resourcelock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/go-election/go-election/election"
+)
+
+var _ clientgo.Interface = (*Lock)(nil)
+
+// A Lock is what one elector of client-go elects through. Its methods are safe for concurrent
+// use; those of client-go's interface are for the elector only.
+type Lock struct {
+	election *election.Election
+	id       string
+	ttl      time.Duration
+	timings  Timings
+
+	mu   sync.Mutex
+	wake chan struct{} // closed, and replaced, at each change
+
+	// What the elector does.
+	asking    int       // calls of Get that wait
+	asked     time.Time // when the last Get began or ended
+	reported  string    // the leader that the last Get returned
+	believing bool      // from the first Update that succeeds until the elector says that it has stopped
+	until     time.Time // the elector has stopped believing by then
+	wrapped   bool      // Config was called: the elector reports the end of its functions
+	running   bool      // only if wrapped: OnStartedLeading is to be called, or has not returned
+	released  bool      // the elector has given its lease up
+
+	// What the manager does.
+	campaign  *campaign
+	err       error                // of the last campaign, not yet returned by Get
+	lead      *election.Leadership // of the campaign's function; nil while it does not run
+	lent      *election.Leadership // of the last Update that succeeded
+	over      bool                 // the leadership is ending: no Update succeeds
+	keepUntil time.Time            // without another Update, the lock gives the lease up then
+}
+
+// New joins the election of this name and returns a lock for one elector. Zero timings get their
+// defaults. New waits for nothing. The error is that of [election.Manager.Join], or of class
+// backend.ErrInvalid, with both values, if the timings do not fit each other or the manager's.
+func New(m *election.Manager, name string, t Timings) (*Lock, error) {
+	status := m.Status()
+	t, err := t.complete(status)
+	if err != nil {
+		return nil, err
+	}
+	e, err := m.Join(name)
+	if err != nil {
+		return nil, fmt.Errorf("resourcelock: %w", err)
+	}
+	l := &Lock{election: e, id: status.ID, ttl: status.TTL, timings: t, wake: make(chan struct{})}
+	e.Watch(func(election.Event) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed()
+	})
+	return l, nil
+}
+
+// Election returns the election, to ask Leading, to watch it, or for the term of the present
+// leadership, which fences writes. Do not campaign with it: the lock does.
+func (l *Lock) Election() *election.Election { return l.election }
+
+// Timings returns the timings that the elector must have, with all defaults filled in.
+func (l *Lock) Timings() Timings { return l.timings }
+
+// Identity returns the manager's ID.
+func (l *Lock) Identity() string { return l.id }
+
+// Describe returns the election's name.
+func (l *Lock) Describe() string { return l.election.Name() }
+
+// Get returns who leads. Nobody leads if the record has no holder: then this elector can lead, by
+// Update. While its elector does not lead, Get campaigns, and waits until it can return something
+// new: another leader, or that this elector can lead. While its elector leads, Get does not block.
+//
+// The error is that of [election.Election.Run] if the campaign has failed. When ctx ends first,
+// Get stops campaigning and returns ctx's error.
+func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking++
+	defer func() { l.asking, l.asked = l.asking-1, time.Now() }()
+	for {
+		if l.believing && l.lead == nil && time.Since(l.until) > l.timings.loan() {
+			l.believing = false // its client-go does not record that it stops
+		}
+		if !l.believing && l.campaign == nil {
+			if err := l.err; err != nil {
+				l.err = nil
+				return nil, nil, fmt.Errorf("resourcelock: %w", err)
+			}
+			if ctx.Err() == nil {
+				l.start()
+			}
+		}
+		holder, news := l.holder()
+		if news || l.believing {
+			l.reported = holder
+			return l.record(holder)
+		}
+		wake := l.wake
+		l.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		if ctx.Err() != nil {
+			l.withdraw()
+			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w", l.election.Name(), context.Cause(ctx))
+		}
+	}
+}
+
+// holder returns the holder to report. news says that a Get that waits must return it.
+func (l *Lock) holder() (id string, news bool) {
+	switch {
+	case l.lendable() && l.believing:
+		return l.id, true
+	case l.lendable():
+		return "", !l.running // not while the function of an earlier run goes on
+	}
+	now := l.election.Current()
+	if now.Kind != election.Elected || now.Leading {
+		return "", false
+	}
+	if id = now.Leader.ID; id == l.id {
+		id += " (another process)" // or its own elector would take it for itself
+	}
+	return id, id != l.reported
+}
+
+// lendable reports whether an Update can succeed now.
+func (l *Lock) lendable() bool {
+	return l.lead != nil && !l.over && l.lead.Remaining() >= l.timings.loan()
+}
+
+func (l *Lock) record(holder string) (*clientgo.LeaderElectionRecord, []byte, error) {
+	// The manager knows it at this instant, so RenewTime is now: to the elector the record of
+	// another leader never expires.
+	r := &clientgo.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: seconds(l.timings), RenewTime: metav1.Now()}
+	raw, err := json.Marshal(r)
+	return r, raw, err
+}
+
+func seconds(t Timings) int { return int(t.LeaseDuration / time.Second) }
+
+// Create does what Update does. An elector calls it only for a lock without a record.
+func (l *Lock) Create(ctx context.Context, r clientgo.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+// Update lends the leadership to the elector, again for RetryPeriod + RenewDeadline. It does not
+// block and does not call the store. It fails with election.ErrNotElected if the manager does not
+// lead or its lease ends too soon, and with backend.ErrInvalid if the elector's LeaseDuration is
+// not the lock's or if OnStartedLeading of an earlier run has not returned.
+//
+// A record without a holder gives the lease up: no Update succeeds before the elector has stopped
+// and can lead again.
+func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.changed()
+	if r.HolderIdentity == "" {
+		l.released = l.believing
+		return nil
+	}
+	switch {
+	case r.HolderIdentity != l.id:
+		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
+	case r.LeaseDurationSeconds != seconds(l.timings):
+		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set the elector's timings to Lock.Timings", r.LeaseDurationSeconds, l.timings.LeaseDuration)
+	case l.running && !l.believing:
+		return invalid("OnStartedLeading of an earlier run has not returned")
+	case l.lead == nil || l.over || l.lead.Remaining() == 0:
+		return fmt.Errorf("resourcelock: update %q: %w", l.election.Name(), election.ErrNotElected)
+	case !l.lendable():
+		return fmt.Errorf("resourcelock: update %q: %w for long enough: %v remain of the lease, the elector needs %v (2 * RetryPeriod + RenewDeadline)",
+			l.election.Name(), election.ErrNotElected, l.lead.Remaining(), l.timings.loan())
+	}
+	now := time.Now()
+	if !l.believing {
+		l.believing, l.released, l.running = true, false, l.wrapped
+	}
+	l.lent, l.until, l.keepUntil = l.lead, now.Add(l.timings.loan()), now.Add(l.ttl)
+	return nil
+}
+
+// stoppedLeading is what an elector records when it has stopped, just before it cancels the
+// context of OnStartedLeading.
+const stoppedLeading = "stopped leading"
+
+// RecordEvent learns from the elector's last event that the elector has stopped.
+func (l *Lock) RecordEvent(event string) {
+	if event == stoppedLeading {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.stopped(l.timings.RetryPeriod) // the cancellation comes within the reserve
+	}
+}
+
+// stopped says that the elector no longer believes, after this time at most.
+func (l *Lock) stopped(after time.Duration) {
+	if at := time.Now().Add(after); at.Before(l.until) {
+		l.until = at
+	}
+	l.believing, l.reported = false, ""
+	l.changed()
+}
+
+// changed wakes whoever waits for a change.
+func (l *Lock) changed() {
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+// notable reports whether Get must return the error of a campaign.
+func notable(err error) bool {
+	return err != nil && !errors.Is(err, election.ErrNotReleased) && !errors.Is(err, context.Canceled)
+}
+
