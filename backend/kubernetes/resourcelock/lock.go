@@ -230,4 +230,3 @@ func (l *Lock) changed() {
 func notable(err error) bool {
 	return err != nil && !errors.Is(err, election.ErrNotReleased) && !errors.Is(err, context.Canceled)
 }
-

@@ -1,0 +1,325 @@
+package resourcelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+	clientgo "k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/kubernetes/resourcelock"
+	"github.com/go-election/go-election/election"
+)
+
+// pair starts two members, and returns the one that works first. Both electors run until stopped.
+func pair(t *testing.T, f *fleet, adjust func(*member)) (first, second *member, stop func()) {
+	t.Helper()
+	members, stops := map[string]*member{}, map[string]func(){}
+	for _, id := range []string{"a", "b"} {
+		m := f.member(id)
+		adjust(m)
+		members[id], stops[id] = m, m.elect()
+	}
+	id := f.worker()
+	first = members[id]
+	delete(members, id)
+	for _, m := range members {
+		second = m
+	}
+	return first, second, stops[id]
+}
+
+// The fault that makes two leaders with client-go's own lock: the leader cannot reach the store.
+func TestACutOffElectorStopsFirst(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, second, _ := pair(t, f, func(*member) {})
+		first.Cut()
+		cut := time.Now()
+		if id := f.worker(first.ID()); id != second.ID() {
+			t.Fatalf("%s works", id)
+		}
+		_, begun := f.state()
+		switch pause := begun.Sub(f.ended); {
+		case f.ended.Before(cut), f.ended.Sub(cut) > ttl:
+			t.Errorf("its work ended %v after the fault", f.ended.Sub(cut))
+		case pause < ttl/6: // ClockMargin
+			t.Errorf("the other member works %v after the work of the first has ended, want at least ClockMargin", pause)
+		}
+		first.Heal()
+		second.Pause()
+		f.worker(second.ID())
+	})
+}
+
+func TestAnElectorStopsWhenItsLeadershipEnds(t *testing.T) {
+	for end, do := range map[string]func(*testing.T, *member) error{
+		"pause":  func(_ *testing.T, m *member) error { m.Pause(); return nil },
+		"depose": func(t *testing.T, m *member) error { return m.lock.Election().Depose(t.Context()) },
+		"resign": func(t *testing.T, m *member) error { return m.lock.Election().Resign(t.Context()) },
+		"crash":  func(_ *testing.T, m *member) error { m.Crash(); return nil },
+		"deny":   func(_ *testing.T, m *member) error { m.Fail(backend.ErrDenied); return nil },
+	} {
+		t.Run(end, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				first, _, _ := pair(t, f, func(m *member) { m.linger = time.Second })
+				if err := do(t, first); err != nil {
+					t.Fatal(err)
+				}
+				f.worker(first.ID())
+			})
+		})
+	}
+}
+
+// The function ends 7 s after its context. An elector of client-go gives its lease up before.
+func TestTheLeaseOutlastsTheFunction(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, _, stop := pair(t, f, func(m *member) { m.linger = 7 * time.Second })
+		stop()
+		stopped := time.Now()
+		f.worker(first.ID())
+		_, begun := f.state()
+		if f.ended.Sub(stopped) < 7*time.Second || begun.Sub(f.ended) > time.Second {
+			t.Errorf("the first member's work ended %v after its elector, the other's began %v later, want 7s and about 0s",
+				f.ended.Sub(stopped), begun.Sub(f.ended))
+		}
+	})
+}
+
+// The lock does not know when the work of such an elector ends.
+func TestAnUnknownFunctionHasATTLToEnd(t *testing.T) {
+	for cause, end := range map[string]func(m *member, stop func()){
+		"release": func(_ *member, stop func()) { stop() },
+		"pause":   func(m *member, _ func()) { m.Pause() },
+	} {
+		t.Run(cause, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				first, _, stop := pair(t, f, func(m *member) { m.bare, m.linger = true, ttl-time.Second })
+				end(first, stop)
+				ended := time.Now()
+				f.worker(first.ID())
+				if _, begun := f.state(); begun.Sub(ended) > ttl+time.Second {
+					t.Errorf("the other member works %v after the first has stopped, want a TTL", begun.Sub(ended))
+				}
+			})
+		})
+	}
+}
+
+func TestCloseReleasesTheLease(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, _, stop := pair(t, f, func(m *member) { m.bare = true })
+		stop()
+		stopped := time.Now()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.worker(first.ID())
+		if _, begun := f.state(); begun.Sub(stopped) > time.Second {
+			t.Errorf("the other member works %v after the first was stopped and closed", begun.Sub(stopped))
+		}
+	})
+}
+
+// Close before the elector has been stopped is wrong order, but not two leaders.
+func TestCloseWaitsForTheElector(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, _, _ := pair(t, f, func(m *member) { m.bare = true })
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.worker(first.ID())
+	})
+}
+
+// An elector that was stopped leaves a process that is no candidate.
+func TestNobodyCampaignsWithoutAnElector(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, second, _ := pair(t, f, func(*member) {})
+		ctx, cancel := context.WithCancel(t.Context())
+		third := f.member("c")
+		elector, err := leaderelection.NewLeaderElector(third.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); elector.Run(ctx) }()
+		<-third.leaders // it has begun to ask
+		time.Sleep(ttl)
+		cancel()
+		<-done
+		first.Pause()
+		second.Pause()
+		time.Sleep(3 * ttl)
+		for _, s := range third.Status().Elections {
+			if s.Campaigning || s.Leading {
+				t.Errorf("without an elector the process campaigns: %v; leads: %v", s.Campaigning, s.Leading)
+			}
+		}
+	})
+}
+
+func TestFollowersLearnTheLeader(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		first, second, stop := pair(t, f, func(*member) {})
+		if id := <-second.leaders; id != first.ID() {
+			t.Errorf("the follower's first leader is %q, want %q", id, first.ID())
+		}
+		stop()
+		if id := <-second.leaders; id != second.ID() {
+			t.Errorf("the follower's next leader is %q, want %q", id, second.ID())
+		}
+	})
+}
+
+// A process that is no leader shows itself to nobody as the leader, not even if it has the
+// leader's ID.
+func TestASharedIDMakesNoSecondLeader(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.member("a").elect()
+		f.worker()
+		other := f.member("a")
+		elector, err := leaderelection.NewLeaderElector(other.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
+		defer cancel()
+		go elector.Run(ctx)
+		if id := <-other.leaders; id == "a" || elector.IsLeader() {
+			t.Errorf("the follower's leader is %q, IsLeader is %v", id, elector.IsLeader())
+		}
+		<-ctx.Done()
+	})
+}
+
+// The lease duration that an Update shows is all that the lock sees of the elector's timings.
+func TestOtherTimingsNeverLead(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		m := f.member("a")
+		if _, _, err := m.lock.Get(t.Context()); err != nil { // it can lead
+			t.Fatal(err)
+		}
+		err := m.lock.Update(t.Context(), clientgo.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15})
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "15s") || !strings.Contains(err.Error(), "1s") {
+			t.Errorf("an elector with controller-runtime's defaults gets %v, want an error with both durations", err)
+		}
+		err = m.lock.Create(t.Context(), clientgo.LeaderElectionRecord{HolderIdentity: "b", LeaseDurationSeconds: 1})
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("an elector with another identity gets %v, want %v", err, backend.ErrInvalid)
+		}
+	})
+}
+
+// controller-runtime's default for any one timing fits no lock with default timings.
+func TestNoTimingCanBeForgotten(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, time.Minute, time.Hour} {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			m, err := election.New(memoryBackend(), election.Options{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close(t.Context())
+			lock, err := resourcelock.New(m, name, resourcelock.Timings{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := lock.Config(leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}})
+			if _, err := leaderelection.NewLeaderElector(config); err != nil {
+				t.Errorf("TTL %v: %v", ttl, err)
+			}
+			if config.LeaseDuration >= 15*time.Second {
+				t.Errorf("TTL %v: LeaseDuration %v may be the elector's default", ttl, config.LeaseDuration)
+			}
+			noDeadline, noPeriod := config, config
+			noDeadline.RenewDeadline, noPeriod.RetryPeriod = 10*time.Second, 2*time.Second
+			for forgotten, c := range map[string]leaderelection.LeaderElectionConfig{"RenewDeadline": noDeadline, "RetryPeriod": noPeriod} {
+				if _, err := leaderelection.NewLeaderElector(c); err == nil {
+					t.Errorf("TTL %v: client-go accepts its own default of %s beside %v", ttl, forgotten, lock.Timings())
+				}
+			}
+		})
+	}
+}
+
+func TestWrongTimingsNameBothValues(t *testing.T) {
+	type timings = resourcelock.Timings
+	for want, given := range map[string]timings{
+		"RetryPeriod is -1s, must be at least 1ns":                                            {RetryPeriod: -time.Second},
+		"RenewDeadline is 300ms, must be more than 300ms: 1.2 * RetryPeriod = 1.2 * 250ms":    {RenewDeadline: 300 * time.Millisecond},
+		"LeaseDuration is 1s, must be more than 1s: RenewDeadline":                            {LeaseDuration: time.Second, RenewDeadline: time.Second},
+		"LeaseDuration is 1.5s, must be whole seconds: client-go rounds 1.5s down to 1s":      {LeaseDuration: 1500 * time.Millisecond},
+		"2 * RetryPeriod + RenewDeadline is 2 * 2s + 10s = 14s, must be at most 5.000000001s": {15 * time.Second, 10 * time.Second, 2 * time.Second},
+	} {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			_, err := resourcelock.New(f.Start("a").Manager, name, given)
+			if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("timings %v: %v, want %q", given, err, want)
+			}
+		})
+	}
+}
+
+func TestOwnTimingsOfControllerRuntimeFit30s(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		m, err := election.New(memoryBackend(), election.Options{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(t.Context())
+		if _, err := resourcelock.New(m, name, resourcelock.Timings{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Five hours of random faults: never two that work, and always one again.
+func TestRandomFaultsNeverMakeTwoWork(t *testing.T) {
+	for seed := range uint64(4) {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			long := ttl / 6 // ClockMargin: after a fault, work may go on for that time
+			var members []*member
+			for _, id := range []string{"a", "b", "c"} {
+				m := f.member(id)
+				if m.bare = seed%2 == 1; !m.bare {
+					m.linger = time.Duration(random.Int64N(int64(long)))
+				}
+				members = append(members, m)
+				m.elect()
+			}
+			for end := time.Now().Add(5 * time.Hour); time.Now().Before(end) && !t.Failed(); {
+				m := members[random.IntN(len(members))]
+				switch random.IntN(8) {
+				case 0:
+					m.Cut()
+				case 1, 2:
+					m.Heal()
+				case 3:
+					m.Pause()
+				case 4, 5:
+					m.Resume()
+				case 6:
+					go m.lock.Election().Depose(t.Context())
+				case 7:
+					go m.lock.Election().Nominate(t.Context(), members[random.IntN(len(members))].ID())
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(2 * ttl))))
+			}
+			for _, m := range members {
+				m.Heal()
+				m.Resume()
+			}
+			f.worker()
+			if t.Failed() || f.works < 100 {
+				t.Errorf("seed %d: work began %d times", seed, f.works)
+			}
+		})
+	}
+}
