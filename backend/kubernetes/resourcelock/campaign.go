@@ -20,10 +20,7 @@ func (l *Lock) start() {
 	l.campaign = c
 	go func() {
 		defer cancel()
-		err := l.election.Run(ctx, func(leading context.Context, lead *election.Leadership) error {
-			l.hold(ctx, leading, lead)
-			return nil
-		})
+		err := l.election.Run(ctx, l.hold)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.campaign = nil
@@ -43,16 +40,12 @@ func (l *Lock) withdraw() {
 }
 
 // hold is the lead function. Until it returns, the manager does not release the lease: so it
-// returns when the elector has stopped, and its work with it. asked ends with the campaign, ctx
-// with the leadership.
-func (l *Lock) hold(asked, ctx context.Context, lead *election.Leadership) {
+// returns when the elector has stopped, and its work with it.
+func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	claim := l.timings.LeaseDuration + 3*l.timings.RetryPeriod // an elector that still asks does so by then
 	l.lead, l.over, l.keepUntil = lead, false, time.Now().Add(claim)
-	if asked.Err() != nil || l.asking == 0 && time.Since(l.asked) > claim {
-		l.over = true // no elector asks for it
-	}
 	l.changed()
 	for {
 		wait, done := l.pending(ctx)
@@ -78,6 +71,7 @@ func (l *Lock) hold(asked, ctx context.Context, lead *election.Leadership) {
 		l.campaign.cancel() // the elector's next Get begins another
 	}
 	l.changed()
+	return nil
 }
 
 // pending reports for how long hold must wait before it looks again, or that all is done.

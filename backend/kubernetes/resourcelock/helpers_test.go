@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 // A fleet is a group of processes, each with an elector of client-go. At most one works.
 type fleet struct {
 	*electiontest.Group
-	t *testing.T
+	t       *testing.T
+	timings resourcelock.Timings // of members that start from now on
 
 	mu      sync.Mutex
 	working string    // the id of the member that works; empty: none
@@ -95,13 +96,14 @@ type member struct {
 	lock    *resourcelock.Lock
 	linger  time.Duration // how long its work goes on after its context has ended
 	bare    bool          // its elector is not configured by Config, as that of controller-runtime
+	keep    bool          // ReleaseOnCancel is false
 	leaders chan string   // from OnNewLeader
 }
 
 func (f *fleet) member(id string) *member {
 	f.t.Helper()
 	p := f.Start(id)
-	lock, err := resourcelock.New(p.Manager, name, resourcelock.Timings{})
+	lock, err := resourcelock.New(p.Manager, name, f.timings)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -120,7 +122,9 @@ func (m *member) config() leaderelection.LeaderElectionConfig {
 		OnNewLeader:      func(id string) { m.leaders <- id },
 	}
 	if !m.bare {
-		return m.lock.Config(callbacks)
+		config := m.lock.Config(callbacks)
+		config.ReleaseOnCancel = !m.keep
+		return config
 	}
 	t := m.lock.Timings()
 	return leaderelection.LeaderElectionConfig{
@@ -130,7 +134,12 @@ func (m *member) config() leaderelection.LeaderElectionConfig {
 }
 
 // elect runs one elector again and again until stop is called, which waits for it.
-func (m *member) elect() (stop func()) {
+func (m *member) elect() (stop func()) { return m.run(true) }
+
+// electOnce runs an elector until it has led, or until stop is called, which waits for it.
+func (m *member) electOnce() (stop func()) { return m.run(false) }
+
+func (m *member) run(again bool) (stop func()) {
 	elector, err := leaderelection.NewLeaderElector(m.config())
 	if err != nil {
 		m.fleet.t.Fatal(err)
@@ -139,8 +148,7 @@ func (m *member) elect() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
-			elector.Run(ctx)
+		for elector.Run(ctx); again && ctx.Err() == nil; elector.Run(ctx) {
 		}
 	}()
 	stop = func() { cancel(); <-done }

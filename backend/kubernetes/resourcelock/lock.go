@@ -28,8 +28,6 @@ type Lock struct {
 	wake chan struct{} // closed, and replaced, at each change
 
 	// What the elector does.
-	asking    int       // calls of Get that wait
-	asked     time.Time // when the last Get began or ended
 	reported  string    // the leader that the last Get returned
 	believing bool      // from the first Update that succeeds until the elector says that it has stopped
 	until     time.Time // the elector has stopped believing by then
@@ -90,8 +88,6 @@ func (l *Lock) Describe() string { return l.election.Name() }
 func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asking++
-	defer func() { l.asking, l.asked = l.asking-1, time.Now() }()
 	for {
 		if l.believing && l.lead == nil && time.Since(l.until) > l.timings.loan() {
 			l.believing = false // its client-go does not record that it stops
@@ -142,10 +138,14 @@ func (l *Lock) holder() (id string, news bool) {
 	return id, id != l.reported
 }
 
-// lendable reports whether an Update can succeed now.
-func (l *Lock) lendable() bool {
-	return l.lead != nil && !l.over && l.lead.Remaining() >= l.timings.loan()
+// leads reports whether there is a leadership that the elector can have, or has. An elector that
+// believes in an earlier one must stop first: the work of that one has ended.
+func (l *Lock) leads() bool {
+	return l.lead != nil && !l.over && (!l.believing || l.lent == l.lead) && l.lead.Leading()
 }
+
+// lendable reports whether an Update can succeed now.
+func (l *Lock) lendable() bool { return l.leads() && l.lead.Remaining() >= l.timings.loan() }
 
 func (l *Lock) record(holder string) (*clientgo.LeaderElectionRecord, []byte, error) {
 	// The manager knows it at this instant, so RenewTime is now: to the elector the record of
@@ -184,7 +184,7 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set the elector's timings to Lock.Timings", r.LeaseDurationSeconds, l.timings.LeaseDuration)
 	case l.running && !l.believing:
 		return invalid("OnStartedLeading of an earlier run has not returned")
-	case l.lead == nil || l.over || l.lead.Remaining() == 0:
+	case !l.leads():
 		return fmt.Errorf("resourcelock: update %q: %w", l.election.Name(), election.ErrNotElected)
 	case !l.lendable():
 		return fmt.Errorf("resourcelock: update %q: %w for long enough: %v remain of the lease, the elector needs %v (2 * RetryPeriod + RenewDeadline)",

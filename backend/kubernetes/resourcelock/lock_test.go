@@ -138,30 +138,78 @@ func TestCloseWaitsForTheElector(t *testing.T) {
 	})
 }
 
-// An elector that was stopped leaves a process that is no candidate.
+// An elector that has ended leaves a process that is no candidate.
 func TestNobodyCampaignsWithoutAnElector(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		first, second, _ := pair(t, f, func(*member) {})
-		ctx, cancel := context.WithCancel(t.Context())
-		third := f.member("c")
-		elector, err := leaderelection.NewLeaderElector(third.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() { defer close(done); elector.Run(ctx) }()
-		<-third.leaders // it has begun to ask
+		first := f.member("a")
+		stopped := first.electOnce()
+		f.worker()
+		second := f.member("b")
+		stop := second.electOnce()
+		<-second.leaders // it has begun to ask
 		time.Sleep(ttl)
-		cancel()
-		<-done
-		first.Pause()
-		second.Pause()
-		time.Sleep(3 * ttl)
-		for _, s := range third.Status().Elections {
-			if s.Campaigning || s.Leading {
-				t.Errorf("without an elector the process campaigns: %v; leads: %v", s.Campaigning, s.Leading)
-			}
+		stop()
+		time.Sleep(time.Second)
+		if campaigns(second) {
+			t.Error("a follower whose elector was stopped campaigns")
 		}
+		first.Pause()
+		waitForEnd(f)
+		first.Resume()
+		stopped()
+		time.Sleep(2 * ttl)
+		if campaigns(first) || campaigns(second) {
+			t.Errorf("without an elector, the former leader campaigns: %v, the follower: %v", campaigns(first), campaigns(second))
+		}
+	})
+}
+
+func campaigns(m *member) bool {
+	for _, s := range m.Status().Elections {
+		return s.Campaigning || s.Leading
+	}
+	return false
+}
+
+func waitForEnd(f *fleet) {
+	for id, _ := f.state(); id != ""; id, _ = f.state() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Not even by the longest timings that New accepts does an elector believe beyond the deadline.
+func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.timings = resourcelock.Timings{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second}
+		first, _, _ := pair(t, f, func(m *member) { m.bare = true })
+		for range 20 {
+			f.works = 0
+			time.Sleep(1234 * time.Millisecond)
+		}
+		if f.works > 0 {
+			t.Errorf("without a fault work began %d times more", f.works)
+		}
+		lead := first.lock.Election().Leadership()
+		first.Cut()
+		<-lead.Context().Done()
+		if id, since := f.state(); id != "" {
+			t.Errorf("at the deadline %s works since %v", id, since)
+		}
+		f.worker(first.ID())
+	})
+}
+
+// Such an elector begins with an Update: it takes the lease for its own.
+func TestAnElectorWaitsForItsFormerFunction(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		m := f.member("a")
+		m.keep, m.linger = true, 3*time.Second
+		stop := m.elect()
+		f.worker()
+		stop()
+		m.elect()
+		waitForEnd(f)
+		f.worker()
 	})
 }
 
