@@ -2,7 +2,9 @@ package resourcelock_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,13 +82,29 @@ func (f *fleet) state() (working string, since time.Time) {
 // worker waits until a member works, other than the given ones, and returns its id.
 func (f *fleet) worker(not ...string) string {
 	f.t.Helper()
-	for limit := time.Now().Add(5 * ttl); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		if id, _ := f.state(); id != "" && (len(not) == 0 || id != not[0]) {
-			return id
+	var id string
+	f.until(fmt.Sprintf("a member works other than %q", not), func() bool {
+		id, _ = f.state()
+		return id != "" && !slices.Contains(not, id)
+	})
+	return id
+}
+
+// count returns how often work began.
+func (f *fleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.works
+}
+
+// until waits for a condition. Nothing takes longer than five TTLs.
+func (f *fleet) until(what string, done func() bool) {
+	f.t.Helper()
+	for limit := time.Now().Add(5 * ttl); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			f.t.Fatalf("not within %v: %s", 5*ttl, what)
 		}
 	}
-	f.t.Fatalf("no member other than %q works within %v", not, 5*ttl)
-	return ""
 }
 
 // A member is a process with a lock.

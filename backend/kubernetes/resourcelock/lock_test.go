@@ -154,7 +154,7 @@ func TestNobodyCampaignsWithoutAnElector(t *testing.T) {
 			t.Error("a follower whose elector was stopped campaigns")
 		}
 		first.Pause()
-		waitForEnd(f)
+		f.until("nobody works", func() bool { id, _ := f.state(); return id == "" })
 		first.Resume()
 		stopped()
 		time.Sleep(2 * ttl)
@@ -171,23 +171,14 @@ func campaigns(m *member) bool {
 	return false
 }
 
-func waitForEnd(f *fleet) {
-	for id, _ := f.state(); id != ""; id, _ = f.state() {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // Not even by the longest timings that New accepts does an elector believe beyond the deadline.
 func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.timings = resourcelock.Timings{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second}
 		first, _, _ := pair(t, f, func(m *member) { m.bare = true })
-		for range 20 {
-			f.works = 0
-			time.Sleep(1234 * time.Millisecond)
-		}
-		if f.works > 0 {
-			t.Errorf("without a fault work began %d times more", f.works)
+		time.Sleep(3*ttl + ttl/9)
+		if n := f.count(); n > 1 {
+			t.Errorf("without a fault work began %d times", n)
 		}
 		lead := first.lock.Election().Leadership()
 		first.Cut()
@@ -208,8 +199,7 @@ func TestAnElectorWaitsForItsFormerFunction(t *testing.T) {
 		f.worker()
 		stop()
 		m.elect()
-		waitForEnd(f)
-		f.worker()
+		f.until("it works again", func() bool { return f.count() == 2 })
 	})
 }
 
@@ -365,8 +355,8 @@ func TestRandomFaultsNeverMakeTwoWork(t *testing.T) {
 				m.Resume()
 			}
 			f.worker()
-			if t.Failed() || f.works < 100 {
-				t.Errorf("seed %d: work began %d times", seed, f.works)
+			if t.Failed() || f.count() < 100 {
+				t.Errorf("seed %d: work began %d times", seed, f.count())
 			}
 		})
 	}
