@@ -24,7 +24,6 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(replica) != "" {
-		os.Args = os.Args[:1]
 		main()
 		return
 	}

@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"log"
 	"log/slog"
 
@@ -26,16 +25,14 @@ import (
 )
 
 func main() {
-	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
-	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.Default().Handler()))
-	if err := run(ctrl.SetupSignalHandler(), *file); err != nil {
+	if err := run(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, file string) error {
-	m, err := config.Open(ctx, file)
+func run(ctx context.Context) error {
+	m, err := config.Open(ctx, "") // from the environment
 	if err != nil {
 		return err
 	}
