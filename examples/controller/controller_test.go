@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 }
 
 // Two replicas on a real API server elect through a real MariaDB. The one that leads greets.
-// After kill -9 the other does; after SIGTERM the next one does, and at once.
+// After kill -9 the other does; after SIGTERM the next one does, and at once. A
+// leader that was stopped for too long ends by itself.
 func TestTheReplicaThatLeadsReconciles(t *testing.T) {
 	testbed.Full(t, "kills processes")
 	k := testbed.SharedKubernetes(t)
@@ -63,6 +64,17 @@ func TestTheReplicaThatLeadsReconciles(t *testing.T) {
 		t.Errorf("%s greets, want c", third)
 	}
 	t.Logf("%s was asked to end, c greets %v later", second, time.Since(asked))
+
+	c.start("d")
+	stopped := c.replicas["c"].Process
+	stopped.Signal(syscall.SIGSTOP)
+	if fourth := c.greeted("clouds"); fourth != "d" {
+		t.Errorf("%s greets while c is stopped", fourth)
+	}
+	stopped.Signal(syscall.SIGCONT)
+	if err := c.replicas["c"].Wait(); err == nil {
+		t.Error("c has lost its leadership and reports success")
+	}
 }
 
 // A cluster is a namespace with replicas of the controller.

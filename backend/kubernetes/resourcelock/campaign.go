@@ -10,20 +10,17 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A campaign is one call of Run. Its function is the leadership that the lock lends.
-type campaign struct{ cancel context.CancelFunc }
-
-// start begins a campaign. It ends when a leadership ends, or when the elector no longer asks.
+// start begins a campaign: one call of Run, whose leadership the lock lends. It ends when the
+// leadership ends, or when the elector no longer asks.
 func (l *Lock) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &campaign{cancel}
-	l.campaign = c
+	l.cancel = cancel
 	go func() {
 		defer cancel()
 		err := l.election.Run(ctx, l.hold)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.campaign = nil
+		l.cancel = nil
 		if notable(err) {
 			l.err = err
 		}
@@ -34,8 +31,8 @@ func (l *Lock) start() {
 // withdraw ends the campaign, because the elector stops asking.
 func (l *Lock) withdraw() {
 	l.reported = ""
-	if l.campaign != nil && !l.believing {
-		l.campaign.cancel()
+	if l.cancel != nil && !l.believing {
+		l.cancel()
 	}
 }
 
@@ -45,7 +42,7 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	claim := l.timings.LeaseDuration + 3*l.timings.RetryPeriod // an elector that still asks does so by then
-	l.lead, l.over, l.keepUntil = lead, false, time.Now().Add(claim)
+	l.lead, l.over, l.released, l.keepUntil = lead, false, false, time.Now().Add(claim)
 	l.changed()
 	for {
 		wait, done := l.pending(ctx)
@@ -66,9 +63,9 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 		timer.Stop()
 		l.mu.Lock()
 	}
-	l.lead, l.over, l.released = nil, false, false
-	if l.campaign != nil {
-		l.campaign.cancel() // the elector's next Get begins another
+	l.lead = nil
+	if l.cancel != nil {
+		l.cancel() // the elector's next Get begins another
 	}
 	l.changed()
 	return nil
@@ -106,7 +103,8 @@ func left(ctx context.Context) bool {
 // that: OnStartedLeading must not return before its work has ended. Its context also ends with
 // the leadership, possibly some moments before client-go cancels it; the cause is then an
 // *election.EndError. Without ReleaseOnCancel, which Config sets, the lease is kept for one TTL
-// after the elector has stopped. Call Config once, and change none of the timings.
+// after the elector has stopped, as it is if OnStoppedLeading ends the process. Call Config once,
+// and change none of the timings.
 func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ type Lock struct {
 	released  bool      // the elector has given its lease up
 
 	// What the manager does.
-	campaign  *campaign
+	cancel    context.CancelFunc   // ends the campaign; nil: there is none
 	err       error                // of the last campaign, not yet returned by Get
 	lead      *election.Leadership // of the campaign's function; nil while it does not run
 	lent      *election.Leadership // of the last Update that succeeded
@@ -92,7 +92,7 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 		if l.believing && l.lead == nil && time.Since(l.until) > l.timings.loan() {
 			l.believing = false // its client-go does not record that it stops
 		}
-		if !l.believing && l.campaign == nil {
+		if !l.believing && l.cancel == nil {
 			if err := l.err; err != nil {
 				l.err = nil
 				return nil, nil, fmt.Errorf("resourcelock: %w", err)
