@@ -31,7 +31,13 @@ func (l *Lock) start() {
 // withdraw ends the campaign, because the elector stops asking.
 func (l *Lock) withdraw() {
 	l.reported = ""
-	if l.cancel != nil && !l.believing {
+	if !l.believing {
+		l.endCampaign()
+	}
+}
+
+func (l *Lock) endCampaign() {
+	if l.cancel != nil {
 		l.cancel()
 	}
 }
@@ -52,6 +58,7 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 		ended, wake := ctx.Done(), l.wake
 		if ctx.Err() != nil {
 			ended = nil
+			l.endCampaign() // before this function returns: else the process would bid again
 		}
 		timer := time.NewTimer(wait)
 		l.mu.Unlock()
@@ -64,9 +71,7 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 		l.mu.Lock()
 	}
 	l.lead = nil
-	if l.cancel != nil {
-		l.cancel() // the elector's next Get begins another
-	}
+	l.endCampaign() // the elector's next Get begins another
 	l.changed()
 	return nil
 }

@@ -144,6 +144,7 @@ func TestNobodyCampaignsWithoutAnElector(t *testing.T) {
 		first := f.member("a")
 		stopped := first.electOnce()
 		f.worker()
+		term := first.lock.Election().Leadership().Term
 		second := f.member("b")
 		stop := second.electOnce()
 		<-second.leaders // it has begun to ask
@@ -158,6 +159,9 @@ func TestNobodyCampaignsWithoutAnElector(t *testing.T) {
 		first.Resume()
 		stopped()
 		time.Sleep(2 * ttl)
+		if r, err := first.lock.Election().Record(t.Context()); err != nil || r.Term != term {
+			t.Errorf("without an elector the process was elected in term %d after %d (error %v)", r.Term, term, err)
+		}
 		if campaigns(first) || campaigns(second) {
 			t.Errorf("without an elector, the former leader campaigns: %v, the follower: %v", campaigns(first), campaigns(second))
 		}
@@ -190,15 +194,21 @@ func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
 	})
 }
 
-// Such an elector begins with an Update: it takes the lease for its own.
+// An elector that runs again soon begins with an Update: it takes the lease for its own.
 func TestAnElectorWaitsForItsFormerFunction(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		m := f.member("a")
 		m.keep, m.linger = true, 3*time.Second
-		stop := m.elect()
-		f.worker()
-		stop()
-		m.elect()
+		elector, err := leaderelection.NewLeaderElector(m.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		elector.Run(short)
+		go elector.Run(ctx)
 		f.until("it works again", func() bool { return f.count() == 2 })
 	})
 }
