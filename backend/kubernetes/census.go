@@ -1,0 +1,178 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	api "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A census is the one Lease of a fleet that says which elections were ever led, and the greatest TTL that was
+// ever granted. An election that is not in it was never led. One that is in it and has no Lease was
+// deleted.
+type census struct {
+	lease *coordination.Lease
+	count
+}
+
+// A count is what the census has as an annotation. It must not be modified.
+type count struct {
+	Layout int              `json:"layout"`
+	MaxTTL time.Duration    `json:"max_ttl"` // in nanoseconds
+	Made   map[string]int64 `json:"made"`    // by digest of the Lease's name: how often it was made
+
+	// Partial says that elections may be missing in Made: an earlier census was deleted, or there are too
+	// many.
+	Partial bool `json:"partial,omitempty"`
+}
+
+const (
+	layout  = 1
+	maxMade = 12_000 // elections in a census, so that the annotation stays below what Kubernetes allows
+)
+
+// madeKey is the key of a Lease in count.Made. Two Leases with the same key make no harm: the second one is watched
+// before it is led for the first time.
+func madeKey(name string) string { return digest(name)[:8] }
+
+// newCensus returns the census in a Lease. A damaged one counts as partial.
+func newCensus(l *coordination.Lease) *census {
+	l.ManagedFields = nil
+	c := &census{lease: l}
+	if text := l.Annotations[censusKey]; len(text) > maxRecord || json.Unmarshal([]byte(text), &c.count) != nil || c.Layout == 0 || c.MaxTTL <= 0 {
+		c.count = count{Layout: max(c.Layout, layout), Partial: true, MaxTTL: MaxTTL}
+	}
+	c.MaxTTL = min(c.MaxTTL, MaxTTL)
+	return c
+}
+
+// keepCensus remembers the census as a reading has shown it; nil: there is none. The caller holds b.mu.
+func (b *Backend) keepCensus(c *census, version uint64) {
+	if c != nil {
+		version = versionOf(c.lease.ResourceVersion)
+		b.longest = max(b.longest, c.MaxTTL) // the census may be deleted later
+	}
+	if b.census != nil && versionOf(b.census.lease.ResourceVersion) > version {
+		return
+	}
+	b.census, b.started = c, true
+}
+
+// wasMade reports whether an election without a Lease may have been led. The caller holds b.mu.
+func (b *Backend) wasMade(name string) bool {
+	switch c := b.census; {
+	case b.made[name], b.back > 0:
+		return true
+	case c == nil:
+		return b.records // the census was deleted: nobody knows what else was
+	default:
+		return c.Partial || c.Made[madeKey(name)] > 0
+	}
+}
+
+// greatestTTL returns the greatest TTL that may have been granted. The caller holds b.mu.
+func (b *Backend) greatestTTL() time.Duration {
+	if b.census == nil && b.records {
+		return MaxTTL
+	}
+	return max(b.longest, MinTTL)
+}
+
+// An enrolling is an election that is to be led.
+type enrolling struct {
+	election string
+	version  string // of the lease, if it had no Lease; "": it had one
+}
+
+// enroll writes the census, before elections are led that it may not have, or with a TTL that it does not have. It
+// returns false if an election that had no Lease was led meanwhile: then all must be read again.
+func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Duration) (ok bool, err error) {
+	b.mu.Lock()
+	stale := !b.started
+	b.mu.Unlock()
+	for range 4 * rounds {
+		if stale {
+			if err := b.readCensus(ctx); err != nil {
+				return false, err
+			}
+		}
+		b.mu.Lock()
+		c := b.census
+		for _, e := range elections {
+			s := state{name: b.names.election(e.election)}
+			if s.classifyMissing(b, e.election); e.version != "" && s.Version != e.version {
+				b.mu.Unlock()
+				return false, nil
+			}
+		}
+		if c != nil && c.MaxTTL >= ttl && len(elections) == 0 {
+			b.mu.Unlock()
+			return true, nil
+		}
+		l := b.nextCensus(c, elections, ttl)
+		b.mu.Unlock()
+		written, err := b.send(ctx, l)
+		if err == nil {
+			b.mu.Lock()
+			b.keepCensus(newCensus(written), 0)
+			b.mu.Unlock()
+			return true, nil
+		}
+		if stale = true; !conflict(err) {
+			return false, b.fail(err)
+		}
+	}
+	return false, errBusy
+}
+
+// readCensus reads the census alone.
+func (b *Backend) readCensus(ctx context.Context) (err error) {
+	m := b.now()
+	var l *coordination.Lease
+	b.request(ctx, func() { l, err = b.client.Get(ctx, b.names.census(), meta.GetOptions{}) })
+	if err != nil && !api.IsNotFound(err) {
+		return b.fail(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.back != m.back {
+		return errBack
+	}
+	if b.started = true; err != nil {
+		b.census = nil
+		return nil
+	}
+	b.keepCensus(newCensus(l), 0)
+	return nil
+}
+
+// nextCensus returns the census as it is written before these elections are led. The caller holds b.mu.
+func (b *Backend) nextCensus(c *census, elections []enrolling, ttl time.Duration) *coordination.Lease {
+	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus}}}
+	next := count{Layout: layout}
+	if c != nil {
+		l, next = c.lease.DeepCopy(), c.count
+	} else if b.records { // it was deleted
+		next.Partial, next.MaxTTL = true, MaxTTL
+	}
+	next.MaxTTL = max(next.MaxTTL, ttl, b.longest)
+	if next.Made = maps.Clone(next.Made); next.Made == nil {
+		next.Made = map[string]int64{}
+	}
+	for _, e := range elections {
+		if key := madeKey(b.names.election(e.election)); next.Made[key] > 0 || len(next.Made) < maxMade {
+			next.Made[key]++
+		} else {
+			next.Partial = true
+		}
+	}
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[censusKey] = string(marshal(&next))
+	return l
+}

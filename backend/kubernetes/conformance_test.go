@@ -1,0 +1,70 @@
+package kubernetes
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: 1500 * time.Millisecond, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// TestConformance runs the suite on one API server.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	k := testbed.SharedKubernetes(t)
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, k) })))
+}
+
+// TestConformanceWithServerFaults runs the cases that need their own API server: it is killed and
+// restarted, and suspended for a while.
+func TestConformanceWithServerFaults(t *testing.T) {
+	h := harness(func(t testing.TB) conformance.Store {
+		k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+		store := newStore(t, k)
+		maps.Copy(store.Faults, testbed.ServerFaults(t, k.Daemon))
+		return store
+	})
+	h.Only, h.Parallel = conformance.Case.OwnServer, false
+	conformance.Run(t, h)
+}
+
+// newStore returns a store with a fresh namespace for one case, behind a proxy.
+func newStore(t testing.TB, k *testbed.KubernetesServer) conformance.Store {
+	l := newLab(t, k)
+	proxy := testbed.NewProxy(t, strings.TrimPrefix(k.URL(), "https://"))
+	file := testbed.KubeconfigAt(t, l.file, proxy.Addr())
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := Open(Options{Kubeconfig: file, Namespace: l.namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				return l.admin.Delete(context.Background(), naming{}.election(election), meta.DeleteOptions{})
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				return l.edit(election, func(lease *coordination.Lease) {
+					r, text := decode(lease.Annotations[recordKey]), "<script>\x1b]0;\u202e"
+					r.ID, r.Nonce, r.Address, r.Metadata, r.Beat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", random()
+					lease.Annotations[recordKey], lease.Spec = r.encode(), r.spec()
+				})
+			},
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	return store
+}

@@ -1,0 +1,2 @@
+// Package kubernetes keeps leases in Lease objects of Kubernetes.
+package kubernetes

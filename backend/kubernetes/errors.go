@@ -1,0 +1,85 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	api "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+var (
+	// errBack says that the store of the API server was taken back to an earlier state.
+	errBack = fmt.Errorf("%w: the cluster's store went back to an earlier state; every lease is watched anew", backend.ErrUnavailable)
+
+	errBusy = fmt.Errorf("%w: other processes kept changing the same Lease", backend.ErrUnavailable)
+)
+
+// conflict reports whether the API server has refused a write because the Lease is not as it was read.
+func conflict(err error) bool { return api.IsConflict(err) || api.IsAlreadyExists(err) }
+
+// refused reports whether the API server has certainly not carried out the request.
+func refused(err error) bool {
+	return conflict(err) || api.IsNotFound(err) || api.IsForbidden(err) || api.IsUnauthorized(err) || api.IsInvalid(err) ||
+		api.IsBadRequest(err) || api.IsTooManyRequests(err) || api.IsRequestEntityTooLargeError(err)
+}
+
+// class returns the class of err, as package backend defines it.
+func class(err error) error {
+	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
+		return c
+	}
+	text := err.Error()
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return backend.ErrUnavailable
+	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
+		api.IsNotFound(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
+		return backend.ErrDenied
+	}
+	return backend.ErrUnavailable
+}
+
+// fail adds to an error of the client its class and what an operator must do, and removes secrets.
+func (b *Backend) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	c, hint := class(err), ""
+	switch {
+	case api.IsForbidden(err):
+		hint = "; an administrator can grant what is needed: docs/kubernetes.md has the Role"
+	case api.IsUnauthorized(err):
+		hint = "; the token or certificate is not valid, or has expired"
+	case api.IsNotFound(err):
+		hint = fmt.Sprintf("; does the namespace %q exist?", b.namespace)
+	}
+	err = clean.Secrets(err, b.secrets...)
+	if errors.Is(err, c) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return fmt.Errorf("%w: %w%s", c, err, hint)
+}
+
+// wrap says what was done when err came. err is classed.
+func wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, backend.Class(err)): // of no class, such as a context's
+		return fmt.Errorf("kubernetes: %s: %w: %w", what, backend.Class(err), err)
+	}
+	return fmt.Errorf("kubernetes: %s: %w", what, err)
+}
+
+// about describes a call in errors.
+func about(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}

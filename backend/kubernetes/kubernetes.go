@@ -1,0 +1,259 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/single"
+)
+
+// Name is how this backend is registered.
+const Name = "kubernetes"
+
+// Least and greatest TTL.
+const (
+	MinTTL = time.Second
+	MaxTTL = 5 * time.Minute
+)
+
+// Options say which Leases to use, and how to reach the API server. All members of a fleet must have the same
+// Namespace and Prefix.
+type Options struct {
+	// Namespace has the Leases. Default: that of this pod or of the kubeconfig's context, or "default".
+	Namespace string `yaml:"namespace" json:"namespace"`
+
+	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of them a letter
+	// or digit. Two fleets with different prefixes have different elections. Default: none, so that an
+	// election has the Lease of its name.
+	Prefix string `yaml:"prefix" json:"prefix"`
+
+	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default: in a pod,
+	// its service account; elsewhere the files that kubectl would read, and their current context.
+	Kubeconfig string `yaml:"kubeconfig" json:"kubeconfig"`
+	Context    string `yaml:"context" json:"context"`
+
+	// Config is a client's configuration, instead of a kubeconfig. It is copied. Its limits of requests per second
+	// are not used: a lease that waits for them is lost.
+	Config *rest.Config `yaml:"-" json:"-"`
+}
+
+// A Backend keeps leases in Lease objects. It implements [backend.Backend].
+type Backend struct {
+	client    typed.LeaseInterface
+	close     func() // connections
+	namespace string
+	prefix    string
+	host      string
+	secrets   []string // removed from errors
+	names     naming
+	owner     single.Owner
+	slots     chan struct{} // one for each request that is under way
+
+	mu       sync.Mutex
+	objects  map[string]*object // by name of the Lease: those that were read
+	followed map[string]bool    // names of Leases that this process reads, or has begun to read
+	census   *census            // as it was read last; nil: there is none
+	started  bool               // census is set
+	records  bool               // some Lease has, or had, a record
+	longest  time.Duration      // the greatest TTL that was granted, as far as this process knows
+	made     map[string]bool    // names of Leases with a record that this process has read
+	pending  map[string]uint64  // names of Leases for which a bid was sent without an answer, with the version that it requires
+
+	highest  uint64 // the greatest resourceVersion that was read
+	back     int    // how often the store was seen to go back
+	backTo   uint64 // what has this resourceVersion or an older one may be from before that
+	backRead bool   // backTo is set
+
+	unread    int // how often Observe has answered without a request, since the last reading
+	watch     *watch
+	listeners map[*listener]bool
+
+	announcing sync.Mutex
+	member     *memberLease
+	others     map[string]sighting // Leases of other members
+	swept      time.Time           // when members that have ended were looked for
+}
+
+var (
+	_ backend.Backend     = (*Backend)(nil)
+	_ backend.Marker      = (*Backend)(nil)
+	_ backend.Adopter     = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Located     = (*Backend)(nil)
+)
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "kubernetes.Options") }
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "kubernetes.Backend") }
+
+func init() {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
+		var o Options
+		if err := decode(&o); err != nil {
+			return nil, err
+		}
+		return Open(o)
+	})
+}
+
+// maxRequests is how many requests a Backend has under way at the same time, besides a watch.
+const maxRequests = 16
+
+// Open checks o and returns a Backend. The API server may be down: the first call connects to it.
+func Open(o Options) (*Backend, error) {
+	b, err := open(o)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w: %w", backend.ErrInvalid, err)
+	}
+	return b, nil
+}
+
+func open(o Options) (*Backend, error) {
+	if len(o.Prefix) > 60 || o.Prefix != "" && !subdomain(o.Prefix+"x") {
+		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., and begin with a letter or digit", o.Prefix)
+	}
+	if o.Config != nil && o.Kubeconfig+o.Context != "" {
+		return nil, errors.New("Kubeconfig or Context is set together with Config")
+	}
+	config, namespace, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	if namespace = cmp.Or(o.Namespace, namespace, "default"); len(namespace) > 63 || strings.Contains(namespace, ".") || !subdomain(namespace) {
+		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", namespace)
+	}
+	secrets := []string{config.BearerToken, config.Password}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, clean.Secrets(clean.FileError(err), secrets...)
+	}
+	leases, err := typed.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, clean.Secrets(err, secrets...)
+	}
+	return &Backend{
+		client: leases.Leases(namespace), close: client.CloseIdleConnections, namespace: namespace, prefix: o.Prefix, host: config.Host,
+		secrets: secrets, names: naming{o.Prefix}, slots: make(chan struct{}, maxRequests),
+		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
+	}, nil
+}
+
+// config returns the client's configuration, and the namespace that it names.
+func (o *Options) config() (config *rest.Config, namespace string, err error) {
+	if o.Config != nil {
+		config = rest.CopyConfig(o.Config)
+	} else {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		if inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""; o.Kubeconfig != "" || inPod {
+			rules.ExplicitPath, rules.Precedence = o.Kubeconfig, nil
+		}
+		if o.Kubeconfig != "" {
+			if _, err := os.Stat(o.Kubeconfig); err != nil {
+				return nil, "", fmt.Errorf("kubeconfig: %w", clean.FileError(err))
+			}
+		}
+		if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+			if config, err = rest.InClusterConfig(); err != nil {
+				return nil, "", fmt.Errorf("service account of this pod: %w", clean.FileError(err))
+			}
+			text, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+			namespace = strings.TrimSpace(string(text))
+		} else {
+			loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+			if config, err = loader.ClientConfig(); err != nil {
+				return nil, "", kubeconfigError(err) // its own text may have parts of the file
+			}
+			if namespace, _, err = loader.Namespace(); err != nil {
+				return nil, "", kubeconfigError(err)
+			}
+		}
+	}
+	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
+	config.UserAgent = cmp.Or(config.UserAgent, "go-election")
+	if config.Transport == nil {
+		// With HTTP/2 all requests share a connection, and all are lost with it until it is
+		// found to hang, which takes longer than a TTL.
+		config.NextProtos = []string{"http/1.1"}
+	}
+	return config, namespace, nil
+}
+
+// kubeconfigError returns an error without parts of the file, which may be secret.
+func kubeconfigError(err error) error {
+	switch {
+	case clientcmd.IsContextNotFound(err):
+		return errors.New("kubeconfig: it has no such context")
+	case clientcmd.IsEmptyConfig(err):
+		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")
+	case clientcmd.IsConfigurationInvalid(err):
+		return errors.New("kubeconfig: it is not complete; try: kubectl get leases")
+	}
+	return errors.New("kubeconfig: it cannot be read; try: kubectl get leases")
+}
+
+// Location implements [backend.Located].
+func (b *Backend) Location() string { return clean.Location(b.namespace+"/"+b.prefix, b.host) }
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees {
+	return backend.Guarantees{Name: Name, MinTTL: MinTTL, MaxTTL: MaxTTL, Expiry: backend.ByChallengers, Push: true, Exclusive: true, DurableTerms: true}
+}
+
+// closeLimit bounds the requests of Close.
+const closeLimit = 500 * time.Millisecond
+
+// Close deletes this process's member record, and ends the watch.
+func (b *Backend) Close() error {
+	if !b.owner.Close() {
+		return nil
+	}
+	b.mu.Lock()
+	b.stopWatch()
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	b.leave(ctx) // if it fails, other members delete the record
+	b.close()
+	return nil
+}
+
+// enter begins a call for the candidate with this nonce, or for none ("").
+func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
+	if err := b.owner.Enter(ctx, nonce); err != nil {
+		return wrap(verb, err)
+	}
+	return nil
+}
+
+// each runs do for 0 to n-1, some at the same time.
+func (b *Backend) each(n int, do func(i int)) {
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(n, maxRequests) {
+		all.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+}

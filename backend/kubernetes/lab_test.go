@@ -1,0 +1,129 @@
+package kubernetes
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// patient bounds a call of a test.
+const patient = 20 * time.Second
+
+// A lab is a namespace of an API server.
+type lab struct {
+	server    *testbed.KubernetesServer
+	namespace string
+	file      string // kubeconfig of the administrator
+	admin     typed.LeaseInterface
+}
+
+func newLab(t testing.TB, k *testbed.KubernetesServer) *lab {
+	t.Helper()
+	l := &lab{server: k, namespace: k.Namespace(t), file: k.AdminKubeconfig(t)}
+	l.admin = l.open(t, "").client
+	return l
+}
+
+// open returns a Backend of the administrator.
+func (l *lab) open(t testing.TB, prefix string) *Backend {
+	t.Helper()
+	b, err := Open(Options{Kubeconfig: l.file, Namespace: l.namespace, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// edit changes an election's Lease as an operator does.
+func (l *lab) edit(election string, do func(*coordination.Lease)) error {
+	for {
+		lease, err := l.admin.Get(context.Background(), naming{}.election(election), meta.GetOptions{})
+		if err != nil {
+			return err
+		}
+		do(lease)
+		if _, err = l.admin.Update(context.Background(), lease, meta.UpdateOptions{}); !conflict(err) {
+			return err
+		}
+	}
+}
+
+// A node is one member of this module: a Backend and its candidate.
+type node struct {
+	*Backend
+	t  testing.TB
+	me backend.Candidate
+}
+
+func (l *lab) node(t testing.TB, id string) *node {
+	t.Helper()
+	return &node{l.open(t, ""), t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+}
+
+func (n *node) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(n.t.Context(), patient)
+}
+
+func (n *node) observe(election string) backend.Lease {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
+	if err != nil || len(changed) != 1 {
+		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
+	}
+	return changed[0]
+}
+
+// ttl is the TTL of the leases in these tests.
+const ttl = 2 * time.Second
+
+func (n *node) bid(over backend.Lease) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	if err != nil {
+		return backend.Answer{Err: err}
+	}
+	return answers[0]
+}
+
+// lead makes the node win a lease, as if it had observed it for long enough.
+func (n *node) lead(election string) backend.Lease {
+	n.t.Helper()
+	a := n.bid(n.observe(election))
+	if a.Outcome != backend.Granted {
+		n.t.Fatalf("%s bids for %q as it is: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
+	}
+	return a.Lease
+}
+
+func (n *node) renew(l backend.Lease) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}
+	}
+	return answers[0]
+}
+
+func (n *node) release(l backend.Lease) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	l.End = backend.Released
+	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
+		n.t.Fatal(err)
+	}
+}

@@ -1,0 +1,273 @@
+package kubernetes
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	api "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// An object is an election's Lease as it was read last, or its absence.
+type object struct {
+	lease   *coordination.Lease // nil: there was none
+	version uint64              // of the Lease, or of the listing or event that has shown its absence
+	record  *record             // nil: there is none, or a damaged one
+	damaged bool
+	at      time.Time // when it was received
+}
+
+// versionOf returns a resourceVersion as a number; 0 if it is none. Kubernetes compares them as numbers, too.
+func versionOf(text string) uint64 {
+	v, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+func formatVersion(v uint64) string { return strconv.FormatUint(v, 10) }
+
+// newObject returns what was read as an object. name is that of the Lease.
+func newObject(l *coordination.Lease, at time.Time) *object {
+	l.ManagedFields = nil // the server keeps them
+	o := &object{lease: l, version: versionOf(l.ResourceVersion), at: at}
+	if text, ok := l.Annotations[recordKey]; ok {
+		o.record = decode(text)
+		o.damaged = o.record == nil
+	}
+	return o
+}
+
+// wasLed reports whether this module may have led by the Lease.
+func (o *object) wasLed() bool { return o.damaged || o.record != nil && o.record.UID != "" }
+
+// A moment is the beginning of a request: what was known then. An answer that shows less comes from a store that
+// went back.
+type moment struct {
+	highest  uint64
+	back     int
+	versions map[string]uint64 // of some Leases
+}
+
+// now begins a request about Leases.
+func (b *Backend) now(names ...string) moment {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := moment{highest: b.highest, back: b.back, versions: make(map[string]uint64, len(names))}
+	for _, name := range names {
+		b.followed[name] = true
+		if o := b.objects[name]; o != nil && o.lease != nil {
+			m.versions[name] = o.version
+		}
+	}
+	return m
+}
+
+// notBefore returns errBack if an answer is older than what was known when its request began. version is that of
+// the store as a whole (name ""), or of one Lease. The caller holds b.mu.
+func (b *Backend) notBefore(m *moment, name string, version uint64) error {
+	known := m.highest
+	if name != "" {
+		known = m.versions[name]
+	}
+	switch {
+	case b.back != m.back: // noticed meanwhile
+		return errBack
+	case version >= known || version == 0:
+		b.highest = max(b.highest, version)
+		return nil
+	}
+	b.back++
+	b.backRead, b.backTo, b.highest = false, 0, 0
+	clear(b.objects)
+	b.stopWatch()
+	return errBack
+}
+
+// read reads elections and returns their states. It reads a few one by one, and otherwise, or if one is missing,
+// all Leases of the namespace in one request: what it says of a Lease that is missing is from the same
+// moment as the census.
+func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
+	b.mu.Lock()
+	few := len(elections) <= maxRequests/2 && (b.back == 0 || b.backRead)
+	for _, e := range elections {
+		o := b.objects[b.names.election(e)]
+		few = few && (o == nil || o.lease != nil)
+	}
+	b.mu.Unlock()
+	if few {
+		states := make([]state, len(elections))
+		errs := make([]error, len(elections))
+		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
+		if !slices.ContainsFunc(errs, api.IsNotFound) {
+			for _, err := range errs {
+				if err != nil {
+					return nil, err
+				}
+			}
+			return states, nil
+		}
+	}
+	return b.list(ctx, elections)
+}
+
+// readOne reads one election.
+func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
+	states, err := b.read(ctx, []string{election})
+	if err != nil {
+		return state{}, err
+	}
+	return states[0], nil
+}
+
+// get reads one Lease. The API server answers with what a majority of its store has, after the request began.
+func (b *Backend) get(ctx context.Context, election string) (s state, err error) {
+	name := b.names.election(election)
+	m := b.now(name)
+	var l *coordination.Lease
+	b.request(ctx, func() { l, err = b.client.Get(ctx, name, meta.GetOptions{}) })
+	if err != nil {
+		if api.IsNotFound(err) {
+			return s, err
+		}
+		return s, b.fail(err)
+	}
+	o := newObject(l, time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.notBefore(&m, name, o.version); err != nil {
+		return s, err
+	}
+	b.highest, b.unread = max(b.highest, o.version), 0
+	b.keep(name, o)
+	return b.classify(election, o), nil
+}
+
+// notMembers selects all Leases but those of members, which change often.
+const notMembers = kindKey + "!=" + kindMember
+
+// snapshot reads all Leases but those of members, with the version of the store.
+func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*object, version uint64, err error) {
+	var list *coordination.LeaseList
+	b.request(ctx, func() { list, err = b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers}) })
+	if err != nil {
+		return nil, 0, b.fail(err)
+	}
+	now := time.Now()
+	all, version = make(map[string]*object, len(list.Items)), versionOf(list.ResourceVersion)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.notBefore(m, "", version); err != nil {
+		return nil, 0, err
+	}
+	for i := range list.Items {
+		l := &list.Items[i]
+		if l.Name == b.names.census() {
+			continue
+		}
+		o := newObject(l, now)
+		if err := b.notBefore(m, l.Name, o.version); err != nil {
+			return nil, 0, err
+		}
+		all[l.Name] = o
+		if b.records = b.records || o.wasLed(); b.followed[l.Name] {
+			b.keep(l.Name, o)
+		}
+		if o.record != nil {
+			b.longest = max(b.longest, o.record.MaxTTL)
+		}
+	}
+	var c *census
+	for i := range list.Items {
+		if list.Items[i].Name == b.names.census() {
+			c = newCensus(&list.Items[i])
+		}
+	}
+	b.keepCensus(c, version)
+	for name, o := range b.objects {
+		if all[name] == nil && o.version <= version {
+			b.keep(name, &object{version: version, at: now})
+		}
+	}
+	if b.back > 0 && !b.backRead {
+		b.backRead, b.backTo = true, version
+	}
+	b.unread = 0
+	return all, version, nil
+}
+
+// list reads elections by one request.
+func (b *Backend) list(ctx context.Context, elections []string) ([]state, error) {
+	names := make([]string, len(elections))
+	for i, e := range elections {
+		names[i] = b.names.election(e)
+	}
+	m := b.now(names...)
+	all, version, err := b.snapshot(ctx, &m)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]state, len(elections))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, e := range elections {
+		o := all[names[i]]
+		if o == nil {
+			o = &object{version: version, at: time.Now()}
+		}
+		b.keep(names[i], o)
+		states[i] = b.classify(e, o)
+	}
+	return states, nil
+}
+
+// keep remembers an object, unless a newer one is known. The caller holds b.mu.
+func (b *Backend) keep(name string, o *object) {
+	if old := b.objects[name]; old != nil && old.version > o.version {
+		return
+	}
+	b.objects[name] = o
+	if o.wasLed() {
+		b.made[name], b.records = true, true
+	}
+	if r := o.record; r != nil {
+		b.longest = max(b.longest, r.MaxTTL, r.TTL)
+	}
+}
+
+// remembered returns an election's state as it was read last. ok is false if it must be read.
+func (b *Backend) remembered(election string) (s state, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[b.names.election(election)]
+	if o == nil || o.lease == nil {
+		return s, false
+	}
+	return b.classify(election, o), true
+}
+
+// request makes a request when a slot is free.
+func (b *Backend) request(ctx context.Context, do func()) {
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	case <-ctx.Done(): // do notices it
+	}
+	do()
+}
+
+// noteTTL remembers a TTL that may be granted.
+func (b *Backend) noteTTL(ttl time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.longest = max(b.longest, ttl)
+}
+
+// nonce of this process.
+func (b *Backend) nonce() backend.Nonce { return b.owner.Nonce() }

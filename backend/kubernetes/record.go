@@ -1,0 +1,216 @@
+package kubernetes
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// Annotations and labels of this module. A member of client-go leaves them as they are.
+const (
+	domain       = "go-election.github.io/"
+	recordKey    = domain + "record" // annotation of an election's Lease: a record
+	censusKey    = domain + "census" // annotation of the census
+	memberKey    = domain + "member" // annotation of a member's Lease
+	touchKey     = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
+	kindKey      = domain + "kind"   // label: kindElection, kindCensus or kindMember
+	kindElection = "election"
+	kindCensus   = "census"
+	kindMember   = "member"
+)
+
+// maxRecord is the size in bytes of an annotation that decode reads. Kubernetes allows 256 KiB for all
+// annotations of an object.
+const maxRecord = 192 << 10
+
+// A record is what this module keeps of an election besides the Lease's spec. It says which spec
+// belongs to it (see spec). If the Lease has another one, another program has written that.
+type record struct {
+	Election string `json:"election"`
+	UID      string `json:"uid"` // of the Lease; empty: nobody was granted this Lease yet
+
+	Term        uint64        `json:"term"`
+	ID          string        `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
+	Nonce       string        `json:"nonce,omitempty"`
+	Address     string        `json:"address,omitempty"`
+	Metadata    string        `json:"metadata,omitempty"`
+	TTL         time.Duration `json:"ttl,omitempty"` // in nanoseconds, as all durations
+	Renew       time.Duration `json:"renew,omitempty"`
+	Transitions int32         `json:"transitions"` // leaseTransitions
+
+	Beat    string `json:"beat"`            // random, fresh with each grant, renewal and release
+	Write   string `json:"write"`           // random, fresh with each write
+	Round   string `json:"round,omitempty"` // random: the call that renewed it
+	InRound int    `json:"in_round,omitempty"`
+
+	Elected time.Time            `json:"elected"` // when the leadership began, or when the last one ended: acquireTime
+	Written time.Time            `json:"written"` // when beat was: renewTime
+	End     backend.End          `json:"end,omitempty"`
+	LastID  string               `json:"last_id,omitempty"`
+	History []backend.Leadership `json:"history,omitempty"`
+
+	Request   *request `json:"request,omitempty"`
+	MovedTo   string   `json:"moved_to,omitempty"`
+	MovedFrom string   `json:"moved_from,omitempty"`
+
+	MaxTTL time.Duration `json:"max_ttl"` // the greatest TTL that its writer knew of
+
+	// Sum is a digest of the rest. It shows an edit, and is no secret: whoever can write
+	// the Lease can depose its leader anyway.
+	Sum string `json:"sum"`
+}
+
+// A request is an operator's request for the record's term.
+type request struct {
+	Kind  backend.RequestKind `json:"kind"`
+	ID    string              `json:"id,omitempty"`
+	Nonce string              `json:"nonce,omitempty"`
+}
+
+func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
+
+// encode returns the text of the annotation.
+func (r *record) encode() string {
+	r.Sum = ""
+	r.Sum = digest(string(marshal(r)))
+	return string(marshal(r))
+}
+
+func marshal(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("kubernetes: " + err.Error()) // times were cleaned; nothing else can fail
+	}
+	return text
+}
+
+// decode returns the record in an annotation, or nil if this module has not written it so.
+func decode(text string) *record {
+	r := new(record)
+	if len(text) > maxRecord || json.Unmarshal([]byte(text), r) != nil {
+		return nil
+	}
+	r.Elected, r.Written = clean.Time(r.Elected), clean.Time(r.Written)
+	for i := range r.History {
+		r.History[i].From, r.History[i].To = clean.Time(r.History[i].From), clean.Time(r.History[i].To)
+	}
+	sum := r.Sum
+	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Beat) > 64 {
+		return nil
+	}
+	r.Sum = sum
+	r.TTL, r.MaxTTL = min(max(r.TTL, 0), MaxTTL), min(max(r.MaxTTL, 0), MaxTTL)
+	return r
+}
+
+// spec returns the spec that belongs to the record, in the layout of client-go. Its members take over a
+// lease without a holder at once, and no other before leaseDurationSeconds. So a seal is a holder
+// that they will not outlive.
+func (r *record) spec() coordination.LeaseSpec {
+	holder, seconds := r.ID, int32((r.TTL+time.Second-1)/time.Second)
+	switch {
+	case r.MovedTo != "":
+		holder, seconds = "moved to "+r.MovedTo, math.MaxInt32
+	case r.vacant():
+		seconds = 1
+	}
+	transitions := r.Transitions
+	return coordination.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions,
+		AcquireTime: &meta.MicroTime{Time: micro(r.Elected)}, RenewTime: &meta.MicroTime{Time: micro(r.Written)},
+	}
+}
+
+// micro returns the time as Kubernetes keeps it.
+func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// specText returns the text of a spec, by which two of them are compared.
+func specText(s *coordination.LeaseSpec) string {
+	text := []any{s.HolderIdentity, s.LeaseDurationSeconds, nil, nil, s.LeaseTransitions}
+	for i, t := range []*meta.MicroTime{s.AcquireTime, s.RenewTime} {
+		if t != nil {
+			text[2+i] = t.UnixMicro()
+		}
+	}
+	return string(marshal(text))
+}
+
+// holder, seconds and transitions return fields of a spec; zero if they are missing.
+func holder(s *coordination.LeaseSpec) string {
+	if s.HolderIdentity == nil {
+		return ""
+	}
+	return *s.HolderIdentity
+}
+
+func seconds(s *coordination.LeaseSpec) int32 {
+	if s.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return max(0, *s.LeaseDurationSeconds)
+}
+
+func transitions(s *coordination.LeaseSpec) int32 {
+	if s.LeaseTransitions == nil {
+		return 0
+	}
+	return max(0, *s.LeaseTransitions)
+}
+
+// digest returns a short text that stands for others.
+func digest(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// A naming says which Lease has which election.
+type naming struct{ prefix string }
+
+// Names of Leases that are no elections. An election of such a name gets an escaped one.
+const reserved = "go-election-"
+
+func (n naming) census() string { return n.prefix + reserved + "census" }
+
+func (n naming) member(nonce backend.Nonce) string {
+	return n.prefix + reserved + "member-" + string(nonce)
+}
+
+// election returns the name of an election's Lease: the prefix and the election's name, if that is a
+// name for an object of Kubernetes. Otherwise it begins with x- and ends with a digest of the name. So no two
+// elections have the same Lease.
+func (n naming) election(name string) string {
+	if len(n.prefix)+len(name) <= 200 && subdomain(name) && !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, reserved) {
+		return n.prefix + name
+	}
+	readable := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(clean.Text(name, 40, false)))
+	sum := sha256.Sum256([]byte(name))
+	return n.prefix + "x-" + strings.Trim(readable, "-") + "-" + hex.EncodeToString(sum[:16])
+}
+
+// subdomain reports whether Kubernetes accepts the name: lower-case letters, digits, - and ., and each
+// part begins and ends with a letter or digit.
+func subdomain(name string) bool {
+	for part := range strings.SplitSeq(name, ".") {
+		if part == "" || part[0] == '-' || part[len(part)-1] == '-' {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.')
+	})
+}

@@ -1,0 +1,135 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Renew implements [backend.Backend] by one request for each lease, some of them at the same time.
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return b.renew(ctx, "renew", held, false)
+}
+
+// Mark implements [backend.Marker].
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return b.renew(ctx, "mark", held, true)
+}
+
+func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, mark bool) ([]backend.Answer, error) {
+	if err := b.enter(ctx, about(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	answers, round := make([]backend.Answer, len(held)), random()
+	b.each(len(held), func(i int) {
+		h := &held[i]
+		s, written, err := b.update(ctx, h.Election, func(s *state) *change {
+			if !s.own || s.Term != h.Term || s.Request.Kind == backend.Depose {
+				return nil
+			}
+			r := *s.record
+			r.Beat, r.Written, r.Round, r.InRound = random(), later(r.Written), round, len(held)
+			if mark {
+				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
+			}
+			return &change{record: &r}
+		})
+		switch {
+		case err != nil:
+			answers[i].Err = wrap(about(verb, 1, h.Election), err)
+		case !written:
+			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
+		case !s.own:
+			answers[i].Err = wrap(about(verb, 1, h.Election), errBack) // noticed meanwhile
+		default:
+			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
+		}
+	})
+	return answers, nil
+}
+
+// later returns the time of a write after another one. renewTime must change even if the clock was set back: members of
+// client-go watch nothing else.
+func later(before time.Time) time.Time {
+	now := time.Now().UTC()
+	if now.UnixMicro() == before.UnixMicro() {
+		now = now.Add(time.Microsecond)
+	}
+	return now
+}
+
+// Release implements [backend.Backend]. It writes vacant records, over which members of client-go may lead at once, too.
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
+	what := about("release", len(held), held[0].Election)
+	if err := b.enter(ctx, what, ""); err != nil {
+		return err
+	}
+	nonce := b.nonce()
+	if nonce == "" {
+		return nil // it has held nothing
+	}
+	errs := make([]error, len(held))
+	b.each(len(held), func(i int) { errs[i] = b.release(ctx, &held[i], string(nonce)) })
+	return wrap(what, errors.Join(errs...))
+}
+
+func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {
+	name := b.names.election(h.Election)
+	_, _, err := b.update(ctx, h.Election, func(s *state) *change {
+		r := s.record
+		switch {
+		case s.lease == nil: // what is still on its way requires the UID
+			return nil
+		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && specText(&s.lease.Spec) == specText(ptr(r.spec())):
+			return &change{record: s.vacated(h.End)}
+		case h.Term == 0 && b.mayArrive(name, s.version):
+			return &change{touch: true}
+		}
+		return nil
+	})
+	if err == nil {
+		b.mu.Lock()
+		delete(b.pending, name)
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// mayArrive reports whether a bid of this process may still be granted over this version of a Lease. It fails if the Lease
+// is written once more.
+func (b *Backend) mayArrive(name string, version uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	base, ok := b.pending[name]
+	return ok && (base == 0 || base == version)
+}
+
+// vacated returns the vacant record that follows a leadership of this process.
+func (s *state) vacated(how backend.End) *record {
+	old := s.record
+	r := &record{
+		Election: old.Election, UID: old.UID, Term: old.Term, Transitions: old.Transitions, Beat: random(), Request: old.Request,
+		Elected: later(old.Elected), Written: later(old.Written), MovedTo: old.MovedTo, MovedFrom: old.MovedFrom, MaxTTL: old.MaxTTL,
+	}
+	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)
+	if s.suspect { // a later grant may be lost: nobody may lead at once
+		r.UID = ""
+	}
+	return r
+}
+
+// Adopt implements [backend.Adopter].
+func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
+	if err := b.owner.Admit(nonce); err != nil {
+		return fmt.Errorf("kubernetes: adopt: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range held {
+		b.pending[b.names.election(h.Election)] = 0 // over whatever there is
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package kubernetes
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// A state is one election as it was read.
+type state struct {
+	backend.Lease
+	*object
+	name    string // of the Lease
+	ours    bool   // this module has written the Lease's spec last, and it may be the last grant
+	suspect bool   // it may not be the last grant: deleted, edited, or from before the store went back
+	own     bool   // ours, and held by this process
+}
+
+// maxForeign is the longest leaseDurationSeconds of another program that is believed.
+const maxForeign = time.Hour
+
+// classify derives the lease from an election's Lease: whether it is free, what a challenger must watch, and for how
+// long. docs/design/kubernetes.md, "When a lease is free". The caller holds b.mu.
+func (b *Backend) classify(election string, o *object) state {
+	s := state{object: o, name: b.names.election(election)}
+	if o.lease == nil {
+		s.classifyMissing(b, election)
+		return s
+	}
+	r := o.record
+	damaged := o.damaged || r != nil && (r.Election != election || r.UID != string(o.lease.UID))
+	old := b.back > 0 && (!b.backRead || o.version <= b.backTo)
+	s.suspect = damaged || old
+	ourSpec := r != nil && !damaged && specText(&o.lease.Spec) == specText(ptr(r.spec()))
+	if r == nil || damaged {
+		r = &record{}
+	}
+	s.Lease = backend.Lease{Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
+	if q := r.Request; q != nil && q.Kind != "" {
+		s.Request = backend.Request{Election: election, Term: r.Term, Kind: q.Kind, ID: q.ID, Nonce: backend.Nonce(q.Nonce)}
+	}
+	if ourSpec {
+		s.ours = !s.suspect
+		s.Version = digest(string(o.lease.UID))[:8] + "." + r.Beat
+		if !r.vacant() {
+			s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+			s.TTL, s.Renew, s.ObserveFor = max(r.TTL, MinTTL), r.Renew, max(r.TTL, MinTTL)
+		}
+		s.Age = b.age(o, r.Written)
+		s.own = s.ours && !r.vacant() && r.Nonce == string(b.nonce())
+		if s.own {
+			s.ObserveFor = 0
+		}
+	} else {
+		s.classifyForeign(b, r)
+	}
+	if s.suspect {
+		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
+		s.Version = "?" + digest(s.Version, r.Beat, strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
+	}
+	s.Lease = clean.Lease(s.Lease)
+	return s
+}
+
+// classifyMissing is classify for an election without a Lease. Its Version shows whether it was made and deleted again
+// meanwhile.
+func (s *state) classifyMissing(b *Backend, election string) {
+	s.Lease = backend.Lease{Election: election, Version: "none"}
+	if s.suspect = b.wasMade(s.name); !s.suspect {
+		return
+	}
+	census, made := "", int64(0)
+	if b.census != nil {
+		census, made = string(b.census.lease.UID), b.census.Made[madeKey(s.name)]
+	}
+	s.ObserveFor = b.greatestTTL()
+	s.Version = "?" + digest("none", census, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
+}
+
+// classifyForeign is classify for a spec that another program has written: usually a member of client-go. It leads
+// as long as it renews, and nobody before leaseDurationSeconds have passed since. r is the record beside it, empty if there is none.
+func (s *state) classifyForeign(b *Backend, r *record) {
+	spec := &s.lease.Spec
+	s.Version = "~" + digest(string(s.lease.UID), specText(spec))
+	heldFor := time.Duration(0) // a leadership of this module that the spec may have replaced a moment ago
+	if !r.vacant() {
+		heldFor = max(r.TTL, MinTTL)
+		s.End, s.LastID = backend.Failed, r.ID
+	}
+	if spec.RenewTime != nil {
+		s.Age = b.age(s.object, spec.RenewTime.Time)
+	}
+	switch {
+	case holder(spec) != "":
+		acquired := int64(0)
+		if spec.AcquireTime != nil {
+			acquired = spec.AcquireTime.UnixMicro()
+		}
+		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10), strconv.Itoa(int(transitions(spec)))))}
+		s.TTL = min(max(time.Duration(seconds(spec))*time.Second, MinTTL), maxForeign)
+		s.ObserveFor = max(s.TTL, heldFor)
+		if spec.LeaseDurationSeconds == nil {
+			s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
+		}
+	case !released(spec):
+		s.ObserveFor = max(heldFor, b.greatestTTL())
+	case heldFor > 0 && transitions(spec) <= r.Transitions:
+		// Written over a leadership of this module, by whom nobody knows: its leader has not read that yet.
+		s.ObserveFor = heldFor
+	default: // a member of client-go has led, and released its lease
+		s.End = backend.Released
+	}
+}
+
+// released reports whether a spec is what a member of client-go leaves behind, or this module.
+func released(s *coordination.LeaseSpec) bool {
+	return s.HolderIdentity != nil && *s.HolderIdentity == "" && seconds(s) == 1
+}
+
+// age returns how long ago a Lease was written, by the clock of its writer, but at least since it was received.
+func (b *Backend) age(o *object, written time.Time) time.Duration {
+	return max(time.Since(o.at), time.Since(written), 0)
+}
+
+// lastTerm returns the greatest term that the election may have had, if later grants were lost: one that is ahead of the
+// clock, as after a jump, grows by 1 a microsecond.
+func (s *state) lastTerm(now time.Time) uint64 {
+	r := s.record
+	if r == nil || s.suspect || r.Term > backend.MaxTerm || r.Written.Year() < 2000 || now.Before(r.Written) ||
+		r.Term < uint64(r.Written.Add(time.Second).UnixMicro()) {
+		return s.Term
+	}
+	return min(r.Term+uint64(now.Sub(r.Written).Microseconds()), backend.MaxTerm)
+}
+
+// endLeadership returns the record's fields about the past after the present leadership, if there is one, has ended.
+func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
+	if s.record == nil || s.damaged || s.record.Election != s.Election {
+		if s.Vacant() {
+			return "", "", nil
+		}
+		return how, s.Holder.ID, nil
+	}
+	r := s.record
+	history = clean.History(r.History)
+	ended := backend.Leadership{Term: r.Term, ID: s.Holder.ID, From: r.Elected}
+	if !s.ours && !s.suspect && !r.vacant() { // another program led after this module
+		history = clean.Remember(history, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, backend.Failed, now, max(0, now.Sub(r.Written)-r.TTL))
+	}
+	if s.Vacant() {
+		return s.End, s.LastID, history
+	}
+	if t := s.lease.Spec.AcquireTime; !s.ours && t != nil {
+		ended.From = clean.Time(t.Time)
+	}
+	return how, s.Holder.ID, clean.Remember(history, ended, how, now, s.ExpiredFor())
+}
+
+// terms returns the arguments of backend.NextTerm for a grant.
+func (s *state) terms(bid *backend.Bid, now time.Time) (uint64, error) {
+	return backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)
+}
+
+// grant returns the record of a grant.
+func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time.Duration) *record {
+	c := clean.Candidate(bid.Candidate)
+	r := &record{
+		Election: bid.Election, UID: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
+		TTL: bid.TTL, Renew: bid.Renew, Beat: random(), Elected: now, Written: now,
+		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom, MaxTTL: max(longest, bid.TTL),
+	}
+	spec := &s.lease.Spec
+	r.Transitions = transitions(spec)
+	if s.record != nil {
+		r.Transitions = max(r.Transitions, s.record.Transitions)
+	}
+	if r.Transitions < 1<<31-1 && (holder(spec) != "" || cmp.Or(s.Term, uint64(r.Transitions)) > 0) {
+		r.Transitions++
+	}
+	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
+	return r
+}
+
+func random() string { return string(backend.NewNonce()) }
+
+func ptr[T any](v T) *T { return &v }
