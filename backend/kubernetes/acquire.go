@@ -141,7 +141,7 @@ func (a *acquiring) make(ctx context.Context, g *granting) {
 		return
 	}
 	now, before := time.Now().UTC(), g.state
-	made, err := a.b.write(ctx, &before, change{record: &record{Election: before.Election, Beat: random(), Elected: now, Written: now}})
+	made, err := a.b.write(ctx, &before, change{record: &record{Election: before.Election, Heartbeat: random(), Elected: now, Written: now}})
 	if g.err = err; err == nil {
 		a.stubs[g.bid] = &stub{made.version, before.Version}
 		suspect := before.suspect

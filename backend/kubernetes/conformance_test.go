@@ -59,7 +59,7 @@ func newStore(t testing.TB, k *testbed.KubernetesServer) conformance.Store {
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
 				return l.edit(election, func(lease *coordination.Lease) {
 					r, text := decode(lease.Annotations[recordKey]), "<script>\x1b]0;\u202e"
-					r.ID, r.Nonce, r.Address, r.Metadata, r.Beat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", random()
+					r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", random()
 					lease.Annotations[recordKey], lease.Spec = r.encode(), r.spec()
 				})
 			},

@@ -52,7 +52,7 @@ func (b *Backend) fail(err error) error {
 	c, hint := class(err), ""
 	switch {
 	case api.IsForbidden(err):
-		hint = "; an administrator can grant what is needed: docs/kubernetes.md has the Role"
+		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace + " --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
 	case api.IsUnauthorized(err):
 		hint = "; the token or certificate is not valid, or has expired"
 	case api.IsNotFound(err):

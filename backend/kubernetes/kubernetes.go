@@ -52,6 +52,7 @@ type Options struct {
 // A Backend keeps leases in Lease objects. It implements [backend.Backend].
 type Backend struct {
 	client    typed.LeaseInterface
+	rest      rest.Interface
 	close     func() // connections
 	namespace string
 	prefix    string
@@ -147,7 +148,7 @@ func open(o Options) (*Backend, error) {
 		return nil, clean.Secrets(err, secrets...)
 	}
 	return &Backend{
-		client: leases.Leases(namespace), close: client.CloseIdleConnections, namespace: namespace, prefix: o.Prefix, host: config.Host,
+		client: leases.Leases(namespace), rest: leases.RESTClient(), close: client.CloseIdleConnections, namespace: namespace, prefix: o.Prefix, host: config.Host,
 		secrets: secrets, names: naming{o.Prefix}, slots: make(chan struct{}, maxRequests),
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
 	}, nil

@@ -48,13 +48,13 @@ type record struct {
 	Renew       time.Duration `json:"renew,omitempty"`
 	Transitions int32         `json:"transitions"` // leaseTransitions
 
-	Beat    string `json:"beat"`            // random, fresh with each grant, renewal and release
-	Write   string `json:"write"`           // random, fresh with each write
-	Round   string `json:"round,omitempty"` // random: the call that renewed it
-	InRound int    `json:"in_round,omitempty"`
+	Heartbeat string `json:"heartbeat"`       // random, fresh with each grant, renewal and release
+	Write     string `json:"write"`           // random, fresh with each write
+	Round     string `json:"round,omitempty"` // random: the call that renewed it
+	InRound   int    `json:"in_round,omitempty"`
 
 	Elected time.Time            `json:"elected"` // when the leadership began, or when the last one ended: acquireTime
-	Written time.Time            `json:"written"` // when beat was: renewTime
+	Written time.Time            `json:"written"` // when heartbeat was: renewTime
 	End     backend.End          `json:"end,omitempty"`
 	LastID  string               `json:"last_id,omitempty"`
 	History []backend.Leadership `json:"history,omitempty"`
@@ -105,7 +105,7 @@ func decode(text string) *record {
 		r.History[i].From, r.History[i].To = clean.Time(r.History[i].From), clean.Time(r.History[i].To)
 	}
 	sum := r.Sum
-	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Beat) > 64 {
+	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Heartbeat) > 64 {
 		return nil
 	}
 	r.Sum = sum

@@ -11,7 +11,7 @@ import (
 func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	now := time.Now()
 	r := &record{
-		Election: "jobs", UID: "1-2", Term: 7, ID: "a<b>", Nonce: "n", Metadata: "\n\t\"ü\"", TTL: 1500 * time.Millisecond, Elected: now.UTC(), Written: now.UTC(), Beat: "x",
+		Election: "jobs", UID: "1-2", Term: 7, ID: "a<b>", Nonce: "n", Metadata: "\n\t\"ü\"", TTL: 1500 * time.Millisecond, Elected: now.UTC(), Written: now.UTC(), Heartbeat: "x",
 		History: []backend.Leadership{{Term: 6, ID: "b", From: now.UTC(), To: now.UTC(), End: backend.Failed}},
 	}
 	text := r.encode()

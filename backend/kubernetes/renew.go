@@ -31,7 +31,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 				return nil
 			}
 			r := *s.record
-			r.Beat, r.Written, r.Round, r.InRound = random(), later(r.Written), round, len(held)
+			r.Heartbeat, r.Written, r.Round, r.InRound = random(), later(r.Written), round, len(held)
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
@@ -111,7 +111,7 @@ func (b *Backend) mayArrive(name string, version uint64) bool {
 func (s *state) vacated(how backend.End) *record {
 	old := s.record
 	r := &record{
-		Election: old.Election, UID: old.UID, Term: old.Term, Transitions: old.Transitions, Beat: random(), Request: old.Request,
+		Election: old.Election, UID: old.UID, Term: old.Term, Transitions: old.Transitions, Heartbeat: random(), Request: old.Request,
 		Elected: later(old.Elected), Written: later(old.Written), MovedTo: old.MovedTo, MovedFrom: old.MovedFrom, MaxTTL: old.MaxTTL,
 	}
 	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)

@@ -46,7 +46,7 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	if ourSpec {
 		s.ours = !s.suspect
-		s.Version = digest(string(o.lease.UID))[:8] + "." + r.Beat
+		s.Version = digest(string(o.lease.UID))[:8] + "." + r.Heartbeat
 		if !r.vacant() {
 			s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
 			s.TTL, s.Renew, s.ObserveFor = max(r.TTL, MinTTL), r.Renew, max(r.TTL, MinTTL)
@@ -61,7 +61,7 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
-		s.Version = "?" + digest(s.Version, r.Beat, strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
+		s.Version = "?" + digest(s.Version, r.Heartbeat, strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
 	}
 	s.Lease = clean.Lease(s.Lease)
 	return s
@@ -171,7 +171,7 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time
 	c := clean.Candidate(bid.Candidate)
 	r := &record{
 		Election: bid.Election, UID: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
-		TTL: bid.TTL, Renew: bid.Renew, Beat: random(), Elected: now, Written: now,
+		TTL: bid.TTL, Renew: bid.Renew, Heartbeat: random(), Elected: now, Written: now,
 		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom, MaxTTL: max(longest, bid.TTL),
 	}
 	spec := &s.lease.Spec
