@@ -127,3 +127,82 @@ func (n *node) release(l backend.Lease) {
 		n.t.Fatal(err)
 	}
 }
+
+func (n *node) mustBeWatched(election, why string) backend.Lease {
+	n.t.Helper()
+	l := n.observe(election)
+	if l.ObserveFor < ttl {
+		n.t.Errorf("%s may bid for %q after %v although %s; its holder trusts it for %v", n.me.ID, election, l.ObserveFor, why, ttl)
+	}
+	return l
+}
+
+func (n *node) mustBeFree(election, why string) backend.Lease {
+	n.t.Helper()
+	l := n.observe(election)
+	if l.ObserveFor != 0 {
+		n.t.Errorf("%q must be watched for %v although %s; want it free", election, l.ObserveFor, why)
+	}
+	return l
+}
+
+func (n *node) mustRefuse(held backend.Lease, why string) {
+	n.t.Helper()
+	if a := n.renew(held); a.Outcome != backend.Refused {
+		n.t.Errorf("the renewal of %s is %v (%v); want it refused: %s", n.me.ID, a.Outcome, a.Err, why)
+	}
+}
+
+func (n *node) mustRenew(held backend.Lease) backend.Lease {
+	n.t.Helper()
+	a := n.renew(held)
+	if a.Outcome != backend.Granted {
+		n.t.Fatalf("the renewal of %s is %v (%v); want it granted", n.me.ID, a.Outcome, a.Err)
+	}
+	return a.Lease
+}
+
+func (n *node) mustLose(over backend.Lease, why string) {
+	n.t.Helper()
+	if a := n.bid(over); a.Outcome != backend.Refused {
+		n.t.Errorf("a bid of %s is %v (%v); want it refused: %s", n.me.ID, a.Outcome, a.Err, why)
+	}
+}
+
+// mustWin bids, as if the lease had been watched for long enough.
+func (n *node) mustWin(over, before backend.Lease) backend.Lease {
+	n.t.Helper()
+	a := n.bid(over)
+	if a.Outcome != backend.Granted || a.Term <= before.Term {
+		n.t.Fatalf("a bid of %s is %v (%v), term %d after %d; want it granted with a greater term", n.me.ID, a.Outcome, a.Err, a.Term, before.Term)
+	}
+	return a.Lease
+}
+
+// delete deletes a Lease as an operator does.
+func (l *lab) delete(t testing.TB, name string) {
+	t.Helper()
+	if err := l.admin.Delete(t.Context(), name, meta.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write writes a spec as a member of client-go does: it leaves annotations and labels alone.
+func (l *lab) write(t testing.TB, election, id string, seconds int32, taken bool) {
+	t.Helper()
+	now := meta.NowMicro()
+	err := l.edit(election, func(lease *coordination.Lease) {
+		transitions, acquired := transitions(&lease.Spec), lease.Spec.AcquireTime
+		if taken {
+			transitions++
+			acquired = &now
+		}
+		lease.Spec = coordination.LeaseSpec{HolderIdentity: &id, LeaseDurationSeconds: &seconds, AcquireTime: acquired, RenewTime: &now, LeaseTransitions: &transitions}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clear writes what a member of client-go leaves behind when it releases its lease.
+func (l *lab) clear(t testing.TB, election string) { l.write(t, election, "", 1, false) }

@@ -1,0 +1,85 @@
+package kubernetes
+
+import (
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A member of client-go leads as long as it renews.
+func TestALeaderOfClientGoIsWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	n := l.node(t, "n")
+	now := meta.NowMicro()
+	_, err := l.admin.Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs"}, Spec: coordination.LeaseSpec{
+		HolderIdentity: ptr("pod-1_x"), LeaseDurationSeconds: ptr(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr(int32(0)),
+	}}, meta.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := n.observe("jobs")
+	if first.Holder.ID != "pod-1_x" || first.ObserveFor != 15*time.Second || first.TTL != 15*time.Second {
+		t.Errorf("it is shown as %+v; want pod-1_x, watched for 15s", first)
+	}
+	l.write(t, "jobs", "pod-1_x", 15, false)
+	second := n.observe("jobs")
+	if second.Unchanged(first) || second.Holder != first.Holder {
+		t.Errorf("renewed, it is %+v after %+v; want another Version of the same leadership", second, first)
+	}
+	n.mustLose(first, "it was renewed")
+	held := n.mustWin(second, first)
+	if o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&o.Spec) != "n" || seconds(&o.Spec) != 2 || transitions(&o.Spec) != 1 {
+		t.Errorf("kubectl shows %s for %d s in transition %d (%v); want n, 2 s, 1", holder(&o.Spec), seconds(&o.Spec), transitions(&o.Spec), err)
+	}
+	// It takes over: its leadership has no term of its own.
+	l.write(t, "jobs", "pod-1_x", 15, true)
+	n.mustRefuse(held, "a member of client-go has taken over")
+	third := n.observe("jobs")
+	if third.Term != held.Term || third.Holder.Nonce == first.Holder.Nonce {
+		t.Errorf("it is shown as %+v; want the last term of this module, %d, and another leadership than %v", third, held.Term, first.Holder.Nonce)
+	}
+	// It releases its lease, and another leads at once.
+	l.clear(t, "jobs")
+	n.mustWin(n.mustBeFree("jobs", "a member of client-go that led has released it"), held)
+}
+
+// A member of client-go that no longer leads may blank the Lease. Nobody of this module believes that.
+func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.lead("jobs")
+	l.write(t, "jobs", "pod-1_x", 15, true)
+	held := b.lead("jobs")
+	l.clear(t, "jobs")
+	a.mustBeWatched("jobs", "b leads, and has not noticed")
+	b.mustRefuse(held, "its Lease was blanked")
+}
+
+// Nobody else can lead a lease that has moved to another store: for members of client-go it is held for 68 years.
+func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	n := l.node(t, "n")
+	held := n.lead("jobs").Held()
+	held.MovedTo = "mysql"
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Mark(ctx, []backend.Held{held})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	for range 2 {
+		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
+		if err != nil || holder(&o.Spec) != "moved to mysql" || seconds(&o.Spec) != 1<<31-1 {
+			t.Errorf("the Lease is held by %q for %d s (%v)", holder(&o.Spec), seconds(&o.Spec), err)
+		}
+		n.release(answers[0].Lease) // which changes nothing of it
+	}
+}

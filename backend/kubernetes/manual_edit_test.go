@@ -1,0 +1,182 @@
+package kubernetes
+
+import (
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on growing. Other elections are
+// not affected.
+func TestADeletedLeaseIsWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	before := b.mustBeFree("jobs", "nobody ever led")
+	held := a.mustRenew(a.lead("jobs"))
+	b.mustLose(before, "another was granted it meanwhile")
+	l.delete(t, "jobs")
+	for id, n := range map[string]*node{"b": b, "a member that starts later": l.node(t, "c")} {
+		over := n.mustBeWatched("jobs", "its Lease was deleted, which "+id+" reads")
+		n.mustLose(before, "it was deleted since")
+		if over.Unchanged(before) {
+			t.Errorf("the deleted Lease looks as if nobody had ever led: %+v", over)
+		}
+	}
+	a.mustRefuse(held, "its Lease was deleted")
+	b.mustBeFree("other", "only jobs was deleted")
+	next := b.mustWin(b.observe("jobs"), held)
+	watched := l.node(t, "d").mustBeWatched("jobs", "b leads")
+	l.delete(t, "jobs")
+	c := l.node(t, "c")
+	if again := c.mustBeWatched("jobs", "it was deleted again"); again.Unchanged(watched) {
+		t.Errorf("deleted for the second time, it looks as before: %+v", again)
+	}
+	c.mustWin(c.observe("jobs"), next)
+}
+
+// Whether an election was deleted is known from the census. If that is deleted too, every new election is watched once.
+func TestADeletedCensusFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.lead("jobs")
+	a.lead("kept")
+	b.observe("jobs")
+	l.delete(t, naming{}.census())
+	l.delete(t, "jobs")
+	b.mustBeWatched("jobs", "it was led")
+	late := l.node(t, "late")
+	over := late.mustBeWatched("jobs", "it may have been led")
+	if over.ObserveFor != MaxTTL {
+		t.Errorf("it is watched for %v; want %v, since nobody knows with which TTL it was led", over.ObserveFor, MaxTTL)
+	}
+	late.mustWin(over, backend.Lease{})
+	if got := l.node(t, "later").observe("new"); got.ObserveFor != MaxTTL {
+		t.Errorf("the census that was made anew frees an election after %v; want %v", got.ObserveFor, MaxTTL)
+	}
+}
+
+// Whoever edits a Lease deposes its holder, and frees nothing.
+func TestAnEditedLeaseIsWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	for what, edit := range map[string]func(*coordination.Lease){
+		"its holder was replaced": func(o *coordination.Lease) { o.Spec.HolderIdentity = ptr("admin") },
+		"its holder was cleared":  func(o *coordination.Lease) { o.Spec.HolderIdentity = nil },
+		"its spec was cleared":    func(o *coordination.Lease) { o.Spec = coordination.LeaseSpec{} },
+		"a member of client-go has blanked it": func(o *coordination.Lease) {
+			o.Spec.HolderIdentity, o.Spec.LeaseDurationSeconds = ptr(""), ptr(int32(1))
+		},
+		"its duration was shortened":                func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = ptr(int32(1)) },
+		"its duration was forged":                   func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = ptr(int32(1<<31 - 1)) },
+		"its times were forged":                     func(o *coordination.Lease) { o.Spec.RenewTime = &meta.MicroTime{Time: time.Unix(0, 0)} },
+		"its annotations were removed":              func(o *coordination.Lease) { o.Annotations = nil },
+		"its record was damaged":                    func(o *coordination.Lease) { o.Annotations[recordKey] = "{" },
+		"its record was edited":                     func(o *coordination.Lease) { o.Annotations[recordKey] = `{"term":7}` },
+		"its record says that nobody holds it":      func(o *coordination.Lease) { forge(o, func(r *record) { r.ID, r.Nonce = "", "" }) },
+		"its record is that of another election":    func(o *coordination.Lease) { forge(o, func(r *record) { r.Election = "other" }) },
+		"its record is that of a Lease of the past": func(o *coordination.Lease) { forge(o, func(r *record) { r.UID = "1"; r.ID, r.Nonce = "", "" }) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			election := string(backend.NewNonce()[:8])
+			a, b := l.node(t, "a"), l.node(t, "b")
+			held := a.mustRenew(a.lead(election))
+			before := b.observe(election)
+			if err := l.edit(election, edit); err != nil {
+				t.Fatal(err)
+			}
+			over := b.observe(election)
+			if what != "its record says that nobody holds it" { // whoever computes the digest as this module does may end a leadership
+				b.mustBeWatched(election, what)
+				b.mustLose(before, what)
+			}
+			a.mustRefuse(held, what)
+			if over.ObserveFor > maxForeign {
+				t.Errorf("it is watched for %v; want %v at most", over.ObserveFor, maxForeign)
+			}
+			l.node(t, "c").mustWin(b.observe(election), before)
+		})
+	}
+}
+
+// forge changes the record as this module does, but not the spec, unless the record is then vacant.
+func forge(o *coordination.Lease, do func(*record)) {
+	r := decode(o.Annotations[recordKey])
+	do(r)
+	o.Annotations[recordKey] = r.encode()
+	o.Spec = r.spec()
+}
+
+// A label or a foreign annotation changes nothing.
+func TestALabelledLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("jobs")
+	before := b.observe("jobs")
+	if err := l.edit("jobs", func(o *coordination.Lease) {
+		o.Labels["team"] = "x"
+		o.Annotations["note"] = "y"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if now := b.observe("jobs"); !now.Unchanged(before) {
+		t.Errorf("a label has changed the lease from %+v to %+v", before, now)
+	}
+	a.mustRenew(held)
+	o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
+	if err != nil || o.Labels["team"] != "x" || o.Annotations["note"] != "y" {
+		t.Errorf("the renewal has removed what others had added: %v, %v, %v", o.Labels, o.Annotations, err)
+	}
+}
+
+// A Lease from a backup is another object. What its record says is from the past.
+func TestALeaseFromABackupIsWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	a.release(a.lead("jobs"))
+	saved, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := l.node(t, "b")
+	held := b.lead("jobs")
+	l.delete(t, "jobs")
+	saved.UID, saved.ResourceVersion = "", ""
+	if _, err := l.admin.Create(t.Context(), saved, meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c := l.node(t, "c")
+	over := c.mustBeWatched("jobs", "its record is from the past, when it was vacant")
+	b.mustRefuse(held, "the backup does not have it")
+	c.mustWin(over, held)
+}
+
+// Each name has a Lease of its own, whose name Kubernetes accepts.
+func TestEachElectionHasItsOwnLease(t *testing.T) {
+	l := newLab(t, testbed.SharedKubernetes(t))
+	n := l.node(t, "n")
+	taken := map[string]string{}
+	for _, name := range []string{
+		"jobs", "Jobs", "jobs ", "a.b", "a..b", "-a", "a-", "x-jobs", "go-election-census", "go-election-member-1", "ä", "日本", "a/b",
+		naming{}.election("Jobs"), string(make([]byte, 0, 1)) + "y",
+	} {
+		object := naming{}.election(name)
+		if other, ok := taken[object]; ok {
+			t.Errorf("%q and %q have the same Lease %s", name, other, object)
+		}
+		taken[object] = name
+		n.release(n.lead(name))
+	}
+	if got := (naming{}).election("billing"); got != "billing" {
+		t.Errorf("the Lease of billing is %s; want billing, as members of client-go call it", got)
+	}
+}
