@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,7 +35,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			a.answers[i].Err = err
 		}
 	}
-	return a.answers, err
+	return a.answers, cmp.Or(err, allFailed(a.answers))
 }
 
 // acquiring is one call of Acquire.

@@ -83,3 +83,13 @@ func about(verb string, n int, first string) string {
 	}
 	return fmt.Sprintf("%s %d leases", verb, n)
 }
+
+// allFailed returns the first error if none of the answers has an outcome.
+func allFailed(answers []backend.Answer) error {
+	for i := range answers {
+		if answers[i].Outcome != backend.Unknown {
+			return nil
+		}
+	}
+	return answers[0].Err
+}

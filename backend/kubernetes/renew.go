@@ -48,7 +48,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
 		}
 	})
-	return answers, nil
+	return answers, allFailed(answers)
 }
 
 // later returns the time of a write after another one. renewTime must change even if the clock was set back: members of
