@@ -132,8 +132,7 @@ func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Du
 // readCensus reads the census alone.
 func (b *Backend) readCensus(ctx context.Context) (err error) {
 	m := b.now()
-	var l *coordination.Lease
-	b.request(ctx, func() { l, err = b.client.Get(ctx, b.names.census(), meta.GetOptions{}) })
+	l, err := b.client.Get(ctx, b.names.census(), meta.GetOptions{})
 	if err != nil && !api.IsNotFound(err) {
 		return b.fail(err)
 	}

@@ -75,30 +75,28 @@ func (b *Backend) rehearseFleet(ctx context.Context, nonce backend.Nonce) error 
 
 // rehearse reads a Lease, and has the API server make and replace one of that name as a dry run. That it is there, or is not,
 // is no error: rights are checked first.
-func (b *Backend) rehearse(ctx context.Context, name string) (err error) {
+func (b *Backend) rehearse(ctx context.Context, name string) error {
 	dry := []string{meta.DryRunAll}
 	text := "rehearsal"
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{kindKey: kindElection}, Annotations: map[string]string{touchKey: text}}}
-	b.request(ctx, func() {
-		var got *coordination.Lease
-		if got, err = b.client.Create(ctx, l, meta.CreateOptions{DryRun: dry}); err == nil && got.Annotations[touchKey] != text {
-			err = errMangled
-		}
-		if err != nil && !conflict(err) {
-			return
-		}
-		if got, err = b.client.Get(ctx, name, meta.GetOptions{}); err == nil {
-			l = got
-		} else if !api.IsNotFound(err) {
-			return
-		}
-		if l.ResourceVersion == "" {
-			l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
-		}
-		if _, err = b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry}); api.IsNotFound(err) || conflict(err) {
-			err = nil
-		}
-	})
+	got, err := b.client.Create(ctx, l, meta.CreateOptions{DryRun: dry})
+	if err == nil && got.Annotations[touchKey] != text {
+		return errMangled
+	}
+	if err != nil && !conflict(err) {
+		return err
+	}
+	if got, err = b.client.Get(ctx, name, meta.GetOptions{}); err == nil {
+		l = got
+	} else if !api.IsNotFound(err) {
+		return err
+	}
+	if l.ResourceVersion == "" {
+		l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
+	}
+	if _, err = b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry}); api.IsNotFound(err) || conflict(err) {
+		return nil
+	}
 	return err
 }
 

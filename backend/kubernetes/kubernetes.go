@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -60,7 +61,6 @@ type Backend struct {
 	secrets   []string // removed from errors
 	names     naming
 	owner     single.Owner
-	slots     chan struct{} // one for each request that is under way
 
 	mu       sync.Mutex
 	objects  map[string]*object // by name of the Lease: those that were read
@@ -112,9 +112,6 @@ func init() {
 	})
 }
 
-// maxRequests is how many requests a Backend has under way at the same time, besides a watch.
-const maxRequests = 16
-
 // Open checks o and returns a Backend. The API server may be down: the first call connects to it.
 func Open(o Options) (*Backend, error) {
 	b, err := open(o)
@@ -139,6 +136,10 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", namespace)
 	}
 	secrets := []string{config.BearerToken, config.Password}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newGate(next) })
+	if _, _, err := rest.DefaultServerUrlFor(config); err != nil { // its text has what may be secret
+		return nil, errors.New("the address of the API server is not a URL")
+	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, clean.Secrets(clean.FileError(err), secrets...)
@@ -149,7 +150,7 @@ func open(o Options) (*Backend, error) {
 	}
 	return &Backend{
 		client: leases.Leases(namespace), rest: leases.RESTClient(), close: client.CloseIdleConnections, namespace: namespace, prefix: o.Prefix, host: config.Host,
-		secrets: secrets, names: naming{o.Prefix}, slots: make(chan struct{}, maxRequests),
+		secrets: secrets, names: naming{o.Prefix},
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
 	}, nil
 }

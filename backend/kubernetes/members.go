@@ -78,10 +78,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		if !conflict(err) && !api.IsNotFound(err) {
 			return err
 		}
-		var present *coordination.Lease
-		var other error
-		b.request(ctx, func() { present, other = b.client.Get(ctx, name, meta.GetOptions{}) })
-		switch {
+		switch present, other := b.client.Get(ctx, name, meta.GetOptions{}); {
 		case api.IsNotFound(other):
 			b.member = nil
 		case other != nil:
@@ -110,10 +107,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 // members reads the members, and deletes those that this process has seen unchanged for two of their TTLs. The caller holds
 // b.announcing.
 func (b *Backend) members(ctx context.Context) (list []backend.Member, err error) {
-	var leases *coordination.LeaseList
-	b.request(ctx, func() {
-		leases, err = b.client.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
-	})
+	leases, err := b.client.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +134,7 @@ func (b *Backend) members(ctx context.Context) (list []backend.Member, err error
 		}
 		if m.Age = max(m.Age, time.Since(seen.since)); time.Since(seen.since) > 2*m.TTL && m.Nonce != b.nonce() {
 			precondition := meta.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}
-			b.request(ctx, func() {
-				b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &precondition}) // if it fails, it is tried again
-			})
+			b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &precondition}) // if it fails, it is tried again
 			continue
 		}
 		if m.Age <= listedTTLs*m.TTL {

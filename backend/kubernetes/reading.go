@@ -130,8 +130,7 @@ func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
 func (b *Backend) get(ctx context.Context, election string) (s state, err error) {
 	name := b.names.election(election)
 	m := b.now(name)
-	var l *coordination.Lease
-	b.request(ctx, func() { l, err = b.client.Get(ctx, name, meta.GetOptions{}) })
+	l, err := b.client.Get(ctx, name, meta.GetOptions{})
 	if err != nil {
 		if api.IsNotFound(err) {
 			return s, err
@@ -154,8 +153,7 @@ const notMembers = kindKey + "!=" + kindMember
 
 // snapshot reads all Leases but those of members, with the version of the store.
 func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*object, version uint64, err error) {
-	var list *coordination.LeaseList
-	b.request(ctx, func() { list, err = b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers}) })
+	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
 		return nil, 0, b.fail(err)
 	}
@@ -250,16 +248,6 @@ func (b *Backend) remembered(election string) (s state, ok bool) {
 		return s, false
 	}
 	return b.classify(election, o), true
-}
-
-// request makes a request when a slot is free.
-func (b *Backend) request(ctx context.Context, do func()) {
-	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
-	case <-ctx.Done(): // do notices it
-	}
-	do()
 }
 
 // noteTTL remembers a TTL that may be granted.

@@ -33,12 +33,15 @@ func (b *Backend) classify(election string, o *object) state {
 		return s
 	}
 	r := o.record
+	ourSpec := r != nil && specText(&o.lease.Spec) == specText(ptr(r.spec()))
+	if r != nil && r.UID == "" && r.Term == 0 && !ourSpec { // nobody of this module was granted it
+		r = nil
+	}
 	damaged := o.damaged || r != nil && (r.Election != election || r.UID != string(o.lease.UID))
 	old := b.back > 0 && (!b.backRead || o.version <= b.backTo)
 	s.suspect = damaged || old
-	ourSpec := r != nil && !damaged && specText(&o.lease.Spec) == specText(ptr(r.spec()))
 	if r == nil || damaged {
-		r = &record{}
+		r, ourSpec = &record{}, false
 	}
 	s.Lease = backend.Lease{Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if q := r.Request; q != nil && q.Kind != "" {

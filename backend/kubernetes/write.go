@@ -21,13 +21,11 @@ var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was w
 // refusal is that of the client: see conflict. What was not stored as it was sent is an error, too.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (written *coordination.Lease, err error) {
 	m := b.now()
-	b.request(ctx, func() {
-		if l.UID == "" {
-			written, err = b.client.Create(ctx, l, meta.CreateOptions{})
-		} else {
-			written, err = b.client.Update(ctx, l, meta.UpdateOptions{})
-		}
-	})
+	if l.UID == "" {
+		written, err = b.client.Create(ctx, l, meta.CreateOptions{})
+	} else {
+		written, err = b.client.Update(ctx, l, meta.UpdateOptions{})
+	}
 	if err != nil {
 		return nil, err
 	}

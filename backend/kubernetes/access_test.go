@@ -1,0 +1,165 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const binding = `apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: election, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: election}
+subjects: [{kind: ServiceAccount, name: app, namespace: %s}]
+`
+
+// The Role that doctor prints is enough for a member. Without it, the error says what an administrator must do, and shows no token.
+func TestTheRoleIsEnough(t *testing.T) {
+	t.Parallel()
+	k := testbed.SharedKubernetes(t)
+	l := newLab(t, k)
+	_, token := k.ServiceAccount(t, l.namespace, "app")
+	l.file = k.TokenKubeconfig(t, token)
+	n := l.node(t, "app")
+	ctx, cancel := n.ctx()
+	defer cancel()
+	_, err := n.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+	mustBeDenied(t, err, "kubectl create role", token)
+	mustBeDenied(t, n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl}), "kubectl create role", token)
+	mustBeDenied(t, n.Listen(ctx, []backend.Lease{{Election: "jobs", Version: "x"}}), "kubectl create role", token)
+	list, err := n.Inspect(ctx, ttl, ttl/3)
+	if err != nil || !slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Fatal && strings.Contains(d.Text, "kind: Role") }) {
+		t.Errorf("doctor: %v, %v; want a fatal diagnostic with the Role", list, err)
+	}
+	k.Apply(t, l.namespace, fmt.Sprintf(Role, l.namespace), fmt.Sprintf(binding, l.namespace, l.namespace))
+	testbed.Eventually(t, patient, "the Role is in effect", func() error {
+		return n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0]
+	})
+	m, err := election.New(l.open(t, ""), election.Options{ID: "app", TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := m.Join("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Campaign(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if list, err = n.Inspect(ctx, ttl, ttl/3); err != nil || slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Warning }) {
+		t.Errorf("doctor: %v, %v; want no warning", list, err)
+	}
+}
+
+func mustBeDenied(t *testing.T, err error, want string, secrets ...string) {
+	t.Helper()
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+		t.Errorf("want an error of class ErrDenied with %q, got %v", want, err)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), secret) {
+			t.Errorf("%q shows the secret %q", err, secret)
+		}
+	}
+}
+
+// A right that is missing is found beforehand, whichever it is.
+func TestEachRightIsNeeded(t *testing.T) {
+	t.Parallel()
+	k := testbed.SharedKubernetes(t)
+	verbs := []string{"get", "list", "watch", "create", "update", "delete"}
+	for _, without := range verbs {
+		t.Run(without, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, k)
+			user := "without-" + without
+			k.Allow(t, l.namespace, user, testbed.KubernetesRule{
+				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }),
+			})
+			l.file = k.Kubeconfig(t, user)
+			n := l.node(t, "n")
+			ctx, cancel := n.ctx()
+			defer cancel()
+			mustBeDenied(t, n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0], "cannot "+without)
+		})
+	}
+}
+
+// No error shows a token, whatever fails.
+func TestErrorsShowNoToken(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-7c1f93a5"
+	k := testbed.SharedKubernetes(t)
+	l := newLab(t, k)
+	good := k.TokenKubeconfig(t, canary)
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) string {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for what, file := range map[string]string{
+		"a token that nobody gave":    good,
+		"no server":                   testbed.KubeconfigAt(t, good, "127.0.0.1:1"),
+		"a file that is cut off":      write(string(text[:len(text)-20])),
+		"a token instead of a file":   canary,
+		"a token as a file's content": write(canary),
+		"a token as an address":       write(strings.Replace(string(text), `"server": "https://`, `"server": "`+canary+`:\\`, 1)),
+		"a token as a certificate":    write(strings.Replace(string(text), `"certificate-authority-data": "`, `"certificate-authority-data": "`+canary, 1)),
+		"a context that is missing":   write(strings.Replace(string(text), `"current-context": "`, `"current-context": "x`, 1)),
+	} {
+		b, err := Open(Options{Kubeconfig: file, Namespace: l.namespace})
+		if err == nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, err = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+			cancel()
+			b.Close()
+		}
+		if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), canary) {
+			t.Errorf("%s: the error is %v; want one without the token", what, err)
+		}
+		if b != nil && strings.Contains(fmt.Sprintf("%v %+v %#v %s", b, b, b, b.Location()), canary) {
+			t.Errorf("%s: the Backend shows the token", what)
+		}
+	}
+}
+
+// Options that make no sense are refused, with what is allowed.
+func TestOptionsAreChecked(t *testing.T) {
+	for want, o := range map[string]Options{
+		`prefix is "Team-"`:         {Prefix: "Team-"},
+		`prefix is "-"`:             {Prefix: "-"},
+		"begin with / or ./":        {Kubeconfig: "no-such-file"},
+		"no such file":              {Kubeconfig: "/no/such/file"},
+		`namespace is "Kube_System`: {Namespace: "Kube_System", Kubeconfig: os.DevNull},
+	} {
+		b, err := Open(o)
+		if err == nil {
+			b.Close()
+		}
+		if strings.HasPrefix(want, "namespace") && err != nil { // the file is read first
+			continue
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: want an error of class ErrInvalid with %q, got %v", o, want, err)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The test binary is also the program of the members that it starts.
+const clientGoArg, memberArg = "GO_ELECTION_TEST_CLIENT_GO", "GO_ELECTION_TEST_KUBERNETES_MEMBER"
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(clientGoArg); arg != "" {
+		clientGoMain(arg)
+	}
+	if arg := os.Getenv(memberArg); arg != "" {
+		memberMain(arg)
+	}
+	os.Exit(m.Run())
+}
+
+// A part is the configuration of a member of either kind.
+type part struct{ Kubeconfig, Namespace, Election, ID string }
+
+// memberMain is the program of a member of this module.
+func memberMain(arg string) {
+	var p part
+	err := json.Unmarshal([]byte(arg), &p)
+	var store *Backend
+	if err == nil {
+		store, err = Open(Options{Kubeconfig: p.Kubeconfig, Namespace: p.Namespace})
+	}
+	testbed.PlayMember(store, err, election.Options{ID: p.ID, TTL: 4 * time.Second}, p.Election)
+}
+
+// clientGoMain is the program of a member of client-go, as its own example has it: RunOrDie in a loop. Its leadership is the context
+// of OnStartedLeading.
+func clientGoMain(arg string) {
+	var p part
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	flags.Set("logtostderr", "false")
+	flags.Set("stderrthreshold", "FATAL")
+	err := json.Unmarshal([]byte(arg), &p)
+	var client *typed.CoordinationV1Client
+	if err == nil {
+		config, loaded := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+		if err = loaded; err == nil {
+			client, err = typed.NewForConfig(config)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "client-go:", err)
+		os.Exit(1)
+	}
+	var leads atomic.Bool
+	var follows atomic.Value
+	follows.Store("")
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+				Lock: &resourcelock.LeaseLock{
+					LeaseMeta: meta.ObjectMeta{Name: p.Election, Namespace: p.Namespace}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: p.ID},
+				},
+				LeaseDuration: 4 * time.Second, RenewDeadline: 2500 * time.Millisecond, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
+				Callbacks: leaderelection.LeaderCallbacks{
+					OnStartedLeading: func(ctx context.Context) {
+						leads.Store(true)
+						context.AfterFunc(ctx, func() { leads.Store(false) })
+					},
+					OnStoppedLeading: func() { leads.Store(false) },
+					OnNewLeader:      func(id string) { follows.Store(id) },
+				},
+			})
+		}
+	})
+	testbed.Say(leads.Load, func() string { return follows.Load().(string) })
+	leads.Store(false)
+	fmt.Println("not leader")
+	cancel()
+	done.Wait()
+	os.Exit(0)
+}
+
+// A fleet is one election with members of both kinds.
+type fleet struct {
+	*testbed.Fleet
+	*lab
+	t        *testing.T
+	election string
+}
+
+func newFleet(t *testing.T) *fleet {
+	l := newLab(t, testbed.SharedKubernetes(t))
+	return &fleet{testbed.NewFleet(t), l, t, "controller"}
+}
+
+// theirs starts a member of client-go, and ours one of this module.
+func (f *fleet) theirs(id string) *testbed.FleetMember {
+	return f.Program(id, false, clientGoArg, part{f.file, f.namespace, f.election, id})
+}
+
+func (f *fleet) ours(id string) *testbed.FleetMember {
+	return f.Program(id, true, memberArg, part{f.file, f.namespace, f.election, id})
+}
+
+// A rolling update takes an election from client-go to this module, and another one takes it back.
+func TestARollingUpdateMovesAFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	old := []*testbed.FleetMember{f.theirs("theirs-1")}
+	f.Leads(old[0])
+	old = append(old, f.theirs("theirs-2"))
+	var members []*testbed.FleetMember
+	for i := range old {
+		members = append(members, f.ours(fmt.Sprint("ours-", i+1)))
+		members[i].Follows("")
+		old[i].Resign()
+	}
+	f.Leads(members...)
+	for i := range members {
+		back := f.theirs(fmt.Sprint("theirs-", i+3))
+		back.Follows("")
+		old[i] = back
+	}
+	for _, m := range members {
+		m.Resign()
+	}
+	f.Leads(old...)
+	f.OneLeaderAtMost()
+}
+
+// A leader of either kind that is killed is succeeded by the other kind.
+func TestAKilledLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	first := f.theirs("theirs-1")
+	f.Leads(first)
+	for i := range 3 {
+		a := f.ours(fmt.Sprint("ours-", i))
+		a.Follows("theirs-")
+		first.Kill()
+		f.Leads(a)
+		first = f.theirs(fmt.Sprint("theirs-", i+2))
+		first.Follows("ours-")
+		a.Kill()
+		f.Leads(first)
+	}
+	f.OneLeaderAtMost()
+}
+
+// A leader of either kind that is stopped is succeeded. One of this module does not lead for an instant after it resumes.
+func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a := f.ours("ours-1")
+	f.Leads(a)
+	theirs := f.theirs("theirs-1")
+	theirs.Follows("ours-")
+	a.Stop()
+	f.Leads(theirs)
+	a.Continue()
+	a.FindsOut()
+	a.Follows("theirs-")
+	theirs.Stop() // it goes on believing, which nothing can prevent
+	f.Leads(a)
+	theirs.Continue()
+	theirs.FindsOut()
+	f.OneLeaderAtMost()
+}
+
+// Members of both kinds are killed, stopped and asked to end again and again.
+func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	kinds := []func(string) *testbed.FleetMember{f.theirs, f.ours}
+	members := []*testbed.FleetMember{f.ours("ours-0"), f.theirs("theirs-0"), f.ours("ours-00"), f.theirs("theirs-00")}
+	for i := range 16 {
+		leader := f.Leads(members...)
+		for n, m := range members {
+			if m != leader {
+				continue
+			}
+			switch i % 4 {
+			case 0, 1:
+				m.Kill()
+			case 2:
+				m.Resign()
+			case 3:
+				m.Stop()
+				rest := append(append([]*testbed.FleetMember{}, members[:n]...), members[n+1:]...)
+				f.Leads(rest...)
+				m.Continue()
+				m.FindsOut()
+				m.Resign()
+			}
+			kind := i / 2 % 2
+			members[n] = kinds[kind](fmt.Sprint([]string{"theirs-", "ours-"}[kind], i+1))
+		}
+	}
+	f.OneLeaderAtMost()
+}
