@@ -164,12 +164,24 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 	for _, e := range leading {
 		terms[e.Name()] = e.Leadership().Term
 	}
+	noise := l.open(t, "noise-")
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				noise.rehearse(ctx, "noise")
+			}
+		})
+	}
 	testbed.Eventually(t, time.Minute, "requests are throttled", func() error {
 		if w.throttled.Load() < 20 {
 			return fmt.Errorf("%d were", w.throttled.Load())
 		}
 		return nil
 	})
+	cancel()
+	all.Wait()
 	for _, e := range leading {
 		if now := e.Leadership(); now == nil || now.Term != terms[e.Name()] {
 			t.Errorf("%s was lost though requests were only throttled: %v", e.Name(), e.Current())
@@ -183,6 +195,7 @@ func TestConflictsTakeNoLease(t *testing.T) {
 	l := newLab(t, testbed.SharedKubernetes(t))
 	a := l.node(t, "a")
 	held := a.lead("jobs")
+	term := held.Term
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	conflicts := atomic.Int64{}
@@ -190,7 +203,7 @@ func TestConflictsTakeNoLease(t *testing.T) {
 		n := l.node(t, fmt.Sprint("n", i))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				err := n.Request(ctx, []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: n.me.ID}})
+				err := n.Request(ctx, []backend.Request{{Election: "jobs", Term: term, Kind: backend.Nominate, ID: n.me.ID}})
 				if err != nil && ctx.Err() == nil {
 					if !strings.Contains(err.Error(), errBusy.Error()) {
 						t.Errorf("a request: %v", err)
