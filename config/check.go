@@ -90,7 +90,11 @@ func unknownBackend(name string) (problem string) {
 	case slices.Contains(backend.Names(), name):
 		return ""
 	case slices.Contains(stores, name):
-		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\", or backend/all for every one", name, available, name)
+		alternative := ", or backend/all for every one"
+		if name == "kubernetes" {
+			alternative = ", which is a module of its own"
+		}
+		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\"%s", name, available, name, alternative)
 	}
 	hint := ""
 	if near := nearest(name, backend.Names()); near != "" {

@@ -1,8 +1,8 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -90,29 +90,26 @@ func (b *Backend) notBefore(m *moment, name string, version uint64) error {
 	return errBack
 }
 
-// read reads elections and returns their states. It reads a few one by one, and otherwise, or if one is missing,
-// all Leases of the namespace in one request: what it says of a Lease that is missing is from the same
-// moment as the census.
+// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no Lease or no
+// record, it reads all Leases of the namespace in one request: then the census is from the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
 	b.mu.Lock()
 	few := len(elections) <= maxRequests/2 && (b.back == 0 || b.backRead)
 	for _, e := range elections {
 		o := b.objects[b.names.election(e)]
-		few = few && (o == nil || o.lease != nil)
+		few = few && (o == nil || o.record != nil)
 	}
 	b.mu.Unlock()
 	if few {
 		states := make([]state, len(elections))
 		errs := make([]error, len(elections))
 		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
-		if !slices.ContainsFunc(errs, api.IsNotFound) {
-			for _, err := range errs {
-				if err != nil {
-					return nil, err
-				}
+		for i, err := range errs {
+			if api.IsNotFound(err) || err == nil && states[i].record == nil {
+				return b.list(ctx, elections)
 			}
-			return states, nil
 		}
+		return states, cmp.Or(errs...)
 	}
 	return b.list(ctx, elections)
 }

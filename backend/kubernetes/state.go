@@ -39,7 +39,7 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	damaged := o.damaged || r != nil && (r.Election != election || r.UID != string(o.lease.UID))
 	old := b.back > 0 && (!b.backRead || o.version <= b.backTo)
-	s.suspect = damaged || old
+	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
 		r, ourSpec = &record{}, false
 	}
