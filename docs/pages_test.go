@@ -46,8 +46,8 @@ func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
 	n := 0
 	for page, text := range pages(t) {
 		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(m[1], "backend:") {
-				continue // another program's configuration
+			if !strings.Contains(m[1], "backend:") || strings.Contains(m[1], "backend: kubernetes") {
+				continue // another program's configuration, or that of a module of its own, whose tests read it
 			}
 			n++
 			if _, err := config.Parse(page, []byte(m[1]), config.Options{Environ: []string{}}); err != nil {

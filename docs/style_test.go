@@ -123,7 +123,7 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 // make chaos writes.
 func TestThePagesDoNotGrow(t *testing.T) {
 	const most = 34_624
-	uncounted := []string{"configuration.md", "curator.md", "firefly.md", "guard.md", "postgres.md", "redis.md"}
+	uncounted := []string{"configuration.md", "curator.md", "firefly.md", "guard.md", "kubernetes.md", "postgres.md", "redis.md"}
 	written, words := regexp.MustCompile(`(?s)<!-- written by make chaos -->.*?<!-- until here -->`), 0
 	for page, text := range pages(t) {
 		name := filepath.Base(page)

@@ -6,26 +6,42 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-const binding = `apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: election, namespace: %s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: election}
-subjects: [{kind: ServiceAccount, name: app, namespace: %s}]
-`
+// blocks returns the YAML of a page's fenced blocks.
+func blocks(t *testing.T, page string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
 
-// The Role that doctor prints is enough for a member. Without it, the error says what an administrator must do, and shows no token.
-func TestTheRoleIsEnough(t *testing.T) {
+// The configuration on docs/kubernetes.md is accepted, and the rights there are enough for a member, and those that doctor prints.
+// Without them, the error says what an administrator must do, and shows no token.
+func TestTheKubernetesPageIsTrue(t *testing.T) {
 	t.Parallel()
+	page := blocks(t, "../../docs/kubernetes.md")
+	if _, err := config.Parse("kubernetes.md", []byte(page[0]), config.Options{Environ: []string{}}); err != nil {
+		t.Error(err)
+	}
+	if role, _, _ := strings.Cut(page[1], "---\n"); role != fmt.Sprintf(Role, "billing") {
+		t.Errorf("the page has another Role than doctor prints:\n%s", role)
+	}
 	k := testbed.SharedKubernetes(t)
 	l := newLab(t, k)
 	_, token := k.ServiceAccount(t, l.namespace, "app")
@@ -41,7 +57,7 @@ func TestTheRoleIsEnough(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Fatal && strings.Contains(d.Text, "kind: Role") }) {
 		t.Errorf("doctor: %v, %v; want a fatal diagnostic with the Role", list, err)
 	}
-	k.Apply(t, l.namespace, fmt.Sprintf(Role, l.namespace), fmt.Sprintf(binding, l.namespace, l.namespace))
+	k.Apply(t, l.namespace, strings.ReplaceAll(page[1], "namespace: billing", "namespace: "+l.namespace))
 	testbed.Eventually(t, patient, "the Role is in effect", func() error {
 		return n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0]
 	})

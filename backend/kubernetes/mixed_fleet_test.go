@@ -18,6 +18,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -36,15 +39,27 @@ func TestMain(m *testing.M) {
 }
 
 // A part is the configuration of a member of either kind.
-type part struct{ Kubeconfig, Namespace, Election, ID string }
+type part struct {
+	Kubeconfig, Namespace, Election, ID string
+
+	// The stage of a member of this module in a migration to MySQL, or empty.
+	Stage migration.Stage
+	DSN   string
+}
 
 // memberMain is the program of a member of this module.
 func memberMain(arg string) {
 	var p part
 	err := json.Unmarshal([]byte(arg), &p)
-	var store *Backend
+	var store backend.Backend
 	if err == nil {
 		store, err = Open(Options{Kubeconfig: p.Kubeconfig, Namespace: p.Namespace})
+	}
+	if err == nil && p.Stage != "" {
+		o := migration.Options{From: store, Stage: p.Stage}
+		if o.To, err = mysql.Open(mysql.Options{DSN: p.DSN}); err == nil {
+			store, err = migration.New(o)
+		}
 	}
 	testbed.PlayMember(store, err, election.Options{ID: p.ID, TTL: 4 * time.Second}, p.Election)
 }
@@ -106,20 +121,24 @@ type fleet struct {
 	*lab
 	t        *testing.T
 	election string
+	dsn      string // of the MySQL to which it moves
 }
 
 func newFleet(t *testing.T) *fleet {
 	l := newLab(t, testbed.SharedKubernetes(t))
-	return &fleet{testbed.NewFleet(t), l, t, "controller"}
+	return &fleet{testbed.NewFleet(t), l, t, "controller", ""}
 }
 
 // theirs starts a member of client-go, and ours one of this module.
 func (f *fleet) theirs(id string) *testbed.FleetMember {
-	return f.Program(id, false, clientGoArg, part{f.file, f.namespace, f.election, id})
+	return f.Program(id, false, clientGoArg, part{f.file, f.namespace, f.election, id, "", ""})
 }
 
-func (f *fleet) ours(id string) *testbed.FleetMember {
-	return f.Program(id, true, memberArg, part{f.file, f.namespace, f.election, id})
+func (f *fleet) ours(id string) *testbed.FleetMember { return f.at(id, "") }
+
+// at starts a member of this module at a stage of the migration to MySQL.
+func (f *fleet) at(id, stage string) *testbed.FleetMember {
+	return f.Program(id, true, memberArg, part{f.file, f.namespace, f.election, id, migration.Stage(stage), f.dsn})
 }
 
 // A rolling update takes an election from client-go to this module, and another one takes it back.
@@ -217,4 +236,19 @@ func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 		}
 	}
 	f.OneLeaderAtMost()
+}
+
+// TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see [testbed.Road].
+func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	db := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	f.dsn = db.User.FormatDSN()
+	reader := f.node(t, "reader")
+	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: (*testbed.FleetMember).Waits, Ours: f.at}
+	road.Moved = func() (string, error) { return reader.observe(f.election).MovedTo, nil }
+	road.ThereAndBack()
 }
