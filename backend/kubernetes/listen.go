@@ -93,7 +93,7 @@ func (b *Backend) watching(ctx context.Context, seen []backend.Lease) (*watch, e
 	w := b.watch
 	for i := range seen {
 		o := b.objects[b.names.election(seen[i].Election)]
-		if w != nil && (o == nil || o.version > w.version && time.Since(o.at) > maxLag) {
+		if w != nil && (o == nil || o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag) {
 			b.stopWatch()
 			w = nil
 		}

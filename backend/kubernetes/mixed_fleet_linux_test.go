@@ -21,6 +21,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -29,6 +30,10 @@ import (
 const clientGoArg, memberArg = "GO_ELECTION_TEST_CLIENT_GO", "GO_ELECTION_TEST_KUBERNETES_MEMBER"
 
 func TestMain(m *testing.M) {
+	config.RunGuard()
+	if arg := os.Getenv(guardedArg); arg != "" {
+		guardedMain(arg)
+	}
 	if arg := os.Getenv(clientGoArg); arg != "" {
 		clientGoMain(arg)
 	}
@@ -248,7 +253,7 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	}
 	f.dsn = db.User.FormatDSN()
 	reader := f.node(t, "reader")
-	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: (*testbed.FleetMember).Waits, Ours: f.at}
+	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.FleetMember) { m.Follows("") }, Ours: f.at}
 	road.Moved = func() (string, error) { return reader.observe(f.election).MovedTo, nil }
 	road.ThereAndBack()
 }
