@@ -59,7 +59,7 @@ func (b *Backend) keepCensus(c *census, version uint64) {
 	if b.census != nil && versionOf(b.census.lease.ResourceVersion) > version {
 		return
 	}
-	b.census, b.started = c, true
+	b.census, b.censusRead = c, true
 }
 
 // wasMade reports whether an election without a Lease may have been led. The caller holds b.mu.
@@ -76,7 +76,7 @@ func (b *Backend) wasMade(name string) bool {
 
 // greatestTTL returns the greatest TTL that may have been granted. The caller holds b.mu.
 func (b *Backend) greatestTTL() time.Duration {
-	if b.census == nil && b.records {
+	if b.census == nil && (b.records || !b.censusRead) {
 		return MaxTTL
 	}
 	return max(b.longest, MinTTL)
@@ -92,7 +92,7 @@ type enrolling struct {
 // returns false if an election that had no Lease was led meanwhile: then all must be read again.
 func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Duration) (ok bool, err error) {
 	b.mu.Lock()
-	stale := !b.started
+	stale := !b.censusRead
 	b.mu.Unlock()
 	for range 4 * rounds {
 		if stale {
@@ -141,7 +141,7 @@ func (b *Backend) readCensus(ctx context.Context) (err error) {
 	if b.back != m.back {
 		return errBack
 	}
-	if b.started = true; err != nil {
+	if b.censusRead = true; err != nil {
 		b.census = nil
 		return nil
 	}

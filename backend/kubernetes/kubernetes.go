@@ -62,15 +62,15 @@ type Backend struct {
 	names     naming
 	owner     single.Owner
 
-	mu       sync.Mutex
-	objects  map[string]*object // by name of the Lease: those that were read
-	followed map[string]bool    // names of Leases that this process reads, or has begun to read
-	census   *census            // as it was read last; nil: there is none
-	started  bool               // census is set
-	records  bool               // some Lease has, or had, a record
-	longest  time.Duration      // the greatest TTL that was granted, as far as this process knows
-	made     map[string]bool    // names of Leases with a record that this process has read
-	pending  map[string]uint64  // names of Leases for which a bid was sent without an answer, with the version that it requires
+	mu         sync.Mutex
+	objects    map[string]*object // by name of the Lease: those that were read
+	followed   map[string]bool    // names of Leases that this process reads, or has begun to read
+	census     *census            // as it was read last; nil: there is none
+	censusRead bool               // census is set
+	records    bool               // some Lease has, or had, a record
+	longest    time.Duration      // the greatest TTL that was granted, as far as this process knows
+	made       map[string]bool    // names of Leases with a record that this process has read
+	pending    map[string]uint64  // names of Leases for which a bid was sent without an answer, with the version that it requires
 
 	highest  uint64 // the greatest resourceVersion that was read
 	back     int    // how often the store was seen to go back
@@ -126,7 +126,7 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., and begin with a letter or digit", o.Prefix)
 	}
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
-		return nil, errors.New("Kubeconfig or Context is set together with Config")
+		return nil, errors.New("kubeconfig or context is set together with Config")
 	}
 	config, namespace, err := o.config()
 	if err != nil {
@@ -186,6 +186,9 @@ func (o *Options) config() (config *rest.Config, namespace string, err error) {
 		}
 	}
 	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
+	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
+		config.WarningHandler = rest.NoWarnings{} // by default they are printed
+	}
 	config.UserAgent = cmp.Or(config.UserAgent, "go-election")
 	if config.Transport == nil {
 		// With HTTP/2 all requests share a connection, and all are lost with it until it is

@@ -216,7 +216,7 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 		b.keepCensus(c, o.version)
 		return
 	}
-	b.records = b.records || o.wasLed()
+	b.noteRecord(l.Name, o)
 	if r := o.record; kind != events.Deleted && r != nil && r.InRound > 1 {
 		if len(w.rounds) > 256 {
 			clear(w.rounds)

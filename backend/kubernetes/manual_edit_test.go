@@ -160,6 +160,25 @@ func TestALeaseFromABackupIsWatched(t *testing.T) {
 	c.mustWin(over, held)
 }
 
+// Another fleet in the same namespace, with another prefix, has nothing to do with this one.
+func TestFleetsInOneNamespaceAreSeparate(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	a.lead("jobs")
+	other := &node{l.open(t, "other-"), t, backend.Candidate{ID: "b", Nonce: backend.NewNonce()}}
+	other.mustBeFree("jobs", "nobody ever led it in this fleet")
+	other.lead("jobs")
+	for _, n := range []*node{a, other} {
+		ctx, cancel := n.ctx()
+		defer cancel()
+		list, err := n.List(ctx, "", 10)
+		if err != nil || len(list) != 1 || list[0].Holder.ID != n.me.ID {
+			t.Errorf("%s lists %v, %v; want its own election", n.me.ID, list, err)
+		}
+	}
+}
+
 // Each name has a Lease of its own, whose name Kubernetes accepts.
 func TestEachElectionHasItsOwnLease(t *testing.T) {
 	l := newLab(t, testbed.SharedKubernetes(t))

@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -21,6 +23,9 @@ type object struct {
 	damaged bool
 	at      time.Time // when it was received
 }
+
+// errNumbers says that what answers is no API server as Kubernetes describes it.
+var errNumbers = fmt.Errorf("%w: the API server has resourceVersions that are no numbers", backend.ErrDenied)
 
 // versionOf returns a resourceVersion as a number; 0 if it is none. Kubernetes compares them as numbers, too.
 func versionOf(text string) uint64 {
@@ -44,8 +49,13 @@ func newObject(l *coordination.Lease, at time.Time) *object {
 	return o
 }
 
-// wasLed reports whether this module may have led by the Lease.
-func (o *object) wasLed() bool { return o.damaged || o.record != nil && o.record.UID != "" }
+// wasLed reports whether a member of this fleet may have led by the Lease, which has this name.
+func (o *object) wasLed(n naming, name string) bool {
+	if r := o.record; r != nil {
+		return r.UID != "" && n.election(r.Election) == name
+	}
+	return o.damaged && strings.HasPrefix(name, n.prefix)
+}
 
 // A moment is the beginning of a request: what was known then. An answer that shows less comes from a store that
 // went back.
@@ -79,19 +89,21 @@ func (b *Backend) notBefore(m *moment, name string, version uint64) error {
 	switch {
 	case b.back != m.back: // noticed meanwhile
 		return errBack
-	case version >= known || version == 0:
+	case version == 0:
+		return errNumbers
+	case version >= known:
 		b.highest = max(b.highest, version)
 		return nil
 	}
 	b.back++
-	b.backRead, b.backTo, b.highest = false, 0, 0
+	b.backRead, b.backTo, b.highest, b.census, b.censusRead = false, 0, 0, nil, false
 	clear(b.objects)
 	b.stopWatch()
 	return errBack
 }
 
-// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no Lease or no
-// record, it reads all Leases of the namespace in one request: then the census is from the same moment.
+// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no Lease, no
+// record or a suspect one, it reads all Leases of the namespace in one request: then the census is from the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
 	b.mu.Lock()
 	few := len(elections) <= maxRequests/2 && (b.back == 0 || b.backRead)
@@ -105,7 +117,7 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 		errs := make([]error, len(elections))
 		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
 		for i, err := range errs {
-			if api.IsNotFound(err) || err == nil && states[i].record == nil {
+			if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].suspect) {
 				return b.list(ctx, elections)
 			}
 		}
@@ -171,12 +183,10 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 			return nil, 0, err
 		}
 		all[l.Name] = o
-		if b.records = b.records || o.wasLed(); b.followed[l.Name] {
+		if b.followed[l.Name] {
 			b.keep(l.Name, o)
 		}
-		if o.record != nil {
-			b.longest = max(b.longest, o.record.MaxTTL)
-		}
+		b.noteRecord(l.Name, o)
 	}
 	var c *census
 	for i := range list.Items {
@@ -228,11 +238,19 @@ func (b *Backend) keep(name string, o *object) {
 		return
 	}
 	b.objects[name] = o
-	if o.wasLed() {
-		b.made[name], b.records = true, true
+	b.noteRecord(name, o)
+	if o.wasLed(b.names, name) {
+		b.made[name] = true
 	}
-	if r := o.record; r != nil {
-		b.longest = max(b.longest, r.MaxTTL, r.TTL)
+}
+
+// noteRecord remembers what a Lease says of the fleet. The caller holds b.mu.
+func (b *Backend) noteRecord(name string, o *object) {
+	if !o.wasLed(b.names, name) {
+		return
+	}
+	if b.records = true; o.record != nil {
+		b.longest = max(b.longest, o.record.MaxTTL, o.record.TTL)
 	}
 }
 

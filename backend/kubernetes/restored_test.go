@@ -29,7 +29,7 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	there(b)
 	next := b.mustWin(b.observe("jobs"), held)
 	vacant := b.lead("vacant")
-	b.lead("new")
+	fresh := b.lead("new")
 	for _, name := range []string{"jobs", "vacant", "new"} {
 		c.observe(name)
 		next = b.mustRenewIf(name == "jobs", next)
@@ -46,6 +46,7 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	b.mustRefuse(next, "which is not in the copy")
 	c.mustWin(c.observe("jobs"), next)
 	last := c.mustWin(c.observe("vacant"), vacant)
+	c.mustWin(c.observe("new"), fresh)
 	c.mustRenew(last)
 	c.release(last)
 	c.mustBeFree("vacant", "it was led and released after the restore")
