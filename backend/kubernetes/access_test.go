@@ -31,8 +31,9 @@ func blocks(t *testing.T, page string) (all []string) {
 	return all
 }
 
-// The configuration on docs/kubernetes.md is accepted, and the rights there are enough for a member, and those that doctor prints.
-// Without them, the error says what an administrator must do, and shows no token.
+// The configuration on docs/kubernetes.md is accepted, and the rights there are enough for a member,
+// and those that doctor prints. Without them, the error says what an administrator must do, and shows
+// no token.
 func TestTheKubernetesPageIsTrue(t *testing.T) {
 	t.Parallel()
 	page := blocks(t, "../../docs/kubernetes.md")

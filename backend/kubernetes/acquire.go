@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire implements [backend.Backend]. It reads, unless it remembers that all leases are as the bids expect them, and
-// writes each Lease under the condition that it is as it was read. It tries again those that are still
-// as the bid expects them.
+// Acquire implements [backend.Backend]. It reads, unless it remembers that all leases are as the bids
+// expect them, and writes each Lease under the condition that it is as it was read. It tries again
+// those that are still as the bid expects them.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if err := b.enter(ctx, about("acquire", len(bids), bids[0].Election), bids[0].Candidate.Nonce); err != nil {
 		return nil, err
@@ -87,7 +87,8 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	return again, nil
 }
 
-// read returns the elections as they are remembered, if all are as the bids expect them, and otherwise reads them.
+// read returns the elections as they are remembered, if all are as the bids expect them, and otherwise
+// reads them.
 func (a *acquiring) read(ctx context.Context, todo []int) (states []state, err error) {
 	names, ok := make([]string, len(todo)), a.round == 0
 	for n, i := range todo {
@@ -118,8 +119,8 @@ func (a *acquiring) decide(i int, s *state) *granting {
 	return &granting{bid: i, state: *s}
 }
 
-// split returns the grants without an error, and adds to again those that a conflict has prevented. The others are
-// answered.
+// split returns the grants without an error, and adds to again those that a conflict has prevented. The
+// others are answered.
 func (a *acquiring) split(grants []*granting, again []int) ([]*granting, []int) {
 	var rest []*granting
 	for _, g := range grants {

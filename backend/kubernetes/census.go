@@ -11,9 +11,9 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A census is the one Lease of a fleet that says which elections were ever led, and the greatest TTL that was
-// ever granted. An election that is not in it was never led. One that is in it and has no Lease was
-// deleted.
+// A census is the one Lease of a fleet that says which elections were ever led, and the greatest TTL
+// that was ever granted. An election that is not in it was never led. One that is in it and has no
+// Lease was deleted.
 type census struct {
 	lease *coordination.Lease
 	count
@@ -35,8 +35,8 @@ const (
 	maxMade = 12_000 // elections in a census, so that the annotation stays below what Kubernetes allows
 )
 
-// madeKey is the key of a Lease in count.Made. Two Leases with the same key make no harm: the second one is watched
-// before it is led for the first time.
+// madeKey is the key of a Lease in count.Made. Two Leases with the same key make no harm: the second
+// one is watched before it is led for the first time.
 func madeKey(name string) string { return digest(name)[:8] }
 
 // newCensus returns the census in a Lease. A damaged one counts as partial.
@@ -88,8 +88,9 @@ type enrolling struct {
 	version  string // of the lease, if it had no Lease; "": it had one
 }
 
-// enroll writes the census, before elections are led that it may not have, or with a TTL that it does not have. It
-// returns false if an election that had no Lease was led meanwhile: then all must be read again.
+// enroll writes the census, before elections are led that it may not have, or with a TTL that it does
+// not have. It returns false if an election that had no Lease was led meanwhile: then all must be read
+// again.
 func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Duration) (ok bool, err error) {
 	b.mu.Lock()
 	stale := !b.censusRead

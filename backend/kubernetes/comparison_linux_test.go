@@ -15,7 +15,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// clientGo runs a member of client-go in this process, with the timings that client-go recommends, and returns its wire.
+// clientGo runs a member of client-go in this process, with the timings that client-go recommends, and
+// returns its wire.
 func (l *lab) clientGo(t *testing.T, id string) *wire {
 	t.Helper()
 	config, w := wired(t, l.file)
@@ -40,7 +41,8 @@ func (l *lab) clientGo(t *testing.T, id string) *wire {
 	return w
 }
 
-// While nothing happens, members of this module make fewer requests than those of client-go, each with its recommended timings.
+// While nothing happens, members of this module make fewer requests than those of client-go, each with
+// its recommended timings.
 func TestIdleMembersMakeFewerRequestsThanClientGo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,14 +40,29 @@ func TestConformanceWithServerFaults(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// newStore returns a store with a fresh namespace for one case, behind a proxy.
-func newStore(t testing.TB, k *testbed.KubernetesServer) conformance.Store {
-	l := newLab(t, k)
-	proxy := testbed.NewProxy(t, strings.TrimPrefix(k.URL(), "https://"))
-	file := testbed.KubeconfigAt(t, l.file, proxy.Addr())
+// TestConformanceOnTwoServers runs the suite on two API servers over one etcd. Each has some of the
+// clients. The cases about cost and about managers among themselves do not depend on that.
+func TestConformanceOnTwoServers(t *testing.T) {
+	one := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+	two := testbed.StartKubernetes(t, testbed.KubernetesOptions{Beside: one})
+	h := harness(func(t testing.TB) conformance.Store { return newStore(t, one, two) })
+	h.Names = append(strings.Split("ARXOVNWTMGS", ""), "L1", "L2", "L3")
+	conformance.Run(t, h)
+}
+
+// newStore returns a store with a fresh namespace for one case, behind a proxy for each server.
+func newStore(t testing.TB, servers ...*testbed.KubernetesServer) conformance.Store {
+	l := newLab(t, servers[0])
+	var files []string
+	var proxies []*testbed.Proxy
+	for _, k := range servers {
+		proxy := testbed.NewProxy(t, strings.TrimPrefix(k.URL(), "https://"))
+		proxies, files = append(proxies, proxy), append(files, testbed.KubeconfigAt(t, k.AdminKubeconfig(t), proxy.Addr()))
+	}
+	var opened atomic.Int64
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(Options{Kubeconfig: file, Namespace: l.namespace})
+			b, err := Open(Options{Kubeconfig: files[int(opened.Add(1))%len(files)], Namespace: l.namespace})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,6 +81,6 @@ func newStore(t testing.TB, k *testbed.KubernetesServer) conformance.Store {
 			},
 		},
 	}
-	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
 	return store
 }

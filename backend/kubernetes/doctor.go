@@ -18,7 +18,8 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// Role has the rights that a member needs, with %s for the namespace. It must be bound to the member's service account.
+// Role has the rights that a member needs, with %s for the namespace. It must be bound to the member's
+// service account.
 const Role = `apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: election, namespace: %s}
@@ -28,8 +29,8 @@ rules:
   verbs: [get, list, watch, create, update, delete]
 `
 
-// Preflight implements [backend.Preflighter]. The API server carries out the requests of a grant as a dry run: it checks rights
-// and runs admission, and stores nothing.
+// Preflight implements [backend.Preflighter]. The API server carries out the requests of a grant as a
+// dry run: it checks rights and runs admission, and stores nothing.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	fleet := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
@@ -73,8 +74,8 @@ func (b *Backend) rehearseFleet(ctx context.Context, nonce backend.Nonce) error 
 	return err
 }
 
-// rehearse reads a Lease, and has the API server make and replace one of that name as a dry run. That it is there, or is not,
-// is no error: rights are checked first.
+// rehearse reads a Lease, and has the API server make and replace one of that name as a dry run. That
+// it is there, or is not, is no error: rights are checked first.
 func (b *Backend) rehearse(ctx context.Context, name string) error {
 	dry := []string{meta.DryRunAll}
 	text := "rehearsal"
@@ -100,7 +101,8 @@ func (b *Backend) rehearse(ctx context.Context, name string) error {
 	return err
 }
 
-// Inspect implements [backend.Inspector]. It checks the rights of this account by dry runs, and reads all Leases of the namespace.
+// Inspect implements [backend.Inspector]. It checks the rights of this account by dry runs, and reads
+// all Leases of the namespace.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.enter(ctx, "inspect", ""); err != nil {
 		return nil, err
@@ -130,7 +132,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	ours, theirs := 0, []string(nil)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch o := all[name]; {
-		case o.record != nil && specText(&o.lease.Spec) == specText(ptr(o.record.spec())):
+		case o.record.wrote(&o.lease.Spec):
 			ours++
 		case holder(&o.lease.Spec) != "":
 			theirs = append(theirs, name)

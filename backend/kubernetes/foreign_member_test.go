@@ -62,7 +62,8 @@ func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
 	b.mustRefuse(held, "its Lease was blanked")
 }
 
-// Nobody else can lead a lease that has moved to another store: for members of client-go it is held for 68 years.
+// Nobody else can lead a lease that has moved to another store: for members of client-go it is held for
+// 68 years.
 func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))

@@ -8,8 +8,9 @@ import (
 // maxRequests is how many requests a Backend has under way at the same time, besides a watch.
 const maxRequests = 16
 
-// A gate limits how many requests are under way. When the API server answers that there are too many, it lets fewer through: client-go
-// sends each again after the time that the server has named, all at the same moment.
+// A gate limits how many requests are under way. When the API server answers that there are too many,
+// it lets fewer through: client-go sends each again after the time that the server has named, all at
+// the same moment.
 type gate struct {
 	next http.RoundTripper
 

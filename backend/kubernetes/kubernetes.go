@@ -29,24 +29,25 @@ const (
 	MaxTTL = 5 * time.Minute
 )
 
-// Options say which Leases to use, and how to reach the API server. All members of a fleet must have the same
-// Namespace and Prefix.
+// Options say which Leases to use, and how to reach the API server. All members of a fleet must have
+// the same Namespace and Prefix.
 type Options struct {
 	// Namespace has the Leases. Default: that of this pod or of the kubeconfig's context, or "default".
 	Namespace string `yaml:"namespace" json:"namespace"`
 
-	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of them a letter
-	// or digit. Two fleets with different prefixes have different elections. Default: none, so that an
-	// election has the Lease of its name.
+	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of
+	// them a letter or digit. Two fleets with different prefixes have different elections. Default:
+	// none, so that an election has the Lease of its name.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default: in a pod,
-	// its service account; elsewhere the files that kubectl would read, and their current context.
+	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default:
+	// in a pod, its service account; elsewhere the files that kubectl would read, and their current
+	// context.
 	Kubeconfig string `yaml:"kubeconfig" json:"kubeconfig"`
 	Context    string `yaml:"context" json:"context"`
 
-	// Config is a client's configuration, instead of a kubeconfig. It is copied. Its limits of requests per second
-	// are not used: a lease that waits for them is lost.
+	// Config is a client's configuration, instead of a kubeconfig. It is copied. Its limits of requests
+	// per second are not used: a lease that waits for them is lost.
 	Config *rest.Config `yaml:"-" json:"-"`
 }
 

@@ -107,7 +107,8 @@ func TestALateBidIsRefused(t *testing.T) {
 	}
 }
 
-// A renewal whose answer is lost is not trusted. The next one is granted, and the first has no effect when it comes late.
+// A renewal whose answer is lost is not trusted. The next one is granted, and the first has no effect
+// when it comes late.
 func TestALateRenewalIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A watch is a stream of all changes of Leases in the namespace, but of those of members. It goes on between calls of Listen: to begin
-// one for each call would cost as many requests as polling.
+// A watch is a stream of all changes of Leases in the namespace, but of those of members. It goes on
+// between calls of Listen: to begin one for each call would cost as many requests as polling.
 type watch struct {
 	cancel  context.CancelFunc
 	version uint64         // all changes up to this one were told
@@ -37,8 +37,9 @@ func (l *listener) wake() {
 	}
 }
 
-// Listen implements [backend.Backend]. It returns at once for anything but a renewal. For renewals it returns once
-// all those of one call of Renew were told, so that a leader of many elections wakes its followers once.
+// Listen implements [backend.Backend]. It returns at once for anything but a renewal. For renewals it
+// returns once all those of one call of Renew were told, so that a leader of many elections wakes its
+// followers once.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	what := about("listen to", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
@@ -86,8 +87,8 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 // maxLag is how long after another reading a watch must have told the same, or it hangs.
 const maxLag = time.Second
 
-// watching returns the watch, after it has begun one if there is none. It returns nil if a lease has changed before
-// the watch began.
+// watching returns the watch, after it has begun one if there is none. It returns nil if a lease has
+// changed before the watch began.
 func (b *Backend) watching(ctx context.Context, seen []backend.Lease) (*watch, error) {
 	b.mu.Lock()
 	w := b.watch
@@ -164,8 +165,8 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 	}
 }
 
-// stream makes one request for the changes after those that were told. The API server ends it after some minutes: then more
-// is true.
+// stream makes one request for the changes after those that were told. The API server ends it after
+// some minutes: then more is true.
 func (b *Backend) stream(ctx context.Context, w *watch) (more bool, err error) {
 	began, timeout := time.Now(), int64(300+rand.IntN(300))
 	b.mu.Lock()
@@ -235,8 +236,8 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 	}
 }
 
-// tell wakes a listener if an election has changed since it was seen, or soon if it was only renewed and others will be
-// renewed by the same call. The caller holds b.mu.
+// tell wakes a listener if an election has changed since it was seen, or soon if it was only renewed
+// and others will be renewed by the same call. The caller holds b.mu.
 func (b *Backend) tell(l *listener, w *watch, name string) {
 	seen, o := l.seen[name], b.objects[name]
 	if seen == nil || o == nil {
@@ -267,9 +268,9 @@ func (b *Backend) tell(l *listener, w *watch, name string) {
 // maxUnread is how often in a row Observe answers without a request.
 const maxUnread = 16
 
-// observeRemembered returns the leases that have changed, as the watch has told. That some are unchanged it says only if
-// it was told of others: then it is what the API server had a moment ago. A challenger that takes an unchanged
-// lease over has the API server compare it.
+// observeRemembered returns the leases that have changed, as the watch has told. That some are
+// unchanged it says only if it was told of others: then it is what the API server had a moment ago. A
+// challenger that takes an unchanged lease over has the API server compare it.
 func (b *Backend) observeRemembered(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

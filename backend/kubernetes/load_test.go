@@ -110,7 +110,8 @@ func awaitLeading(t testing.TB, all []*election.Election) {
 	})
 }
 
-// A leader makes a request for each renewal of an election. A follower makes hardly any, however many elections there are.
+// A leader makes a request for each renewal of an election. A follower makes hardly any, however many
+// elections there are.
 func TestAnIdleFollowerHardlyReads(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 30} {

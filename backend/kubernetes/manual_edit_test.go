@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on growing. Other elections are
-// not affected.
+// kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on
+// growing. Other elections are not affected.
 func TestADeletedLeaseIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
@@ -40,7 +40,8 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 	c.mustWin(c.observe("jobs"), next)
 }
 
-// Whether an election was deleted is known from the census. If that is deleted too, every new election is watched once.
+// Whether an election was deleted is known from the census. If that is deleted too, every new election
+// is watched once.
 func TestADeletedCensusFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))

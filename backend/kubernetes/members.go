@@ -34,8 +34,8 @@ type sighting struct {
 	since   time.Time
 }
 
-// Announce implements [backend.Backend] by one request. Now and then it also deletes the records of members that have
-// ended.
+// Announce implements [backend.Backend] by one request. Now and then it also deletes the records of
+// members that have ended.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	return page.Cut(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
 }
 
-// members reads the members, and deletes those that this process has seen unchanged for two of their TTLs. The caller holds
-// b.announcing.
+// members reads the members, and deletes those that this process has seen unchanged for two of their
+// TTLs. The caller holds b.announcing.
 func (b *Backend) members(ctx context.Context) (list []backend.Member, err error) {
 	leases, err := b.client.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
 	if err != nil {
@@ -144,8 +144,8 @@ func (b *Backend) members(ctx context.Context) (list []backend.Member, err error
 	return list, nil
 }
 
-// listedTTLs is for how many TTLs a member is listed that does not announce itself. It is more than two because clocks
-// may differ.
+// listedTTLs is for how many TTLs a member is listed that does not announce itself. It is more than two
+// because clocks may differ.
 const listedTTLs = 4
 
 // leave deletes this process's own record.

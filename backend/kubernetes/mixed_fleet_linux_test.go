@@ -69,8 +69,8 @@ func memberMain(arg string) {
 	testbed.PlayMember(store, err, election.Options{ID: p.ID, TTL: 4 * time.Second}, p.Election)
 }
 
-// clientGoMain is the program of a member of client-go, as its own example has it: RunOrDie in a loop. Its leadership is the context
-// of OnStartedLeading.
+// clientGoMain is the program of a member of client-go, as its own example has it: RunOrDie in a loop.
+// Its leadership is the context of OnStartedLeading.
 func clientGoMain(arg string) {
 	var p part
 	var flags flag.FlagSet
@@ -191,7 +191,8 @@ func TestAKilledLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 	f.OneLeaderAtMost()
 }
 
-// A leader of either kind that is stopped is succeeded. One of this module does not lead for an instant after it resumes.
+// A leader of either kind that is stopped is succeeded. One of this module does not lead for an instant
+// after it resumes.
 func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -243,7 +244,8 @@ func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 	f.OneLeaderAtMost()
 }
 
-// TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see [testbed.Road].
+// TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see
+// [testbed.Road].
 func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -27,7 +27,8 @@ type object struct {
 // errNumbers says that what answers is no API server as Kubernetes describes it.
 var errNumbers = fmt.Errorf("%w: the API server has resourceVersions that are no numbers", backend.ErrDenied)
 
-// versionOf returns a resourceVersion as a number; 0 if it is none. Kubernetes compares them as numbers, too.
+// versionOf returns a resourceVersion as a number; 0 if it is none. Kubernetes compares them as
+// numbers, too.
 func versionOf(text string) uint64 {
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -57,8 +58,8 @@ func (o *object) wasLed(n naming, name string) bool {
 	return o.damaged && strings.HasPrefix(name, n.prefix)
 }
 
-// A moment is the beginning of a request: what was known then. An answer that shows less comes from a store that
-// went back.
+// A moment is the beginning of a request: what was known then. An answer that shows less comes from a
+// store that went back.
 type moment struct {
 	highest  uint64
 	back     int
@@ -79,8 +80,8 @@ func (b *Backend) now(names ...string) moment {
 	return m
 }
 
-// notBefore returns errBack if an answer is older than what was known when its request began. version is that of
-// the store as a whole (name ""), or of one Lease. The caller holds b.mu.
+// notBefore returns errBack if an answer is older than what was known when its request began. version
+// is that of the store as a whole (name ""), or of one Lease. The caller holds b.mu.
 func (b *Backend) notBefore(m *moment, name string, version uint64) error {
 	known := m.highest
 	if name != "" {
@@ -102,8 +103,9 @@ func (b *Backend) notBefore(m *moment, name string, version uint64) error {
 	return errBack
 }
 
-// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no Lease, no
-// record or a suspect one, it reads all Leases of the namespace in one request: then the census is from the same moment.
+// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no
+// Lease, no record or a suspect one, it reads all Leases of the namespace in one request: then the
+// census is from the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
 	b.mu.Lock()
 	few := len(elections) <= maxRequests/2 && (b.back == 0 || b.backRead)
@@ -135,7 +137,8 @@ func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
 	return states[0], nil
 }
 
-// get reads one Lease. The API server answers with what a majority of its store has, after the request began.
+// get reads one Lease. The API server answers with what a majority of its store has, after the request
+// began.
 func (b *Backend) get(ctx context.Context, election string) (s state, err error) {
 	name := b.names.election(election)
 	m := b.now(name)
@@ -152,7 +155,7 @@ func (b *Backend) get(ctx context.Context, election string) (s state, err error)
 	if err := b.notBefore(&m, name, o.version); err != nil {
 		return s, err
 	}
-	b.highest, b.unread = max(b.highest, o.version), 0
+	b.unread = 0
 	b.keep(name, o)
 	return b.classify(election, o), nil
 }
@@ -173,9 +176,11 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 	if err := b.notBefore(m, "", version); err != nil {
 		return nil, 0, err
 	}
+	var c *census
 	for i := range list.Items {
 		l := &list.Items[i]
 		if l.Name == b.names.census() {
+			c = newCensus(l)
 			continue
 		}
 		o := newObject(l, now)
@@ -187,12 +192,6 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 			b.keep(l.Name, o)
 		}
 		b.noteRecord(l.Name, o)
-	}
-	var c *census
-	for i := range list.Items {
-		if list.Items[i].Name == b.names.census() {
-			c = newCensus(&list.Items[i])
-		}
 	}
 	b.keepCensus(c, version)
 	for name, o := range b.objects {

@@ -131,6 +131,15 @@ func (r *record) spec() coordination.LeaseSpec {
 	}
 }
 
+// wrote reports whether the spec follows from the record: otherwise another program has written it.
+func (r *record) wrote(s *coordination.LeaseSpec) bool {
+	if r == nil {
+		return false
+	}
+	own := r.spec()
+	return specText(s) == specText(&own)
+}
+
 // micro returns the time as Kubernetes keeps it.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
@@ -186,8 +195,8 @@ func (n naming) member(nonce backend.Nonce) string {
 }
 
 // election returns the name of an election's Lease: the prefix and the election's name, if that is a
-// name for an object of Kubernetes. Otherwise it begins with x- and ends with a digest of the name. So no two
-// elections have the same Lease.
+// name for an object of Kubernetes. Otherwise it begins with x- and ends with a digest of the name. So
+// no two elections have the same Lease.
 func (n naming) election(name string) string {
 	if len(n.prefix)+len(name) <= 200 && subdomain(name) && !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, reserved) {
 		return n.prefix + name

@@ -51,8 +51,8 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 	return answers, allFailed(answers)
 }
 
-// later returns the time of a write after another one. renewTime must change even if the clock was set back: members of
-// client-go watch nothing else.
+// later returns the time of a write after another one. renewTime must change even if the clock was set
+// back: members of client-go watch nothing else.
 func later(before time.Time) time.Time {
 	now := time.Now().UTC()
 	if now.UnixMicro() == before.UnixMicro() {
@@ -61,7 +61,8 @@ func later(before time.Time) time.Time {
 	return now
 }
 
-// Release implements [backend.Backend]. It writes vacant records, over which members of client-go may lead at once, too.
+// Release implements [backend.Backend]. It writes vacant records, over which members of client-go may
+// lead at once, too.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	what := about("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
@@ -83,7 +84,7 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 		switch {
 		case s.lease == nil: // what is still on its way requires the UID
 			return nil
-		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && specText(&s.lease.Spec) == specText(ptr(r.spec())):
+		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && r.wrote(&s.lease.Spec):
 			return &change{record: s.vacated(h.End)}
 		case h.Term == 0 && b.mayArrive(name, s.version):
 			return &change{touch: true}
@@ -98,8 +99,8 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 	return err
 }
 
-// mayArrive reports whether a bid of this process may still be granted over this version of a Lease. It fails if the Lease
-// is written once more.
+// mayArrive reports whether a bid of this process may still be granted over this version of a Lease. It
+// fails if the Lease is written once more.
 func (b *Backend) mayArrive(name string, version uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// The cluster's store is restored from a copy that lacks the last grant. UIDs and versions are those of the copy. Who has read later
-// versions notices it, and lets nothing be led before the greatest TTL.
+// The cluster's store is restored from a copy that lacks the last grant. UIDs and versions are those of
+// the copy. Who has read later versions notices it, and lets nothing be led before the greatest TTL.
 func TestARestoredClusterIsWatched(t *testing.T) {
 	t.Parallel()
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})

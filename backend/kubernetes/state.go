@@ -24,8 +24,8 @@ type state struct {
 // maxForeign is the longest leaseDurationSeconds of another program that is believed.
 const maxForeign = time.Hour
 
-// classify derives the lease from an election's Lease: whether it is free, what a challenger must watch, and for how
-// long. docs/design/kubernetes.md, "When a lease is free". The caller holds b.mu.
+// classify derives the lease from an election's Lease: whether it is free, what a challenger must
+// watch, and for how long. docs/design/kubernetes.md, "When a lease is free". The caller holds b.mu.
 func (b *Backend) classify(election string, o *object) state {
 	s := state{object: o, name: b.names.election(election)}
 	if o.lease == nil {
@@ -33,7 +33,7 @@ func (b *Backend) classify(election string, o *object) state {
 		return s
 	}
 	r := o.record
-	ourSpec := r != nil && specText(&o.lease.Spec) == specText(ptr(r.spec()))
+	ourSpec := r.wrote(&o.lease.Spec)
 	if r != nil && r.UID == "" && r.Term == 0 && !ourSpec { // nobody of this module was granted it
 		r = nil
 	}
@@ -70,8 +70,8 @@ func (b *Backend) classify(election string, o *object) state {
 	return s
 }
 
-// classifyMissing is classify for an election without a Lease. Its Version shows whether it was made and deleted again
-// meanwhile.
+// classifyMissing is classify for an election without a Lease. Its Version shows whether it was made
+// and deleted again meanwhile.
 func (s *state) classifyMissing(b *Backend, election string) {
 	s.Lease = backend.Lease{Election: election, Version: "none"}
 	if s.suspect = b.wasMade(s.name); !s.suspect {
@@ -85,8 +85,9 @@ func (s *state) classifyMissing(b *Backend, election string) {
 	s.Version = "?" + digest("none", census, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
 }
 
-// classifyForeign is classify for a spec that another program has written: usually a member of client-go. It leads
-// as long as it renews, and nobody before leaseDurationSeconds have passed since. r is the record beside it, empty if there is none.
+// classifyForeign is classify for a spec that another program has written: usually a member of
+// client-go. It leads as long as it renews, and nobody before leaseDurationSeconds have passed since. r
+// is the record beside it, empty if there is none.
 func (s *state) classifyForeign(b *Backend, r *record) {
 	spec := &s.lease.Spec
 	s.Version = "~" + digest(string(s.lease.UID), specText(spec))
@@ -125,13 +126,14 @@ func released(s *coordination.LeaseSpec) bool {
 	return s.HolderIdentity != nil && *s.HolderIdentity == "" && seconds(s) == 1
 }
 
-// age returns how long ago a Lease was written, by the clock of its writer, but at least since it was received.
+// age returns how long ago a Lease was written, by the clock of its writer, but at least since it was
+// received.
 func (b *Backend) age(o *object, written time.Time) time.Duration {
 	return max(time.Since(o.at), time.Since(written), 0)
 }
 
-// lastTerm returns the greatest term that the election may have had, if later grants were lost: one that is ahead of the
-// clock, as after a jump, grows by 1 a microsecond.
+// lastTerm returns the greatest term that the election may have had, if later grants were lost: one
+// that is ahead of the clock, as after a jump, grows by 1 a microsecond.
 func (s *state) lastTerm(now time.Time) uint64 {
 	r := s.record
 	if r == nil || s.suspect || r.Term > backend.MaxTerm || r.Written.Year() < 2000 || now.Before(r.Written) ||
@@ -141,7 +143,8 @@ func (s *state) lastTerm(now time.Time) uint64 {
 	return min(r.Term+uint64(now.Sub(r.Written).Microseconds()), backend.MaxTerm)
 }
 
-// endLeadership returns the record's fields about the past after the present leadership, if there is one, has ended.
+// endLeadership returns the record's fields about the past after the present leadership, if there is
+// one, has ended.
 func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
 	if s.record == nil || s.damaged || s.record.Election != s.Election {
 		if s.Vacant() {

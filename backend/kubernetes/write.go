@@ -17,8 +17,9 @@ const rounds = 8
 // errMangled says that the API server has kept something else than what was sent.
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
 
-// send creates or replaces a Lease. A replacement is conditional on the UID and resourceVersion of l. The error of a
-// refusal is that of the client: see conflict. What was not stored as it was sent is an error, too.
+// send creates or replaces a Lease. A replacement is conditional on the UID and resourceVersion of l.
+// The error of a refusal is that of the client: see conflict. What was not stored as it was sent is an
+// error, too.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (written *coordination.Lease, err error) {
 	m := b.now()
 	if l.UID == "" {
@@ -89,9 +90,10 @@ func (b *Backend) write(ctx context.Context, s *state, c change) (state, error) 
 	return b.classify(s.Election, o), nil
 }
 
-// update reads an election, and writes what decide returns of it, until nobody else has written the Lease in between. It
-// begins with what was read last, if decide has something to write over that. decide returns nil if
-// nothing is to be written. The state is that which decide saw last, or that after the write.
+// update reads an election, and writes what decide returns of it, until nobody else has written the
+// Lease in between. It begins with what was read last, if decide has something to write over that.
+// decide returns nil if nothing is to be written. The state is that which decide saw last, or that
+// after the write.
 func (b *Backend) update(ctx context.Context, election string, decide func(s *state) *change) (s state, written bool, err error) {
 	s, ok := b.remembered(election)
 	for range rounds {
