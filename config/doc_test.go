@@ -40,7 +40,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		}
 	}
 	for key := range rows {
-		if !slices.Contains(keys, key) {
+		if !slices.Contains(keys, key) && !strings.HasPrefix(key, "kubernetes.") { // a module of its own, which compares them
 			t.Errorf("%s has a row for %s, which is not a key", reference, key)
 		}
 	}

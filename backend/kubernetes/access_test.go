@@ -31,6 +31,30 @@ func blocks(t *testing.T, page string) (all []string) {
 	return all
 }
 
+// The reference of all keys has those of this backend, with their types.
+func TestEachKeyIsInTheReference(t *testing.T) {
+	text, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(kubernetes\\.[^`]+)` \\| ([^|]+) \\|").FindAllStringSubmatch(string(text), -1) {
+		rows[m[1]] = m[2]
+	}
+	for _, k := range config.Keys(config.Options{}) {
+		if !strings.HasPrefix(k.Name, "kubernetes.") {
+			continue
+		}
+		if rows[k.Name] != k.Type {
+			t.Errorf("the reference has the type %q for %s, want %q", rows[k.Name], k.Name, k.Type)
+		}
+		delete(rows, k.Name)
+	}
+	for key := range rows {
+		t.Errorf("the reference has a row for %s, which is not a key", key)
+	}
+}
+
 // The configuration on docs/kubernetes.md is accepted, and the rights there are enough for a member,
 // and those that doctor prints. Without them, the error says what an administrator must do, and shows
 // no token.
