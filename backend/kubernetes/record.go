@@ -105,7 +105,7 @@ func decode(text string) *record {
 		r.History[i].From, r.History[i].To = clean.Time(r.History[i].From), clean.Time(r.History[i].To)
 	}
 	sum := r.Sum
-	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Heartbeat) > 64 {
+	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Heartbeat) > 64 || len(r.Round) > 64 {
 		return nil
 	}
 	r.Sum = sum

@@ -1,10 +1,16 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A record is read as it was written, and an edited one is not read.
@@ -26,4 +32,42 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	if *a.LeaseDurationSeconds != 2 {
 		t.Errorf("leaseDurationSeconds is %d, want 2: it must not be less than the TTL", *a.LeaseDurationSeconds)
 	}
+}
+
+// Whatever somebody writes into a Lease, what a program is told of it can be printed, and frees nothing
+// by an overflow.
+func FuzzLease(f *testing.F) {
+	r := record{Election: "jobs", UID: "1", Term: 7, ID: "a", Nonce: "n", TTL: time.Second, Heartbeat: "x", Elected: time.Now().UTC(), Written: time.Now().UTC()}
+	f.Add(r.encode(), "a", int32(1), int64(0), int32(3), "{}")
+	f.Add("{", "\x1b]0;", int32(-5), int64(1)<<62, int32(-1), `{"layout":1,"max_ttl":-1,"made":{"x":-1}}`)
+	f.Fuzz(func(t *testing.T, text, id string, seconds int32, at int64, transitions int32, counted string) {
+		b := &Backend{names: naming{}}
+		b.census = newCensus(&coordination.Lease{ObjectMeta: meta.ObjectMeta{UID: "2", Annotations: map[string]string{censusKey: counted}}})
+		b.censusRead = true
+		when := meta.NewMicroTime(time.UnixMicro(at))
+		for _, sum := range []bool{false, true} {
+			if sum { // whoever can write a Lease can compute the digest
+				var forged record
+				if json.Unmarshal([]byte(text), &forged) != nil || forged.Written.Year() > 9999 || forged.Elected.Year() > 9999 {
+					return
+				}
+				forged.Elected, forged.Written, forged.History = clean.Time(forged.Elected), clean.Time(forged.Written), clean.History(forged.History)
+				text = forged.encode()
+			}
+			for _, uid := range []types.UID{"1", "2"} {
+				o := newObject(&coordination.Lease{
+					ObjectMeta: meta.ObjectMeta{Name: "jobs", UID: uid, ResourceVersion: "5", Annotations: map[string]string{recordKey: text}},
+					Spec:       coordination.LeaseSpec{HolderIdentity: &id, LeaseDurationSeconds: &seconds, RenewTime: &when, AcquireTime: &when, LeaseTransitions: &transitions},
+				}, time.Now())
+				s := b.classify("jobs", o)
+				if s.Lease != clean.Lease(s.Lease) || len(s.Version) > 600 || s.Version == "" {
+					t.Errorf("%+v is not clean", s.Lease)
+				}
+				if !s.Vacant() && s.ObserveFor < MinTTL || s.ObserveFor < 0 || s.ObserveFor > maxForeign {
+					t.Errorf("%+v is watched for %v", s.Lease, s.ObserveFor)
+				}
+				s.endLeadership(backend.Failed, time.Now())
+			}
+		}
+	})
 }
