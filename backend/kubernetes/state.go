@@ -32,33 +32,13 @@ func (b *Backend) classify(election string, o *object) state {
 		s.classifyMissing(b, election)
 		return s
 	}
-	r := o.record
-	ourSpec := r.wrote(&o.lease.Spec)
-	if r != nil && r.UID == "" && r.Term == 0 && !ourSpec { // nobody of this module was granted it
-		r = nil
-	}
-	damaged := o.damaged || r != nil && (r.Election != election || r.UID != string(o.lease.UID))
-	old := b.back > 0 && (!b.backRead || o.version <= b.backTo)
-	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
-	if r == nil || damaged {
-		r, ourSpec = &record{}, false
-	}
+	r, wrote := s.valid(b, election)
 	s.Lease = backend.Lease{Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if q := r.Request; q != nil && q.Kind != "" {
 		s.Request = backend.Request{Election: election, Term: r.Term, Kind: q.Kind, ID: q.ID, Nonce: backend.Nonce(q.Nonce)}
 	}
-	if ourSpec {
-		s.ours = !s.suspect
-		s.Version = digest(string(o.lease.UID))[:8] + "." + r.Heartbeat
-		if !r.vacant() {
-			s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
-			s.TTL, s.Renew, s.ObserveFor = max(r.TTL, MinTTL), r.Renew, max(r.TTL, MinTTL)
-		}
-		s.Age = b.age(o, r.Written)
-		s.own = s.ours && !r.vacant() && r.Nonce == string(b.nonce())
-		if s.own {
-			s.ObserveFor = 0
-		}
+	if wrote {
+		s.classifyOurs(b, r)
 	} else {
 		s.classifyForeign(b, r)
 	}
@@ -68,6 +48,36 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	s.Lease = clean.Lease(s.Lease)
 	return s
+}
+
+// valid returns the record of a Lease, empty if there is none that counts, and whether the spec follows
+// from it. It sets s.suspect.
+func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
+	r, wrote = s.record, s.record.wrote(&s.lease.Spec)
+	if r != nil && r.UID == "" && r.Term == 0 && !wrote { // nobody of this module was granted it
+		r = nil
+	}
+	damaged := s.damaged || r != nil && (r.Election != election || r.UID != string(s.lease.UID))
+	old := b.back > 0 && (!b.backRead || s.version <= b.backTo)
+	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
+	if r == nil || damaged {
+		return &record{}, false
+	}
+	return r, wrote
+}
+
+// classifyOurs is classify for a spec that this module has written.
+func (s *state) classifyOurs(b *Backend, r *record) {
+	s.ours, s.Age = !s.suspect, b.age(s.object, r.Written)
+	s.Version = digest(string(s.lease.UID))[:8] + "." + r.Heartbeat
+	if r.vacant() {
+		return
+	}
+	s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+	s.TTL, s.Renew = max(r.TTL, MinTTL), r.Renew
+	if s.own = s.ours && r.Nonce == string(b.nonce()); !s.own {
+		s.ObserveFor = s.TTL
+	}
 }
 
 // classifyMissing is classify for an election without a Lease. Its Version shows whether it was made
