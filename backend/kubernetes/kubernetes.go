@@ -129,12 +129,16 @@ func open(o Options) (*Backend, error) {
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
 	}
+	if err := checkNamespace(cmp.Or(o.Namespace, "default")); err != nil {
+		return nil, err
+	}
 	config, namespace, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	if namespace = cmp.Or(o.Namespace, namespace, "default"); len(namespace) > 63 || strings.Contains(namespace, ".") || !subdomain(namespace) {
-		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", namespace)
+	namespace = cmp.Or(o.Namespace, namespace, "default")
+	if err := checkNamespace(namespace); err != nil {
+		return nil, err
 	}
 	secrets := []string{config.BearerToken, config.Password}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newGate(next) })
@@ -156,34 +160,27 @@ func open(o Options) (*Backend, error) {
 	}, nil
 }
 
+func checkNamespace(name string) error {
+	if len(name) > 63 || strings.Contains(name, ".") || !subdomain(name) {
+		return fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", name)
+	}
+	return nil
+}
+
 // config returns the client's configuration, and the namespace that it names.
 func (o *Options) config() (config *rest.Config, namespace string, err error) {
-	if o.Config != nil {
+	switch inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {
+	case o.Config != nil:
 		config = rest.CopyConfig(o.Config)
-	} else {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		if inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""; o.Kubeconfig != "" || inPod {
-			rules.ExplicitPath, rules.Precedence = o.Kubeconfig, nil
+	case inPod && o.Kubeconfig+o.Context == "":
+		if config, err = rest.InClusterConfig(); err != nil {
+			return nil, "", fmt.Errorf("service account of this pod: %w", clean.FileError(err))
 		}
-		if o.Kubeconfig != "" {
-			if _, err := os.Stat(o.Kubeconfig); err != nil {
-				return nil, "", fmt.Errorf("kubeconfig: %w", clean.FileError(err))
-			}
-		}
-		if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
-			if config, err = rest.InClusterConfig(); err != nil {
-				return nil, "", fmt.Errorf("service account of this pod: %w", clean.FileError(err))
-			}
-			text, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-			namespace = strings.TrimSpace(string(text))
-		} else {
-			loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
-			if config, err = loader.ClientConfig(); err != nil {
-				return nil, "", kubeconfigError(err) // its own text may have parts of the file
-			}
-			if namespace, _, err = loader.Namespace(); err != nil {
-				return nil, "", kubeconfigError(err)
-			}
+		text, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		namespace = strings.TrimSpace(string(text))
+	default:
+		if config, namespace, err = load(o.Kubeconfig, o.Context); err != nil {
+			return nil, "", err
 		}
 	}
 	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
@@ -199,10 +196,28 @@ func (o *Options) config() (config *rest.Config, namespace string, err error) {
 	return config, namespace, nil
 }
 
+// load reads a kubeconfig; with file "", those that kubectl would read.
+func load(file, context string) (config *rest.Config, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if rules.ExplicitPath = file; file != "" {
+		if _, err := os.Stat(file); err != nil {
+			return nil, "", fmt.Errorf("kubeconfig: %w", clean.FileError(err))
+		}
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	if config, err = loader.ClientConfig(); err == nil {
+		namespace, _, err = loader.Namespace()
+	}
+	if err != nil {
+		return nil, "", kubeconfigError(err)
+	}
+	return config, namespace, nil
+}
+
 // kubeconfigError returns an error without parts of the file, which may be secret.
 func kubeconfigError(err error) error {
 	switch {
-	case clientcmd.IsContextNotFound(err):
+	case clientcmd.IsContextNotFound(err), strings.Contains(err.Error(), "does not exist"):
 		return errors.New("kubeconfig: it has no such context")
 	case clientcmd.IsEmptyConfig(err):
 		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")

@@ -1,7 +1,12 @@
 package kubernetes
 
 import (
+	"errors"
 	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
 
@@ -57,4 +62,27 @@ func (n *node) mustRenewIf(yes bool, held backend.Lease) backend.Lease {
 		return n.mustRenew(held)
 	}
 	return held
+}
+
+// A Lease that has an older version than it had comes from a copy, even if the store as a whole counts on from
+// where it was, as after etcdutl snapshot restore --bump-revision. What began before that was noticed is
+// not believed, and counts no second restore.
+func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
+	b := &Backend{objects: map[string]*object{}, followed: map[string]bool{}, made: map[string]bool{}}
+	b.highest = 60
+	b.keep("jobs", newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: "50"}}, time.Now()))
+	first, second := b.now("jobs"), b.now("jobs")
+	if err := errors.Join(b.notBefore(&first, "", 1000), b.notBefore(&first, "jobs", 50)); err != nil {
+		t.Errorf("newer answers: %v", err)
+	}
+	if err := b.notBefore(&first, "jobs", 40); !errors.Is(err, errBack) || b.back != 1 || len(b.objects) > 0 {
+		t.Errorf("an older version: %v, %d restores, %d Leases remembered; want errBack, 1, 0", err, b.back, len(b.objects))
+	}
+	if err := b.notBefore(&second, "", 2000); !errors.Is(err, errBack) || b.back != 1 {
+		t.Errorf("an answer to what began before: %v, %d restores; want errBack, 1", err, b.back)
+	}
+	third := b.now("jobs")
+	if err := b.notBefore(&third, "", 900); err != nil {
+		t.Errorf("an answer to what began afterwards: %v", err)
+	}
 }
