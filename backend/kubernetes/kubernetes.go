@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -83,7 +84,7 @@ type Backend struct {
 	listeners map[*listener]bool
 
 	announcing sync.Mutex
-	member     *memberLease
+	member     *coordination.Lease // this process\'s own
 	others     map[string]sighting // Leases of other members
 	swept      time.Time           // when members that have ended were looked for
 }

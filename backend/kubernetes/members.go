@@ -25,9 +25,6 @@ type memberRecord struct {
 	TTL       time.Duration `json:"ttl"`
 }
 
-// A memberLease is this process's own.
-type memberLease struct{ lease *coordination.Lease }
-
 // A sighting is when another member's Lease was first seen in this version.
 type sighting struct {
 	version string
@@ -63,7 +60,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	for range rounds {
 		l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{kindKey: kindMember}}}
 		if b.member != nil {
-			l = b.member.lease.DeepCopy()
+			l = b.member.DeepCopy()
 		}
 		l.Annotations = map[string]string{memberKey: text}
 		l.Spec = coordination.LeaseSpec{
@@ -72,7 +69,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		var written *coordination.Lease
 		if written, err = b.send(ctx, l); err == nil {
 			written.ManagedFields = nil
-			b.member = &memberLease{written}
+			b.member = written
 			return nil
 		}
 		if !conflict(err) && !api.IsNotFound(err) {
@@ -84,7 +81,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		case other != nil:
 			return other
 		default:
-			b.member = &memberLease{present}
+			b.member = present
 		}
 	}
 	return err
@@ -152,8 +149,7 @@ const listedTTLs = 4
 func (b *Backend) leave(ctx context.Context) {
 	b.announcing.Lock()
 	defer b.announcing.Unlock()
-	if b.member != nil {
-		l := b.member.lease
+	if l := b.member; l != nil {
 		b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &meta.Preconditions{UID: &l.UID}})
 	}
 }
