@@ -58,7 +58,6 @@ type Backend struct {
 	rest      rest.Interface
 	close     func() // connections
 	namespace string
-	prefix    string
 	host      string
 	secrets   []string // removed from errors
 	names     naming
@@ -84,7 +83,7 @@ type Backend struct {
 	listeners map[*listener]bool
 
 	announcing sync.Mutex
-	member     *coordination.Lease // this process\'s own
+	member     *coordination.Lease // this process's own
 	others     map[string]sighting // Leases of other members
 	swept      time.Time           // when members that have ended were looked for
 }
@@ -155,7 +154,7 @@ func open(o Options) (*Backend, error) {
 		return nil, clean.Secrets(err, secrets...)
 	}
 	return &Backend{
-		client: leases.Leases(namespace), rest: leases.RESTClient(), close: client.CloseIdleConnections, namespace: namespace, prefix: o.Prefix, host: config.Host,
+		client: leases.Leases(namespace), rest: leases.RESTClient(), close: client.CloseIdleConnections, namespace: namespace, host: config.Host,
 		secrets: secrets, names: naming{o.Prefix},
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
 	}, nil
@@ -229,7 +228,7 @@ func kubeconfigError(err error) error {
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return clean.Location(b.namespace+"/"+b.prefix, b.host) }
+func (b *Backend) Location() string { return clean.Location(b.namespace+"/"+b.names.prefix, b.host) }
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
