@@ -211,6 +211,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for want, o := range map[string]Options{
 		`prefix is "Team-"`:         {Prefix: "Team-"},
 		`prefix is "-"`:             {Prefix: "-"},
+		`prefix is "go-election-"`:  {Prefix: "go-election-"},
 		"begin with / or ./":        {Kubeconfig: "no-such-file"},
 		"no such file":              {Kubeconfig: "/no/such/file"},
 		`namespace is "Kube_System`: {Namespace: "Kube_System"},

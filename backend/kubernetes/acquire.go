@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	api "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/go-election/go-election/backend"
 )
 
@@ -168,7 +170,22 @@ func (a *acquiring) enroll(ctx context.Context, grants []*granting) (ok bool, er
 	if len(grants) == 0 {
 		return true, nil
 	}
-	return a.b.enroll(ctx, missing, ttl)
+	if ok, err = a.b.enroll(ctx, missing, ttl); !ok && err == nil {
+		a.dropStubs()
+	}
+	return ok, err
+}
+
+// dropStubs forgets those Leases whose elections were led meanwhile: their bids are refused.
+func (a *acquiring) dropStubs() {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	for i, st := range a.stubs {
+		s := state{name: a.b.names.election(a.bids[i].Election)}
+		if s.classifyMissing(a.b, a.bids[i].Election); st != nil && s.Version != st.version {
+			a.stubs[i] = nil
+		}
+	}
 }
 
 // grant writes a grant.
@@ -184,7 +201,7 @@ func (a *acquiring) grant(ctx context.Context, g *granting) {
 	b.pending[s.name] = s.version
 	b.mu.Unlock()
 	after, err := b.write(ctx, s, change{record: s.grant(bid, term, now, longest)})
-	if err == nil || refused(err) {
+	if err == nil || conflict(err) || api.IsNotFound(err) { // whatever else says nothing of an earlier copy
 		b.mu.Lock()
 		delete(b.pending, s.name)
 		b.mu.Unlock()

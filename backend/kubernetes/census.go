@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -32,8 +33,17 @@ type count struct {
 
 const (
 	layout  = 1
-	maxMade = 12_000 // elections in a census, so that the annotation stays below what Kubernetes allows
+	maxMade = 12_000   // elections in a census, so that the annotation stays below what Kubernetes allows
+	others  = "others" // the key of those that have no place
 )
+
+// times returns how often the Lease of an election was made.
+func (c *count) times(name string) int64 {
+	if n := c.Made[madeKey(name)]; n > 0 {
+		return n
+	}
+	return c.Made[others]
+}
 
 // madeKey is the key of a Lease in count.Made. Two Leases with the same key make no harm: the second
 // one is watched before it is led for the first time.
@@ -55,6 +65,7 @@ func (b *Backend) keepCensus(c *census, version uint64) {
 	if c != nil {
 		version = versionOf(c.lease.ResourceVersion)
 		b.longest = max(b.longest, c.MaxTTL) // the census may be deleted later
+		b.records = b.records || c.Partial || len(c.Made) > 0
 	}
 	if b.census != nil && versionOf(b.census.lease.ResourceVersion) > version {
 		return
@@ -65,7 +76,7 @@ func (b *Backend) keepCensus(c *census, version uint64) {
 // wasMade reports whether an election without a Lease may have been led. The caller holds b.mu.
 func (b *Backend) wasMade(name string) bool {
 	switch c := b.census; {
-	case b.made[name], b.back > 0:
+	case b.made[name], b.back > 0, !b.censusRead:
 		return true
 	case c == nil:
 		return b.records // the census was deleted: nobody knows what else was
@@ -95,8 +106,11 @@ func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Du
 	b.mu.Lock()
 	stale := !b.censusRead
 	b.mu.Unlock()
-	for range 4 * rounds {
+	for try := 0; ; try++ {
 		if stale {
+			if err := pause(ctx, try); err != nil {
+				return false, err
+			}
 			if err := b.readCensus(ctx); err != nil {
 				return false, err
 			}
@@ -127,7 +141,19 @@ func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Du
 			return false, b.fail(err)
 		}
 	}
-	return false, errBusy
+}
+
+// pause waits a moment before another try to write the census: many processes may.
+func pause(ctx context.Context, try int) error {
+	if try == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(time.Duration(rand.Int64N(int64(min(try, 10)) * int64(10*time.Millisecond)))):
+		return nil
+	case <-ctx.Done():
+		return errCensus
+	}
 }
 
 // readCensus reads the census alone.
@@ -168,6 +194,7 @@ func (b *Backend) nextCensus(c *census, elections []enrolling, ttl time.Duration
 			next.Made[key]++
 		} else {
 			next.Partial = true
+			next.Made[others]++
 		}
 	}
 	if l.Annotations == nil {

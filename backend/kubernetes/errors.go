@@ -16,17 +16,13 @@ var (
 	// errBack says that the store of the API server was taken back to an earlier state.
 	errBack = fmt.Errorf("%w: the cluster's store went back to an earlier state; every lease is watched anew", backend.ErrUnavailable)
 
+	errCensus = fmt.Errorf("%w: other processes kept changing the census", backend.ErrUnavailable)
+
 	errBusy = fmt.Errorf("%w: other processes kept changing the same Lease", backend.ErrUnavailable)
 )
 
 // conflict reports whether the API server has refused a write because the Lease is not as it was read.
 func conflict(err error) bool { return api.IsConflict(err) || api.IsAlreadyExists(err) }
-
-// refused reports whether the API server has certainly not carried out the request.
-func refused(err error) bool {
-	return conflict(err) || api.IsNotFound(err) || api.IsForbidden(err) || api.IsUnauthorized(err) || api.IsInvalid(err) ||
-		api.IsBadRequest(err) || api.IsTooManyRequests(err) || api.IsRequestEntityTooLargeError(err)
-}
 
 // class returns the class of err, as package backend defines it.
 func class(err error) error {
@@ -51,11 +47,11 @@ func (b *Backend) fail(err error) error {
 	}
 	c, hint := class(err), ""
 	switch {
-	case api.IsForbidden(err):
+	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace + " --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
 	case api.IsUnauthorized(err):
 		hint = "; the token or certificate is not valid, or has expired"
-	case api.IsNotFound(err):
+	case api.IsNotFound(err) && strings.Contains(err.Error(), "namespaces "):
 		hint = fmt.Sprintf("; does the namespace %q exist?", b.namespace)
 	}
 	err = clean.Secrets(err, b.secrets...)

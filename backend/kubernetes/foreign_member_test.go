@@ -34,8 +34,8 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	}
 	n.mustLose(first, "it was renewed")
 	held := n.mustWin(second, first)
-	if o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&o.Spec) != "n" || seconds(&o.Spec) != 2 || transitions(&o.Spec) != 1 {
-		t.Errorf("kubectl shows %s for %d s in transition %d (%v); want n, 2 s, 1", holder(&o.Spec), seconds(&o.Spec), transitions(&o.Spec), err)
+	if o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&o.Spec) != "n" || seconds(&o.Spec) != 3 || transitions(&o.Spec) != 1 {
+		t.Errorf("kubectl shows %s for %d s in transition %d (%v); want n, 3 s, 1", holder(&o.Spec), seconds(&o.Spec), transitions(&o.Spec), err)
 	}
 	// It takes over: its leadership has no term of its own.
 	l.write(t, "jobs", "pod-1_x", 15, true)
@@ -44,9 +44,40 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	if third.Term != held.Term || third.Holder.Nonce == first.Holder.Nonce {
 		t.Errorf("it is shown as %+v; want the last term of this module, %d, and another leadership than %v", third, held.Term, first.Holder.Nonce)
 	}
-	// It releases its lease, and another leads at once.
+	// It releases its lease, and another leads at once, if the leader before must have noticed.
+	<-time.After(ttl)
 	l.clear(t, "jobs")
+	l.node(t, "late").mustBeWatched("jobs", "it does not know for how long the member of client-go has led")
 	n.mustWin(n.mustBeFree("jobs", "a member of client-go that led has released it"), held)
+}
+
+// A member of client-go takes a blank that nobody of this module believes, and ends in order.
+func TestABlankFreesNothingThoughClientGoHasTakenIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("jobs")
+	l.clear(t, "jobs")
+	l.write(t, "jobs", "pod-2_y", 15, true)
+	b.observe("jobs")
+	l.clear(t, "jobs")
+	b.mustBeWatched("jobs", "a leads, and has not noticed")
+	a.mustRefuse(held, "its Lease was blanked and taken")
+}
+
+// Members of client-go compare renewTime in whole seconds. They see each renewal, or wait a second longer.
+func TestMembersOfClientGoSeeEachRenewal(t *testing.T) {
+	r := record{ID: "a", Nonce: "1", TTL: 9 * time.Second, Renew: 3 * time.Second, Written: time.Now().UTC()}
+	for range 5 {
+		before := r.spec().RenewTime.Unix()
+		if r.Written = later(r.Written, r.Renew); r.spec().RenewTime.Unix() <= before {
+			t.Errorf("renewTime is %d after %d: they may take over a lease that was renewed", r.spec().RenewTime.Unix(), before)
+		}
+	}
+	r = record{ID: "a", Nonce: "1", TTL: 1500 * time.Millisecond, Renew: 500 * time.Millisecond, Written: time.Now().UTC()}
+	if spec := r.spec(); seconds(&spec) != 3 {
+		t.Errorf("leaseDurationSeconds is %d for a TTL of %v with renewals each %v; want 3", seconds(&spec), r.TTL, r.Renew)
+	}
 }
 
 // A member of client-go that no longer leads may blank the Lease. Nobody of this module believes that.
@@ -82,5 +113,11 @@ func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 			t.Errorf("the Lease is held by %q for %d s (%v)", holder(&o.Spec), seconds(&o.Spec), err)
 		}
 		n.release(answers[0].Lease) // which changes nothing of it
+	}
+	if err := l.edit("jobs", func(o *coordination.Lease) { delete(o.Annotations, recordKey) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < 1000*time.Hour {
+		t.Errorf("without its record, the seal is free after %v", got.ObserveFor)
 	}
 }

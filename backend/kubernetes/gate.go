@@ -45,6 +45,9 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// WrappedRoundTripper returns what it calls, so that Close finds the idle connections.
+func (g *gate) WrappedRoundTripper() http.RoundTripper { return g.next }
+
 // enter returns nil if the request may be sent, or what to wait for.
 func (g *gate) enter() (freed <-chan struct{}) {
 	g.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/net"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,7 +38,7 @@ type Options struct {
 	Namespace string `yaml:"namespace" json:"namespace"`
 
 	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of
-	// them a letter or digit. Two fleets with different prefixes have different elections. Default:
+	// them a letter or digit. Fleets have different elections unless the prefix of one begins that of another. Default:
 	// none, so that an election has the Lease of its name.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
@@ -86,6 +87,7 @@ type Backend struct {
 	member     *coordination.Lease // this process's own
 	others     map[string]sighting // Leases of other members
 	swept      time.Time           // when members that have ended were looked for
+	sweeps     int                 // how often
 }
 
 var (
@@ -123,8 +125,8 @@ func Open(o Options) (*Backend, error) {
 }
 
 func open(o Options) (*Backend, error) {
-	if len(o.Prefix) > 60 || o.Prefix != "" && !subdomain(o.Prefix+"x") {
-		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., and begin with a letter or digit", o.Prefix)
+	if len(o.Prefix) > 60 || o.Prefix != "" && !subdomain(o.Prefix+"x") || strings.HasPrefix(o.Prefix, "go-election") {
+		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., and begin with a letter or digit, but not with go-election", o.Prefix)
 	}
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
@@ -154,7 +156,7 @@ func open(o Options) (*Backend, error) {
 		return nil, clean.Secrets(err, secrets...)
 	}
 	return &Backend{
-		client: leases.Leases(namespace), rest: leases.RESTClient(), close: client.CloseIdleConnections, namespace: namespace, host: config.Host,
+		client: leases.Leases(namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) }, namespace: namespace, host: config.Host,
 		secrets: secrets, names: naming{o.Prefix},
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
 	}, nil
@@ -176,7 +178,10 @@ func (o *Options) config() (config *rest.Config, namespace string, err error) {
 		if config, err = rest.InClusterConfig(); err != nil {
 			return nil, "", fmt.Errorf("service account of this pod: %w", clean.FileError(err))
 		}
-		text, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		if err != nil && o.Namespace == "" {
+			return nil, "", fmt.Errorf("namespace of this pod: %w; set namespace", clean.FileError(err))
+		}
 		namespace = strings.TrimSpace(string(text))
 	default:
 		if config, namespace, err = load(o.Kubeconfig, o.Context); err != nil {

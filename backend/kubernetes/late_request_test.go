@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/go-election/go-election/backend"
@@ -16,9 +17,13 @@ import (
 type line struct {
 	next http.RoundTripper
 	keep bool
+	deny bool // PUTs, as a quota does
 	kept *http.Request
 	edit func(body []byte) []byte // of what is sent; nil: nothing
 }
+
+// WrappedRoundTripper lets Close find the connections.
+func (l *line) WrappedRoundTripper() http.RoundTripper { return l.next }
 
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPut {
@@ -33,6 +38,10 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.ContentLength = int64(len(body))
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if l.deny {
+		answer := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"leases is forbidden: exceeded quota: q","reason":"Forbidden","code":403}`
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+	}
 	if !l.keep {
 		return l.next.RoundTrip(r)
 	}
@@ -104,6 +113,26 @@ func TestALateBidIsRefused(t *testing.T) {
 				t.Errorf("the release of a bid has changed the Version of the lease: %+v, %+v", over, now)
 			}
 		})
+	}
+}
+
+// A bid without an answer may still arrive after another one was denied, which says nothing of it.
+func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, wire := l.lineNode(t, "a")
+	a.release(a.lead("jobs"))
+	over := a.observe("jobs")
+	wire.keep = true
+	a.bid(over)
+	wire.deny = true
+	if got := a.bid(over); !errors.Is(got.Err, backend.ErrDenied) || strings.Contains(got.Err.Error(), "create role") {
+		t.Errorf("a bid over a quota: %v; want ErrDenied, and not that rights are missing", got.Err)
+	}
+	wire.deny = false
+	a.release(backend.Lease{Election: "jobs"})
+	if status := wire.arrive(t); status != http.StatusConflict {
+		t.Errorf("the first bid was answered %d after its release, want %d", status, http.StatusConflict)
 	}
 }
 

@@ -26,6 +26,9 @@ type wire struct {
 	throttled atomic.Int64
 }
 
+// WrappedRoundTripper lets Close find the connections.
+func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
+
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	what := r.Method
 	if r.URL.Query().Get("watch") != "" {

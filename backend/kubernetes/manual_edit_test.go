@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,6 +62,83 @@ func TestADeletedCensusFreesNothing(t *testing.T) {
 	if got := l.node(t, "later").observe("new"); got.ObserveFor != MaxTTL {
 		t.Errorf("the census that was made anew frees an election after %v; want %v", got.ObserveFor, MaxTTL)
 	}
+}
+
+// A member that has seen the census, and no record, knows that there were some.
+func TestACensusThatIsDeletedLastFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	held := l.node(t, "a").lead("jobs")
+	l.delete(t, "jobs")
+	b := l.node(t, "b")
+	b.mustBeWatched("jobs", "its Lease was deleted")
+	l.delete(t, naming{}.census())
+	over := b.mustBeWatched("jobs", "a leads, and has not noticed")
+	b.mustWin(over, held)
+}
+
+// A Lease that a process has made before it was granted says nothing, whoever takes it.
+func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	held := l.node(t, "a").lead("jobs")
+	l.delete(t, "jobs")
+	c := l.node(t, "c")
+	ctx, cancel := c.ctx()
+	defer cancel()
+	over := c.observe("jobs")
+	a := acquiring{b: c.Backend, bids: []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, Expected: over}}, answers: make([]backend.Answer, 1), stubs: make([]*stub, 1)}
+	states, err := a.read(ctx, []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.make(ctx, a.decide(0, &states[0]))
+	l.write(t, "jobs", "pod-1_x", 15, true)
+	l.clear(t, "jobs")
+	late := l.node(t, "late")
+	late.mustWin(late.mustBeWatched("jobs", "a leads, and has not noticed"), held)
+}
+
+// A copy of spec and annotations is put back over the Lease that they were copied from.
+func TestACopyThatIsPutBackFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.release(a.lead("jobs"))
+	old, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := a.lead("jobs")
+	b.observe("jobs")
+	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec, o.Annotations = old.Spec, old.Annotations }); err != nil {
+		t.Fatal(err)
+	}
+	b.mustBeWatched("jobs", "a leads, and has not noticed")
+	b.mustWin(b.mustBeWatched("jobs", "a leads, and has not noticed"), held)
+}
+
+// A census that is full counts the elections that have no place in it together.
+func TestAFullCensusCounts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	c := count{Layout: layout, MaxTTL: ttl, Made: map[string]int64{}}
+	for i := range maxMade {
+		c.Made[madeKey(fmt.Sprint("e", i))] = 1
+	}
+	_, err := l.admin.Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: naming{}.census(), Annotations: map[string]string{censusKey: string(marshal(&c))}}}, meta.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.lead("x") // from now on the census is partial
+	first := b.mustBeWatched("z", "it may have been led")
+	a.lead("z")
+	l.delete(t, "z")
+	if second := b.mustBeWatched("z", "its Lease was deleted"); second.Unchanged(first) {
+		t.Errorf("a was granted it meanwhile, and it looks as before: %+v", second)
+	}
+	b.mustLose(first, "a was granted it meanwhile")
 }
 
 // Whoever edits a Lease deposes its holder, and frees nothing.

@@ -43,8 +43,9 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.announce(ctx, m); err != nil {
 		return wrap("announce", b.fail(err))
 	}
-	if first || time.Since(b.swept) > sweepEvery {
+	if first || time.Since(b.swept) > sweepEvery || b.sweeps == 1 && time.Since(b.swept) > 3*m.TTL { // the first sweep has only seen them
 		b.swept = time.Now()
+		b.sweeps++
 		b.members(ctx) // if it fails, another process or a later call does it
 	}
 	return nil

@@ -22,6 +22,10 @@ type object struct {
 	record  *record             // nil: there is none, or a damaged one
 	damaged bool
 	at      time.Time // when it was received
+
+	// foreignAt is when this process has first seen that another program has written its spec over this record; zero:
+	// none has.
+	foreignAt time.Time
 }
 
 // errNumbers says that what answers is no API server as Kubernetes describes it.
@@ -119,7 +123,7 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 		errs := make([]error, len(elections))
 		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
 		for i, err := range errs {
-			if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].suspect) {
+			if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.UID == "" || states[i].suspect) {
 				return b.list(ctx, elections)
 			}
 		}
@@ -233,9 +237,11 @@ func (b *Backend) list(ctx context.Context, elections []string) ([]state, error)
 
 // keep remembers an object, unless a newer one is known. The caller holds b.mu.
 func (b *Backend) keep(name string, o *object) {
-	if old := b.objects[name]; old != nil && old.version > o.version {
+	old := b.objects[name]
+	if old != nil && old.version > o.version {
 		return
 	}
+	o.follow(old)
 	b.objects[name] = o
 	b.noteRecord(name, o)
 	if o.wasLed(b.names, name) {
@@ -250,6 +256,26 @@ func (b *Backend) noteRecord(name string, o *object) {
 	}
 	if b.records = true; o.record != nil {
 		b.longest = max(b.longest, o.record.MaxTTL, o.record.TTL)
+	}
+}
+
+// follow adds to an object what the one before it shows; nil: there was none.
+func (o *object) follow(old *object) {
+	r := o.record
+	if r == nil {
+		return
+	}
+	if !r.wrote(&o.lease.Spec) {
+		o.foreignAt = o.at
+	}
+	if old == nil || old.record == nil {
+		return
+	}
+	if old.version == o.version || old.record.UID == r.UID && old.record.Term > r.Term { // it was put back from a copy
+		o.damaged = o.damaged || old.damaged || old.record.Term > r.Term
+	}
+	if !o.foreignAt.IsZero() && !old.foreignAt.IsZero() && old.record.Heartbeat == r.Heartbeat {
+		o.foreignAt = old.foreignAt
 	}
 }
 

@@ -64,10 +64,6 @@ type record struct {
 	MovedFrom string   `json:"moved_from,omitempty"`
 
 	MaxTTL time.Duration `json:"max_ttl"` // the greatest TTL that its writer knew of
-
-	// Sum is a digest of the rest. It shows an edit, and is no secret: whoever can write
-	// the Lease can depose its leader anyway.
-	Sum string `json:"sum"`
 }
 
 // A request is an operator's request for the record's term.
@@ -79,11 +75,14 @@ type request struct {
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
 
+// sumMark is followed by a digest of what comes before it. It shows an edit, and is no secret: whoever can
+// write the Lease can depose its leader anyway. Fields that a later version adds do no harm.
+const sumMark = `,"sum":"`
+
 // encode returns the text of the annotation.
 func (r *record) encode() string {
-	r.Sum = ""
-	r.Sum = digest(string(marshal(r)))
-	return string(marshal(r))
+	text := string(marshal(r))
+	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
 }
 
 func marshal(v any) []byte {
@@ -96,22 +95,21 @@ func marshal(v any) []byte {
 
 // decode returns the record in an annotation, or nil if this module has not written it so.
 func decode(text string) *record {
-	r := new(record)
-	if len(text) > maxRecord || json.Unmarshal([]byte(text), r) != nil {
+	r, end := new(record), strings.LastIndex(text, sumMark)
+	if len(text) > maxRecord || end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` ||
+		json.Unmarshal([]byte(text), r) != nil || len(r.Heartbeat) > 64 || len(r.Round) > 64 {
 		return nil
 	}
 	r.Elected, r.Written = clean.Time(r.Elected), clean.Time(r.Written)
 	for i := range r.History {
 		r.History[i].From, r.History[i].To = clean.Time(r.History[i].From), clean.Time(r.History[i].To)
 	}
-	sum := r.Sum
-	if r.Sum = ""; digest(string(marshal(r))) != sum || len(r.Heartbeat) > 64 || len(r.Round) > 64 {
-		return nil
-	}
-	r.Sum = sum
 	r.TTL, r.MaxTTL = min(max(r.TTL, 0), MaxTTL), min(max(r.MaxTTL, 0), MaxTTL)
 	return r
 }
+
+// sealHolder begins holderIdentity of a Lease that has moved to another store.
+const sealHolder = "moved to "
 
 // spec returns the spec that belongs to the record, in the layout of client-go. Its members take over a
 // lease without a holder at once, and no other before leaseDurationSeconds. So a seal is a holder
@@ -120,9 +118,11 @@ func (r *record) spec() coordination.LeaseSpec {
 	holder, seconds := r.ID, int32((r.TTL+time.Second-1)/time.Second)
 	switch {
 	case r.MovedTo != "":
-		holder, seconds = "moved to "+r.MovedTo, math.MaxInt32
+		holder, seconds = sealHolder+r.MovedTo, math.MaxInt32
 	case r.vacant():
 		seconds = 1
+	case r.Renew < time.Second: // they compare times in whole seconds, so they may not see the last renewal
+		seconds++
 	}
 	transitions := r.Transitions
 	return coordination.LeaseSpec{

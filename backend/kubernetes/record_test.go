@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	now := time.Now()
 	r := &record{
-		Election: "jobs", UID: "1-2", Term: 7, ID: "a<b>", Nonce: "n", Metadata: "\n\t\"ü\"", TTL: 1500 * time.Millisecond, Elected: now.UTC(), Written: now.UTC(), Heartbeat: "x",
+		Election: "jobs", UID: "1-2", Term: 7, ID: "a<b>", Nonce: "n", Metadata: "\n\t\"ü\"", TTL: 1500 * time.Millisecond, Renew: time.Second, Elected: now.UTC(), Written: now.UTC(), Heartbeat: "x",
 		History: []backend.Leadership{{Term: 6, ID: "b", From: now.UTC(), To: now.UTC(), End: backend.Failed}},
 	}
 	text := r.encode()
@@ -25,11 +26,18 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	if got == nil || got.encode() != text {
 		t.Fatalf("read %+v from %s", got, text)
 	}
+	if later := decode(strings.Replace(text, `"term":7`, `"term":8`, 1)); later != nil {
+		t.Errorf("an edited record is read as %+v", later)
+	}
+	more := strings.TrimSuffix(string(marshal(r)), "}") + `,"of_a_later_version":1`
+	if later := decode(more + sumMark + digest(more+"}") + `"}`); later == nil || later.Term != 7 {
+		t.Errorf("with a field of a later version, the record is read as %+v", later)
+	}
 	a, b := r.spec(), got.spec()
 	if specText(&a) != specText(&b) {
 		t.Errorf("spec %s, read %s", specText(&a), specText(&b))
 	}
-	if *a.LeaseDurationSeconds != 2 {
+	if *a.LeaseDurationSeconds != 2 { // renewals are a second apart
 		t.Errorf("leaseDurationSeconds is %d, want 2: it must not be less than the TTL", *a.LeaseDurationSeconds)
 	}
 }

@@ -31,7 +31,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 				return nil
 			}
 			r := *s.record
-			r.Heartbeat, r.Written, r.Round, r.InRound = random(), later(r.Written), round, len(held)
+			r.Heartbeat, r.Written, r.Round, r.InRound = random(), later(r.Written, r.Renew), round, len(held)
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
@@ -51,12 +51,13 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 	return answers, allFailed(answers)
 }
 
-// later returns the time of a write after another one. renewTime must change even if the clock was set
-// back: members of client-go watch nothing else.
-func later(before time.Time) time.Time {
-	now := time.Now().UTC()
-	if now.UnixMicro() == before.UnixMicro() {
-		now = now.Add(time.Microsecond)
+// later returns the time of a renewal after another write. Members of client-go watch nothing but
+// renewTime, and that in whole seconds. So it is in a later second, even if the clock was set back,
+// unless renewals are more frequent: see record.spec.
+func later(before time.Time, renew time.Duration) time.Time {
+	now, next := time.Now().UTC(), before.Truncate(time.Second).Add(time.Second)
+	if renew >= time.Second && now.Before(next) {
+		return next
 	}
 	return now
 }
@@ -110,10 +111,10 @@ func (b *Backend) mayArrive(name string, version uint64) bool {
 
 // vacated returns the vacant record that follows a leadership of this process.
 func (s *state) vacated(how backend.End) *record {
-	old := s.record
+	old, now := s.record, time.Now().UTC()
 	r := &record{
 		Election: old.Election, UID: old.UID, Term: old.Term, Transitions: old.Transitions, Heartbeat: random(), Request: old.Request,
-		Elected: later(old.Elected), Written: later(old.Written), MovedTo: old.MovedTo, MovedFrom: old.MovedFrom, MaxTTL: old.MaxTTL,
+		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom, MaxTTL: old.MaxTTL,
 	}
 	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)
 	if s.suspect { // a later grant may be lost: nobody may lead at once

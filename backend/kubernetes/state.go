@@ -2,7 +2,9 @@ package kubernetes
 
 import (
 	"cmp"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -89,7 +91,7 @@ func (s *state) classifyMissing(b *Backend, election string) {
 	}
 	census, made := "", int64(0)
 	if b.census != nil {
-		census, made = string(b.census.lease.UID), b.census.Made[madeKey(s.name)]
+		census, made = string(b.census.lease.UID), b.census.times(s.name)
 	}
 	s.ObserveFor = b.greatestTTL()
 	s.Version = "?" + digest("none", census, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
@@ -116,19 +118,28 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 			acquired = spec.AcquireTime.UnixMicro()
 		}
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10), strconv.Itoa(int(transitions(spec)))))}
-		s.TTL = min(max(time.Duration(seconds(spec))*time.Second, MinTTL), maxForeign)
+		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
+		if !sealed(spec) {
+			s.TTL = min(s.TTL, maxForeign)
+		}
 		s.ObserveFor = max(s.TTL, heldFor)
 		if spec.LeaseDurationSeconds == nil {
 			s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
 		}
 	case !released(spec):
 		s.ObserveFor = max(heldFor, b.greatestTTL())
-	case heldFor > 0 && transitions(spec) <= r.Transitions:
-		// Written over a leadership of this module, by whom nobody knows: its leader has not read that yet.
+	case heldFor > 0 && (s.foreignAt.IsZero() || time.Since(s.foreignAt) < heldFor):
+		// Written over a leadership of this module, whose leader may not have read that yet. That a member of
+		// client-go has led meanwhile proves nothing: it believes a blank at once.
 		s.ObserveFor = heldFor
 	default: // a member of client-go has led, and released its lease
 		s.End = backend.Released
 	}
+}
+
+// sealed reports whether a spec is that of a seal, whose record may be lost.
+func sealed(s *coordination.LeaseSpec) bool {
+	return strings.HasPrefix(holder(s), sealHolder) && seconds(s) == math.MaxInt32
 }
 
 // released reports whether a spec is what a member of client-go leaves behind, or this module.
