@@ -216,6 +216,7 @@ var short = map[string][]string{
 	"redis x2 waits":      {"failover, old master goes on", "kill -9"},
 	"etcd":                {longPause, "server stopped, long"},
 	"consul":              {longPause, "cut off"},
+	"kubernetes":          {longPause, "etcd killed"},
 	"curator":             {longPause, "held back"},
 	"zookeeper":           {longPause, "server killed"},
 	"postgres guarded":    {"kill -9", guardStopped},

@@ -27,6 +27,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"redis":            redisSite,
 	"etcd":             etcdSite,
 	"consul":           consulSite,
+	"kubernetes":       kubernetesSite,
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
 	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin) },
 
@@ -35,6 +36,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"redis guarded":            func(t testing.TB) *Site { return guarded(redisSite(t)) },
 	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
 	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
+	"kubernetes guarded":       func(t testing.TB) *Site { return guarded(kubernetesSite(t)) },
 	"zookeeper guarded": func(t testing.TB) *Site {
 		return guarded(zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin))
 	},
