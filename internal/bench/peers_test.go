@@ -116,6 +116,8 @@ func (r role) contender(n int) (campaign func(i int) error, resign func(i int), 
 		return r.advisory(n)
 	case redisLock:
 		return r.redisLocks(n)
+	case clientGo, clientGoTTL:
+		return r.electors(n)
 	case zkLock:
 		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
 		if err != nil {

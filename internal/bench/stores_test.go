@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -211,7 +210,7 @@ func (s store) counted(t *testing.T) float64 {
 
 // metrics adds up the samples whose names match, on a page for Prometheus.
 func metrics(url string, name *regexp.Regexp) func() (float64, error) {
-	return func() (sum float64, err error) {
+	return func() (float64, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -223,17 +222,26 @@ func metrics(url string, name *regexp.Regexp) func() (float64, error) {
 			return 0, err
 		}
 		defer resp.Body.Close()
-		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			if text := lines.Text(); name.MatchString(text) {
-				value, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
-				if err != nil {
-					return 0, err
-				}
-				sum += value
-			}
+		page, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, err
 		}
-		return sum, nil
+		return samples(page, name)
 	}
+}
+
+// samples adds up the samples of a page whose names match.
+func samples(page []byte, name *regexp.Regexp) (sum float64, err error) {
+	for text := range strings.Lines(string(page)) {
+		if text = strings.TrimSpace(text); name.MatchString(text) {
+			value, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += value
+		}
+	}
+	return sum, nil
 }
 
 // packets returns how many packets a ZooKeeper has received, without those of these queries.
@@ -269,6 +277,9 @@ func stores(t *testing.T) (all []store) {
 	}
 	if wanted(testbed.Etcd) {
 		all = append(all, etcdStore(t))
+	}
+	if wanted(testbed.Kubernetes) {
+		all = append(all, kubernetesStore(t))
 	}
 	if wanted(testbed.ZooKeeper) {
 		all = append(all, zooKeeperStores(t)...)
