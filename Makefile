@@ -54,9 +54,9 @@ SIM_HOURS ?= 10000
 simulate: ## SIM_HOURS=10000: run the state machine through virtual hours of faults, over package lease for a twentieth of them, and print the figures
 	@go test ./election -run 'TestSimulation(OverLease)?$$' -sim.hours=$(SIM_HOURS) -count=1 -timeout 24h -v
 
-mutants: ## break backends, the core and the guard on purpose: the check for each rule must find each mutant
+mutants: ## break backends, the core, the guard and Kubernetes on purpose: the check for each rule must find each mutant
 	@{ go test ./conformance -run TestEachMutantIsKilledByItsCase -count=1 -v && \
-		go test ./internal/mutants -run 'TestEachBroken(Core|LeaseProtocol|Guard)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
+		go test ./internal/mutants -run 'TestEachBroken(Core|LeaseProtocol|Guard|Kubernetes)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
 
 model: ## search all models of the protocol with spin, and print the table
 	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps

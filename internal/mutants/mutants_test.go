@@ -1,5 +1,5 @@
-// Package mutants breaks package election, the lease protocol and the guard on purpose: the check for each
-// rule must find each mutant. (Broken backends are in package conformance.)
+// Package mutants breaks package election, the lease protocol, the guard and the backend of Kubernetes on
+// purpose: the check for each rule must find each mutant. (Broken backends are in package conformance.)
 // A mutant replaces text in a file of the package. "go test -overlay" applies it,
 // so the source tree is never changed.
 package mutants
@@ -33,7 +33,7 @@ type mutant struct {
 }
 
 // A check runs tests of a package against a mutant, without the race detector, for
-// speed.
+// speed. The package may be a module of its own.
 type check struct {
 	pkg, run string
 	args     []string
@@ -111,18 +111,29 @@ func (m mutant) overlay(folder, dir string) (path string, err error) {
 
 // try returns an error if the check passes, or if it fails for another reason than the rule.
 func (m mutant) try(t *testing.T, overlay string) error {
-	args := append([]string{"test", "-vet=off", "-count=1", "-timeout=20m", "-overlay", overlay, "-run", m.check.run, m.check.pkg}, m.check.args...)
+	dir, pkg := filepath.Join("..", ".."), m.check.pkg
+	if nested := filepath.Join(dir, pkg); exists(filepath.Join(nested, "go.mod")) {
+		dir, pkg = nested, "."
+	}
+	args := append([]string{"test", "-vet=off", "-count=1", "-timeout=20m", "-overlay", overlay, "-run", m.check.run, pkg}, m.check.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = filepath.Join("..", "..")
+	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return err
 	}
 	switch text := string(out); {
+	case strings.Contains(text, "[no tests to run]"):
+		return fmt.Errorf("%s has no test %s", m.check.pkg, m.check.run)
 	case err == nil:
 		return fmt.Errorf("SURVIVES: %s %s does not find it", m.check.pkg, m.check.run)
 	case strings.Contains(text, "[build failed]"), !strings.Contains(text, m.rule):
 		return fmt.Errorf("not found by %s, but:\n%.3000s", m.rule, text)
 	}
 	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }

@@ -1,0 +1,236 @@
+package kubernetes
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// bidFor is bid with another TTL.
+func (n *node) bidFor(over backend.Lease, ttl time.Duration) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	if err != nil {
+		return backend.Answer{Err: err}
+	}
+	return answers[0]
+}
+
+// A member that starts after a Lease was deleted knows from the census for how long to watch: others
+// were granted longer leases than its own, and a greater TTL may have come with a later leadership.
+func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	a.release(a.lead("jobs"))
+	const long = 20 * time.Second
+	if got := a.bidFor(a.observe("jobs"), long); got.Outcome != backend.Granted {
+		t.Fatal(got)
+	}
+	l.delete(t, "jobs")
+	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < long {
+		t.Errorf("its Lease was deleted, and it is watched for %v; want %v, for which its leader trusts it", got.ObserveFor, long)
+	}
+}
+
+// A member of client-go can write over a lease of ours, with a shorter duration. The leader before it
+// has not noticed yet.
+func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	l.node(t, "a").lead("jobs")
+	l.write(t, "jobs", "pod-1_x", 1, true)
+	l.node(t, "b").mustBeWatched("jobs", "a led a moment ago")
+}
+
+// Who leads a lease may move it to another store. Its earlier bids for that lease are refused.
+func TestABidDoesNotBreakASeal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	n := l.node(t, "n")
+	lead := n.lead("jobs")
+	held := lead.Held()
+	held.MovedTo = "mysql"
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Mark(ctx, []backend.Held{held})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	n.mustLose(lead, "the lease has moved, which the bid does not expect")
+}
+
+// A hook sees each request of a client before it is sent, and each answer.
+type hook struct {
+	next   http.RoundTripper
+	before func(r *http.Request)
+	after  func(r *http.Request, a *http.Response)
+}
+
+func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.before != nil {
+		h.before(r)
+	}
+	a, err := h.next.RoundTrip(r)
+	if err == nil && h.after != nil {
+		h.after(r, a)
+	}
+	return a, err
+}
+
+func (l *lab) hookNode(t *testing.T, id string, h *hook) *node {
+	t.Helper()
+	config, _ := wired(t, l.file)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })
+	b, err := Open(Options{Config: config, Namespace: l.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+}
+
+// A bid finds no Lease. Before it has made one, another member leads, and its Lease is deleted. Then
+// the election is no longer as the bid found it.
+func TestABidForAMissingLeaseIsLate(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	l.node(t, "first").lead("other") // makes the census
+	var once sync.Once
+	var held backend.Lease
+	b := l.node(t, "b")
+	a := l.hookNode(t, "a", &hook{before: func(r *http.Request) {
+		if r.Method == http.MethodPost {
+			once.Do(func() {
+				held = b.lead("jobs")
+				l.delete(t, "jobs")
+			})
+		}
+	}})
+	if got := a.bid(a.observe("jobs")); got.Outcome == backend.Granted {
+		t.Errorf("a was granted term %d; b trusts its lease of term %d, which was deleted", got.Term, held.Term)
+	}
+	l.node(t, "c").mustBeWatched("jobs", "b trusts its lease")
+}
+
+// A watch that hangs tells of no change. That a lease is unchanged is read.
+func TestAWatchThatHangsHidesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	held := a.lead("jobs")
+	watching := make(chan struct{}, 16)
+	b := l.hookNode(t, "b", &hook{after: func(r *http.Request, answer *http.Response) {
+		if r.URL.Query().Get("watch") != "" {
+			answer.Body = silent{answer.Body, r.Context()}
+			watching <- struct{}{}
+		}
+	}})
+	seen := b.observe("jobs")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { b.Listen(ctx, []backend.Lease{seen}); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	<-watching
+	a.mustRenew(held)
+	changed, err := b.Observe(ctx, []backend.Lease{seen})
+	if err != nil || len(changed) != 1 {
+		t.Errorf("Observe returns %v, %v; want the lease, which was renewed", changed, err)
+	}
+}
+
+// A silent body has nothing to read, until its request ends.
+type silent struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (s silent) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+// After a restore, whom the copy names as the holder may not have been the last. If it releases its
+// lease, the later leader has not noticed the restore yet. The term of that one was ahead of the clock,
+// as the Lease had been deleted before; the next term exceeds it.
+func TestARestoredLeaseIsNotReleased(t *testing.T) {
+	t.Parallel()
+	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+	l := newLab(t, k)
+	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
+	held := a.lead("jobs")
+	saved := k.SaveStore(t)
+	// The first reading after a restore says that the store went back.
+	there := func(n *node) {
+		testbed.Eventually(t, patient, "the API server is there again", func() error {
+			ctx, cancel := n.ctx()
+			defer cancel()
+			_, err := n.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+			return err
+		})
+	}
+	there(b)
+	l.delete(t, "jobs")
+	next := b.mustWin(b.observe("jobs"), held)
+	for _, n := range []*node{a, c} {
+		there(n)
+	}
+	k.RestoreStore(t, saved)
+	for _, n := range []*node{a, c} {
+		there(n)
+	}
+	a.release(backend.Lease{Election: "jobs"})
+	c.mustWin(c.mustBeWatched("jobs", "b leads in term "+formatVersion(next.Term)+", which the copy does not have"), next)
+}
+
+// An operator's request that is repeated is another write: it fails if somebody else has written the
+// Lease since.
+func TestARepeatedRequestIsWritten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	held := a.lead("jobs")
+	version := func() string {
+		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.ResourceVersion
+	}
+	var versions []string
+	for range 2 {
+		ctx, cancel := a.ctx()
+		defer cancel()
+		if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, version())
+	}
+	if versions[0] == versions[1] {
+		t.Errorf("the second request has left the Lease at version %s", versions[0])
+	}
+}
+
+// An operator clears the holder of a Lease that a member of client-go leads. It has not noticed yet.
+func TestAClearedForeignLeaseIsWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	a.release(a.lead("jobs"))
+	l.write(t, "jobs", "pod-1_x", 15, true)
+	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec.HolderIdentity = nil }); err != nil {
+		t.Fatal(err)
+	}
+	a.mustBeWatched("jobs", "its holder was cleared")
+}

@@ -1,0 +1,138 @@
+package mutants
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// kubernetes runs tests of backend/kubernetes, which is a module of its own, on an API server.
+func kubernetes(tests string) check { return check{kubernetesModule, "^(" + tests + ")$", nil} }
+
+// kubernetesSuite runs one case of the conformance suite on an API server.
+func kubernetesSuite(title string) check {
+	return check{kubernetesModule, "TestConformance$/cases/^" + strings.ReplaceAll(title, " ", "_") + "$", nil}
+}
+
+const kubernetesModule = "./backend/kubernetes"
+
+// Each check starts an API server, so "go test" tries none of these mutants by default.
+func TestEachBrokenKubernetesIsFound(t *testing.T) {
+	if !*all && *only == "" {
+		t.Skip("starts an API server for each mutant: needs -mutants.all or -mutants.only")
+	}
+	available := false
+	t.Run("there is an API server", func(t *testing.T) { // without it the checks would be skipped
+		testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+		available = true
+	})
+	if !available {
+		t.Skip("there is no API server")
+	}
+	tryAll(t, "../backend/kubernetes/", kubernetesMutants)
+}
+
+var kubernetesMutants = []mutant{
+	// Writes.
+	{"a write replaces whatever there is", "write.go",
+		"		written, err = b.client.Update(ctx, l, meta.UpdateOptions{})\n",
+		"		if now, err := b.client.Get(ctx, l.Name, meta.GetOptions{}); err == nil {\n			l.UID, l.ResourceVersion = now.UID, now.ResourceVersion\n		}\n		written, err = b.client.Update(ctx, l, meta.UpdateOptions{})\n",
+		"A7 one of many bidders wins: rule violated", kubernetesSuite("A7 one of many bidders wins")},
+	{"what was stored is not compared with what was sent", "write.go",
+		"		if written.Annotations[key] != text {",
+		"		if false && written.Annotations[key] != text {", "TestALeaseThatIsChangedOnItsWayIsNotGranted", kubernetes("TestALeaseThatIsChangedOnItsWayIsNotGranted")},
+	{"two writes of the same are one", "write.go",
+		"		c.record.Write = random()\n",
+		"", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
+	{"a bid may be granted though the lease was renewed", "acquire.go",
+		"if !ours && !s.own && !s.Unchanged(bid.Expected) ||",
+		"if !ours && !s.own && s.Term != bid.Expected.Term ||", "A4 a bid after a renewal is refused: rule violated", kubernetesSuite("A4 a bid after a renewal is refused")},
+	{"a seal that the bidder has not seen is ignored", "acquire.go",
+		" || s.MovedTo != bid.Expected.MovedTo {",
+		" {", "the lease has moved, which the bid does not expect", kubernetes("TestABidDoesNotBreakASeal")},
+
+	// Renewals and releases.
+	{"a deposed leader is renewed", "renew.go",
+		" || s.Request.Kind == backend.Depose {",
+		" {", "R5 a renewal is refused after a deposition: rule violated", kubernetesSuite("R5 a renewal is refused after a deposition")},
+	{"a renewal in another term is granted", "renew.go",
+		"if !s.own || s.Term != h.Term ||",
+		"if !s.own ||", "R2 a renewal in another term is refused: rule violated", kubernetesSuite("R2 a renewal in another term is refused")},
+	{"a release leaves a bid on its way alone", "renew.go",
+		"case h.Term == 0 && b.mayArrive(name, s.version):",
+		"case false:", "the late bid", kubernetes("TestALateBidIsRefused")},
+	{"anybody releases a lease", "renew.go",
+		"case r != nil && r.Nonce == nonce && r.Election",
+		"case r != nil && r.Election", "X5 term 0 does not release another's lease: rule violated", kubernetesSuite("X5 term 0 does not release another's lease")},
+
+	// Readings.
+	{"a renewal is no other version", "state.go",
+		`s.Version = digest(string(o.lease.UID))[:8] + "." + r.Heartbeat`,
+		`s.Version = digest(string(o.lease.UID))[:8] + "." + r.Nonce`, "R1 a renewal is a write with a fresh heartbeat: rule violated", kubernetesSuite("R1 a renewal is a write with a fresh heartbeat")},
+	{"the watch says that a lease is unchanged", "listen.go",
+		"	if changed == nil {\n		return nil, false\n	}\n",
+		"", "want the lease, which was renewed", kubernetes("TestAWatchThatHangsHidesNothing")},
+	{"a bid has the term after the record's", "state.go",
+		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)",
+		"backend.NextTerm(s.Term, s.suspect, 0, now)", "S4 terms exceed MinTerm: rule violated", kubernetesSuite("S4 terms exceed MinTerm")},
+
+	// Leases that were deleted, edited, copied or restored.
+	{"a deleted Lease is free though the census has it", "census.go",
+		"		return c.Partial || c.Made[madeKey(name)] > 0",
+		"		return c.Partial", "its Lease was deleted, which a member that starts later reads", kubernetes("TestADeletedLeaseIsWatched")},
+	{"a census that was deleted has no elections", "census.go",
+		"		return b.records // the census was deleted: nobody knows what else was",
+		"		return false // the census was deleted: nobody knows what else was", "it may have been led", kubernetes("TestADeletedCensusFreesNothing")},
+	{"the census does not keep the greatest TTL", "census.go",
+		"	next.MaxTTL = max(next.MaxTTL, ttl, b.longest)",
+		"	next.MaxTTL = max(next.MaxTTL, MinTTL)", "its Lease was deleted, and it is watched for", kubernetes("TestADeletedLeaseIsWatchedForTheGreatestTTL")},
+	{"a greater TTL is granted before the census has it", "census.go",
+		"		if c != nil && c.MaxTTL >= ttl && len(elections) == 0 {",
+		"		if c != nil && len(elections) == 0 {", "its Lease was deleted, and it is watched for", kubernetes("TestADeletedLeaseIsWatchedForTheGreatestTTL")},
+	{"an election that was led and deleted meanwhile is granted", "census.go",
+		"e.version != \"\" && s.Version != e.version {",
+		"e.version != \"\" && false {", "b trusts its lease of term", kubernetes("TestABidForAMissingLeaseIsLate")},
+	{"a record's digest is not checked", "record.go",
+		"digest(string(marshal(r))) != sum || len(r.Heartbeat) > 64",
+		"len(r.Heartbeat) > 64", "its record was edited", kubernetes("TestAnEditedLeaseIsWatched")},
+	{"another Lease with the same record is the same", "state.go",
+		"(r.Election != election || r.UID != string(o.lease.UID))",
+		"r.Election != election", "its record is from the past, when it was vacant", kubernetes("TestALeaseFromABackupIsWatched")},
+	{"a restore is not noticed", "reading.go",
+		"	case version >= known:\n",
+		"	case version >= 0*known:\n", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
+	{"a restored record is believed", "state.go",
+		"	s.suspect = damaged || old || r == nil && b.wasMade(s.name)",
+		"	_ = old\n	s.suspect = damaged || r == nil && b.wasMade(s.name)", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
+	{"a restored lease that is released is free", "renew.go",
+		"	if s.suspect { // a later grant may be lost",
+		"	if false { // a later grant may be lost", "which the copy does not have", kubernetes("TestARestoredLeaseIsNotReleased")},
+
+	{"a copy of another election's Lease is believed", "state.go",
+		"(r.Election != election || r.UID != string(o.lease.UID))",
+		"r.UID != string(o.lease.UID)", "its record is that of another election", kubernetes("TestAnEditedLeaseIsWatched")},
+	{"a restored term is used again", "state.go",
+		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)",
+		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), false, bid.MinTerm, now)", "want it granted with a greater term", kubernetes("TestARestoredLeaseIsNotReleased")},
+
+	// Members of client-go.
+	{"leaseDurationSeconds is rounded down", "record.go",
+		"int32((r.TTL+time.Second-1)/time.Second)",
+		"int32(r.TTL/time.Second)", "leaseDurationSeconds is 1", kubernetes("TestRecordsAreReadAsTheyWereWritten")},
+	{"a member of client-go is watched for the least TTL", "state.go",
+		"s.TTL = min(max(time.Duration(seconds(spec))*time.Second, MinTTL), maxForeign)",
+		"s.TTL = MinTTL", "want pod-1_x, watched for 15s", kubernetes("TestALeaderOfClientGoIsWatched")},
+	{"an emptied spec over a lease of ours frees it", "state.go",
+		"case heldFor > 0 && transitions(spec) <= r.Transitions:",
+		"case false:", "b leads, and has not noticed", kubernetes("TestALateReleaseOfClientGoFreesNothing")},
+	{"a spec without a holder is free", "state.go",
+		"	case !released(spec):\n",
+		"	case holder(spec) != \"\":\n", "its holder was cleared", kubernetes("TestAClearedForeignLeaseIsWatched")},
+	{"a member of client-go hides the leader before it", "state.go",
+		"s.ObserveFor = max(s.TTL, heldFor)",
+		"s.ObserveFor = s.TTL", "a led a moment ago", kubernetes("TestAShorterForeignLeaseFreesNothing")},
+	{"members of client-go may lead what has moved", "record.go",
+		"	case r.MovedTo != \"\":\n",
+		"	case r.MovedTo == \"\" && false:\n", "the Lease is held by", kubernetes("TestASealedLeaseIsHeldForMembersOfClientGo")},
+}
