@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,9 +19,15 @@ import (
 // bidFor is bid with another TTL.
 func (n *node) bidFor(over backend.Lease, ttl time.Duration) backend.Answer {
 	n.t.Helper()
+	return n.bidAfter(over, 0, ttl)
+}
+
+// bidAfter is bid for a term that exceeds minTerm.
+func (n *node) bidAfter(over backend.Lease, minTerm uint64, ttl time.Duration) backend.Answer {
+	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, MinTerm: minTerm, Expected: over}})
 	if err != nil {
 		return backend.Answer{Err: err}
 	}
@@ -41,6 +48,26 @@ func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 	l.delete(t, "jobs")
 	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < long {
 		t.Errorf("its Lease was deleted, and it is watched for %v; want %v, for which its leader trusts it", got.ObserveFor, long)
+	}
+}
+
+// The spec has whole seconds only. So an edit of the record that leaves the spec right would free the
+// Lease too early, if the record had no digest.
+func TestAnEditedTTLIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a := l.node(t, "a")
+	const granted = 1900 * time.Millisecond
+	if got := a.bidFor(a.observe("jobs"), granted); got.Outcome != backend.Granted {
+		t.Fatal(got)
+	}
+	if err := l.edit("jobs", func(o *coordination.Lease) {
+		o.Annotations[recordKey] = strings.Replace(o.Annotations[recordKey], `"ttl":1900000000`, `"ttl":1100000000`, 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.node(t, "b").observe("jobs"); got.ObserveFor < granted {
+		t.Errorf("its TTL was edited, and it is watched for %v; its leader trusts it for %v", got.ObserveFor, granted)
 	}
 }
 
@@ -69,6 +96,19 @@ func TestABidDoesNotBreakASeal(t *testing.T) {
 		t.Fatal(answers, err)
 	}
 	n.mustLose(lead, "the lease has moved, which the bid does not expect")
+}
+
+// A bid over a Lease that is remembered as vacant is written without another reading. The API server
+// finds that another member leads meanwhile.
+func TestABidOverARememberedVacancyIsLate(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.release(a.lead("jobs"))
+	over := a.observe("jobs")
+	held := b.lead("jobs")
+	a.mustLose(over, "b was granted it meanwhile")
+	b.mustRenew(held)
 }
 
 // A hook sees each request of a client before it is sent, and each answer.
@@ -163,7 +203,7 @@ func (s silent) Read([]byte) (int, error) {
 
 // After a restore, whom the copy names as the holder may not have been the last. If it releases its
 // lease, the later leader has not noticed the restore yet. The term of that one was ahead of the clock,
-// as the Lease had been deleted before; the next term exceeds it.
+// as it had come from another store; the next term exceeds it.
 func TestARestoredLeaseIsNotReleased(t *testing.T) {
 	t.Parallel()
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
@@ -181,8 +221,10 @@ func TestARestoredLeaseIsNotReleased(t *testing.T) {
 		})
 	}
 	there(b)
-	l.delete(t, "jobs")
-	next := b.mustWin(b.observe("jobs"), held)
+	next := b.bidAfter(b.observe("jobs"), uint64(time.Now().Add(time.Hour).UnixMicro()), ttl)
+	if next.Outcome != backend.Granted || next.Term <= held.Term {
+		t.Fatal(next)
+	}
 	for _, n := range []*node{a, c} {
 		there(n)
 	}
@@ -191,7 +233,7 @@ func TestARestoredLeaseIsNotReleased(t *testing.T) {
 		there(n)
 	}
 	a.release(backend.Lease{Election: "jobs"})
-	c.mustWin(c.mustBeWatched("jobs", "b leads in term "+formatVersion(next.Term)+", which the copy does not have"), next)
+	c.mustWin(c.mustBeWatched("jobs", "b leads in term "+formatVersion(next.Term)+", which the copy does not have"), next.Lease)
 }
 
 // An operator's request that is repeated is another write: it fails if somebody else has written the
