@@ -63,6 +63,19 @@ func (c *cluster) storeFaults() map[string]fault {
 			r.wait(r.TTL/4, 5*r.TTL/2)
 			store.Continue(r)
 		}),
+		// A restore from a copy that lacks the last writes. As an operator must, it waits for the
+		// greatest TTL after the old cluster has stopped.
+		"etcd restored": with("etcd restored", func(r *run) {
+			saved := c.SaveStore(r)
+			c.awaitAnswer(r)
+			r.wait(r.TTL, 4*r.TTL)
+			c.Kill(r)
+			store.Terminate(r)
+			r.wait(r.TTL, 3*r.TTL/2)
+			store.ReplaceData(r, saved)
+			store.Start(r)
+			c.Start(r)
+		}),
 		"API server and etcd killed": with("API server and etcd killed", func(r *run) {
 			c.Kill(r)
 			store.Kill(r)
