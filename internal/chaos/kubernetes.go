@@ -141,7 +141,7 @@ func (c *cluster) adminFaults() map[string]fault {
 			r.inject("labels changed", election, byRenewal, func() {
 				for end := Now() + r.TTL + r.N(r.TTL); Now() < end; {
 					c.edit(r, election, func(l kubeLease) {
-						l.annotations()["example.com/note"] = strconv.FormatUint(r.Uint64(), 10)
+						l.part(l.meta(), "labels")["example.com/note"] = strconv.FormatUint(r.Uint64(), 10)
 					})
 					r.wait(10*time.Millisecond, 100*time.Millisecond)
 				}
