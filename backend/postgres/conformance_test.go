@@ -31,9 +31,9 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, server) })))
 }
 
-// TestConformanceWithServerFaults runs the cases that need their own server.
+// TestConformanceWithServerFaults runs the cases that need their own server. Like those through a failover, they
+// are about time: they run one by one, before the parallel tests.
 func TestConformanceWithServerFaults(t *testing.T) {
-	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
 		server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 		store := newStore(t, server)
@@ -41,7 +41,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 		return store
 	})
 	h.Only = conformance.Case.OwnServer
-	h.Parallel = false // each case starts a server, and is about time
+	h.Parallel = false
 	conformance.Run(t, h)
 }
 
