@@ -236,6 +236,7 @@ func TestAGuardOutlivesSignalsToAll(t *testing.T) {
 	t.Parallel()
 	p := startGuarded(t)
 	for _, pid := range p.guards() {
+		testbed.Eventually(t, 30*time.Second, "the guard is ready", func() error { return ignoresSignals(pid) })
 		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 			syscall.Kill(pid, s)
 		}

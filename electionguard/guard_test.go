@@ -245,6 +245,17 @@ func parent(pid int) int {
 	return n
 }
 
+// ignoresSignals returns an error while a guard that has just been started may be ended by a signal.
+func ignoresSignals(guard int) error {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", guard))
+	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	if ignored, _ := strconv.ParseUint(mask, 16, 64); err != nil || ignored&(1<<(syscall.SIGUSR2-1)) == 0 {
+		return fmt.Errorf("the guard ignores the signals %q: %v", mask, err)
+	}
+	return nil
+}
+
 // descendants returns the children of a process, theirs, and so on.
 func descendants(of int) (pids []int) {
 	for _, pid := range testbed.Children(of, "") {

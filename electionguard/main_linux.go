@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -156,7 +157,8 @@ func guard(open Open) error {
 	if err != nil {
 		return nil // the program has ended before it held anything
 	}
-	s := &store{open: open, text: e.Store}
+	giveBack()
+	s := &store{open: open, text: e.Store, rest: giveBack}
 	if err := e.read(r, s.keepWarm); err != nil || e.ended {
 		return err
 	}
@@ -195,6 +197,24 @@ func closeInherited() error {
 	syscall.CloseOnExec(willFile)
 	syscall.CloseOnExec(pidFile)
 	return nil
+}
+
+// giveBack takes the pages of the program's code out of this process, most of which only its start needed. The
+// kernel has them in its cache, for the program, and maps them again when they are used.
+func giveBack() {
+	name, err := os.Readlink("/proc/self/exe")
+	maps, err2 := os.ReadFile("/proc/self/maps")
+	if err != nil || err2 != nil {
+		return
+	}
+	for line := range strings.Lines(string(maps)) {
+		var from, to uintptr
+		if f := strings.Fields(line); len(f) == 6 && f[5] == name && !strings.Contains(f[1], "w") {
+			if n, _ := fmt.Sscanf(f[0], "%x-%x", &from, &to); n == 2 {
+				syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED)
+			}
+		}
+	}
 }
 
 // awaitEnd waits until the last thread of a process has ended.

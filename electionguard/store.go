@@ -14,6 +14,7 @@ import (
 type store struct {
 	open Open
 	text []byte // Options.Store
+	rest func() // is called when there is nothing to do for a while
 
 	mu      sync.Mutex
 	backend backend.Backend // nil: not open
@@ -43,6 +44,7 @@ func (s *store) read(ctx context.Context, name string, ttl time.Duration) {
 	defer tick.Stop()
 	for {
 		s.observe(ctx, name, ttl)
+		s.rest()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,13 +61,7 @@ func (p *service) program(n int) (pid int) {
 		if err != nil {
 			return err
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", guard))
-		_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
-		mask, _, _ = strings.Cut(mask, "\n")
-		if ignored, _ := strconv.ParseUint(mask, 16, 64); err != nil || ignored&(1<<(syscall.SIGTERM-1)) == 0 {
-			return fmt.Errorf("the guard ignores the signals %q: %v", mask, err)
-		}
-		return nil
+		return ignoresSignals(guard)
 	})
 	return pid
 }
