@@ -135,6 +135,24 @@ func (c *cluster) adminFaults() map[string]fault {
 				r.Fatal(err)
 			}
 		}),
+		// A vacant Lease was copied, and is put back while another leads.
+		"Lease put back": func(r *run) {
+			election := elections[r.IntN(len(elections))]
+			for _, m := range r.current {
+				m.terminate(r)
+			}
+			var old kubeLease
+			c.Request(r, http.MethodGet, c.leases+"/"+c.name(r, election), nil, &old)
+			r.restartEnded()
+			r.awaitLeaders()
+			r.wait(r.TTL, 2*r.TTL)
+			r.inject("Lease put back", election, byEnd, func() {
+				c.edit(r, election, func(l kubeLease) {
+					l["spec"], l.meta()["annotations"] = old.spec(), old.annotations()
+				})
+			})
+			r.wait(r.TTL/2, r.TTL)
+		},
 		// Labels are nobody's business, but each changes the resourceVersion that renewals require.
 		"labels changed": func(r *run) {
 			election := elections[r.IntN(len(elections))]
