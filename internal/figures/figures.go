@@ -142,8 +142,11 @@ func readSQL(page string) (rows []Row, err error) {
 	return rows, nil
 }
 
-// gap reads "8.2527s, 9.863s".
+// gap reads "8.2527s, 9.863s". An empty cell was not measured.
 func gap(cell string) (g Gap, err error) {
+	if cell == "" {
+		return g, nil
+	}
 	median, worst, ok := strings.Cut(cell, ", ")
 	if !ok {
 		return g, fmt.Errorf("%q is not a median and a worst case", cell)
