@@ -20,7 +20,7 @@ type step struct {
 
 // TestWhatABatchCan measures what the driver relies on.
 func TestWhatABatchCan(t *testing.T) {
-	nc, js := connect(t, startNode(t, "single", 0))
+	nc, js := connect(t, startNode(t).addr())
 	ctx := background(t)
 	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
 	if err != nil {

@@ -20,42 +20,29 @@ import (
 
 // TestConformance runs the suite on one server that all cases share.
 func TestConformance(t *testing.T) {
-	nodes := []*node{startNode(t, "shared", 0)}
-	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) []*node { return nodes })))
+	n := startNode(t)
+	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) *node { return n })))
 }
 
-// TestConformanceOnThreeServers runs the suite on buckets of three replicas.
-func TestConformanceOnThreeServers(t *testing.T) {
-	nodes := startCluster(t)
-	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) []*node { return nodes })))
-}
-
-// TestConformanceWithServerFaults runs the cases in which the server is killed or stopped. Of three servers that
-// is not promised: docs/design/new-store.md.
+// TestConformanceWithServerFaults runs the cases in which the server is killed or stopped.
 func TestConformanceWithServerFaults(t *testing.T) {
-	conformance.Run(t, harness(true, func(t testing.TB) []*node { return []*node{startNode(t, "own", 0)} }))
+	conformance.Run(t, harness(true, func(t testing.TB) *node { return startNode(t) }))
 }
 
 // harness is that of the cases that need their own servers, or of the others.
-func harness(own bool, nodes func(testing.TB) []*node) conformance.Harness {
+func harness(own bool, n func(testing.TB) *node) conformance.Harness {
 	return conformance.Harness{
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, nodes(t), own) },
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n(t), own) },
 		Only:     func(c conformance.Case) bool { return c.OwnServer() == own },
 		TTL:      1500 * time.Millisecond, Late: time.Second, Short: true, Parallel: true,
 	}
 }
 
-// newStore returns a new bucket on servers behind proxies, with a replica on each. own: the servers may be
-// harmed.
-func newStore(t testing.TB, nodes []*node, own bool) conformance.Store {
-	var proxies []*testbed.Proxy
-	var through []string
-	for _, n := range nodes {
-		p := testbed.NewProxy(t, n.addr())
-		proxies, through = append(proxies, p), append(through, p.Addr())
-	}
+// newStore returns a new bucket on a server behind a proxy. own: the server may be harmed.
+func newStore(t testing.TB, n *node, own bool) conformance.Store {
+	proxy := testbed.NewProxy(t, n.addr())
 	bucket := string(backend.NewNonce()[:12])
-	admin := mustOpen(t, addrs(nodes), bucket, len(nodes))
+	admin := mustOpen(t, n.addr(), bucket)
 	t.Cleanup(func() {
 		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
 		admin.Close()
@@ -70,7 +57,7 @@ func newStore(t testing.TB, nodes []*node, own bool) conformance.Store {
 	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			return lease.New(mustOpen(t, strings.Join(through, ","), bucket, len(nodes), nats.IgnoreDiscoveredServers()))
+			return lease.New(mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers()))
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
@@ -83,20 +70,17 @@ func newStore(t testing.TB, nodes []*node, own bool) conformance.Store {
 			},
 		},
 	}
-	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
 	if own {
-		var stopped *node
 		store.Faults[conformance.FaultRestart] = func(bool, string) error {
-			n := leader(t, nodes, admin)
 			n.kill()
 			return n.start()
 		}
 		store.Faults[conformance.FaultPause] = func(on bool, _ string) error {
 			if !on {
-				return stopped.process.Signal(syscall.SIGCONT)
+				return n.process.Signal(syscall.SIGCONT)
 			}
-			stopped = leader(t, nodes, admin)
-			return stopped.process.Signal(syscall.SIGSTOP)
+			return n.process.Signal(syscall.SIGSTOP)
 		}
 	}
 	return store

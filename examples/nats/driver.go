@@ -1,9 +1,10 @@
 // Package natskv keeps leases in a key-value bucket of NATS JetStream, server 2.12 or later. Changes
 // are atomic batches: a message requires the revision of its own key if it puts an item, another's if
 // it goes to a scratch key. The stream has the subject "$KV.<bucket>.<epoch>.>", with a random epoch: a
-// late change to another bucket of the same name reaches nobody. Use one replica: with three, a server that
-// was stopped and continued has led to two leaders. Without sync_interval: always in the servers'
-// configuration, a power failure may undo acknowledged writes of the last two minutes.
+// late change to another bucket of the same name reaches nobody. The stream has one replica: with three, a
+// server that was stopped and continued has led to two leaders, so this package refuses such a stream.
+// Without sync_interval: always in the server's configuration, a power failure may undo acknowledged
+// writes of the last two minutes.
 package natskv
 
 import (
@@ -30,11 +31,10 @@ import (
 )
 
 type driver struct {
-	bucket   string
-	replicas int // of a bucket that is made
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	current  atomic.Pointer[store] // nil: it must be looked up
+	bucket  string
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	current atomic.Pointer[store] // nil: it must be looked up
 
 	mu       sync.Mutex
 	epoch    string // that of the following
@@ -46,14 +46,13 @@ type driver struct {
 // A store is the bucket as it was looked up.
 type store struct {
 	epoch, prefix string // prefix: of all subjects, with the epoch
-	replicas      int
 	stream        jetstream.Stream
 }
 
-// Open returns a driver of a bucket, for [lease.New]. If there is no such bucket, the first call makes it,
-// with so many replicas. url and options are those of [nats.Connect]. The servers may be down.
-func Open(url, bucket string, replicas int, options ...nats.Option) (_ lease.Driver, err error) {
-	d := &driver{bucket: bucket, replicas: replicas}
+// Open returns a driver of a bucket, for [lease.New]. If there is no such bucket, the first call makes it.
+// url and options are those of [nats.Connect]. The servers may be down.
+func Open(url, bucket string, options ...nats.Option) (_ lease.Driver, err error) {
+	d := &driver{bucket: bucket}
 	d.nc, err = nats.Connect(url, append([]nats.Option{
 		nats.Name("go-election"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(500 * time.Millisecond),
@@ -97,11 +96,11 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 		return s, nil
 	}
 	s, base := &store{}, "$KV."+d.bucket+"."
-	for again := true; again; { // another process may be making it, or servers elect its leader: then they may not answer
+	for again := true; again; { // another process may be making it: then the server may not answer
 		attempt, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 		if s.stream, err = d.js.Stream(attempt, "KV_"+d.bucket); errors.Is(err, jetstream.ErrStreamNotFound) {
 			s.stream, err = d.js.CreateStream(attempt, jetstream.StreamConfig{
-				Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: d.replicas, MaxMsgsPerSubject: 1,
+				Name: "KV_" + d.bucket, Subjects: []string{base + string(backend.NewNonce()[:16]) + ".>"}, Replicas: 1, MaxMsgsPerSubject: 1,
 				Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true,
 			})
 		}
@@ -113,10 +112,13 @@ func (d *driver) lookUp(ctx context.Context) (s *store, err error) {
 	}
 	c := s.stream.CachedInfo().Config
 	s.prefix = strings.TrimSuffix(strings.Join(c.Subjects, ","), ">")
-	s.epoch, s.replicas = strings.Trim(strings.TrimPrefix(s.prefix, base), "."), c.Replicas
+	s.epoch = strings.Trim(strings.TrimPrefix(s.prefix, base), ".")
 	if s.epoch == "" || strings.ContainsAny(s.epoch, ".,*>") || c.MaxMsgsPerSubject != 1 || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.FileStorage ||
 		c.MaxAge != 0 || !c.AllowDirect || !c.AllowMsgTTL || !c.AllowAtomicPublish {
 		return nil, fmt.Errorf("%w: delete stream KV_%s, which this package has not made", backend.ErrDenied, d.bucket)
+	}
+	if c.Replicas != 1 {
+		return nil, fmt.Errorf("%w: stream KV_%s has %d replicas; only one is safe", backend.ErrDenied, d.bucket, c.Replicas)
 	}
 	if _, err = d.js.Publish(ctx, s.prefix+"barrier", nil); err != nil { // so that no reading finds nothing
 		return nil, d.failed(err)
@@ -162,15 +164,7 @@ func (d *driver) send(ctx context.Context, batch []*nats.Msg) (a ack, err error)
 // get reads the last messages of subjects, in parts one after the other, and the revision up to which
 // all of them are known.
 func (d *driver) get(ctx context.Context, s *store, subjects []string) (got map[string]*nats.Msg, upTo uint64, err error) {
-	seen, need := d.note(0, 0), uint64(0)
-	if s.replicas > 1 {
-		a, err := d.js.Publish(ctx, s.prefix+"barrier", nil)
-		if err != nil {
-			return nil, 0, d.failed(err)
-		}
-		need = a.Sequence
-		d.note(seen, need)
-	}
+	seen := d.note(0, 0)
 	got = make(map[string]*nats.Msg, len(subjects))
 	for from := 0; from == 0 || from < len(subjects); { // the server sends at most 1024 messages or 64 MiB
 		part := append(slices.Clone(subjects[from:min(from+100, len(subjects))]), s.prefix+"barrier")
@@ -178,13 +172,7 @@ func (d *driver) get(ctx context.Context, s *store, subjects []string) (got map[
 		if err != nil {
 			return nil, 0, d.failed(err)
 		}
-		if at < need { // this replica lags
-			time.Sleep(2 * time.Millisecond)
-			continue
-		}
-		if s.replicas == 1 {
-			d.note(seen, at)
-		}
+		d.note(seen, at)
 		upTo, from = cmp.Or(upTo, at), from+100
 	}
 	return got, upTo, nil
@@ -297,7 +285,7 @@ func (d *driver) list(ctx context.Context, kind lease.Kind, from string, atLeast
 	}
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.prefix+string(kind)+".*"))
 	if err != nil || info.State.LastSeq < atLeast {
-		return v, d.failed(cmp.Or(err, errors.New("another server leads the stream meanwhile")))
+		return v, d.failed(cmp.Or(err, errors.New("the store went back meanwhile")))
 	}
 	var keys []lease.Key
 	for subject := range info.State.Subjects {
@@ -389,7 +377,7 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 			granted(changes, part, a.Seq, results)
 		case a.Error.ErrorCode == 10071: // a revision that is required is not the present one
 			reread = true
-		case a.Error.ErrorCode == 10164, a.Error.ErrorCode == 10210: // the same key is being replicated, or too many batches are open
+		case a.Error.ErrorCode == 10164, a.Error.ErrorCode == 10210: // the same key is being written, or too many batches are open
 			time.Sleep(rand.N(time.Millisecond << min(round, 5)))
 		default:
 			for _, n := range part {
@@ -397,7 +385,7 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 			}
 		}
 	}
-	return fmt.Errorf("%w: other writes of the same keys kept being replicated", backend.ErrUnavailable)
+	return fmt.Errorf("%w: other writes of the same keys kept being on their way", backend.ErrUnavailable)
 }
 
 // needs returns the items that changes require.

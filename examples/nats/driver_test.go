@@ -1,32 +1,72 @@
 package natskv
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 func TestDriver(t *testing.T) {
-	test := func(t *testing.T, n *node, replicas int) {
-		leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
-			bucket := string(backend.NewNonce()[:12])
-			return func(t testing.TB) lease.Driver {
-				d := mustOpen(t, n.addr(), bucket, replicas)
-				t.Cleanup(func() { d.Close() })
-				return d
-			}
-		}})
-	}
-	t.Run("one replica", func(t *testing.T) { test(t, startNode(t, "single", 0), 1) })
-	t.Run("three replicas", func(t *testing.T) { test(t, startCluster(t)[0], 3) })
+	n := startNode(t)
+	leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
+		bucket := string(backend.NewNonce()[:12])
+		return func(t testing.TB) lease.Driver {
+			d := mustOpen(t, n.addr(), bucket)
+			t.Cleanup(func() { d.Close() })
+			return d
+		}
+	}})
 }
 
-func mustOpen(t testing.TB, url, bucket string, replicas int, options ...nats.Option) *driver {
-	d, err := Open(url, bucket, replicas, options...)
+// With three replicas, a server that was stopped and continued has led to two leaders.
+func TestAStreamWithReplicasIsRefused(t *testing.T) {
+	ports := []int{freePort(t), freePort(t), freePort(t)}
+	var s *server.Server
+	for i, port := range ports {
+		o := &server.Options{ServerName: fmt.Sprint(i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port}}
+		for _, p := range ports {
+			o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", p))...)
+		}
+		var err error
+		if s, err = server.NewServer(o); err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	}
+	if !s.ReadyForConnections(30 * time.Second) {
+		t.Fatal("a server does not start")
+	}
+	_, js := connect(t, s.ClientURL())
+	testbed.Eventually(t, time.Minute, "the cluster makes a stream of three replicas", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"$KV.b.epoch.>"}, Replicas: 3,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true})
+		return err
+	})
+	d := mustOpen(t, s.ClientURL(), "b")
+	t.Cleanup(func() { d.Close() })
+	if _, err := d.Read(background(t), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "replicas") {
+		t.Errorf("%v, want ErrDenied because of three replicas", err)
+	}
+}
+
+func mustOpen(t testing.TB, url, bucket string, options ...nats.Option) *driver {
+	d, err := Open(url, bucket, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

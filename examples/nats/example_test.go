@@ -32,7 +32,7 @@ func Example() {
 	ctx := context.Background()
 	leads := make(chan string)
 	candidate := func(id string) (*election.Manager, *election.Election) {
-		driver, err := natskv.Open(s.ClientURL(), "election", 1)
+		driver, err := natskv.Open(s.ClientURL(), "election")
 		if err != nil {
 			log.Fatal(err)
 		}
