@@ -129,7 +129,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	}
 	var listed map[string]lease.Item
 	if records > maxByKey {
-		if listed, err = d.listRecords(ctx, changes, 2*editsUnnoticed); err != nil {
+		if listed, err = d.listRecords(ctx, changes, followersRely); err != nil {
 			return v, d.Fail(err)
 		}
 	}
@@ -249,14 +249,18 @@ type listing struct {
 const maxListingAge = 5 * time.Minute
 
 // editsUnnoticed is for how long a leader of many elections relies on the key changes, which does not
-// show what was edited or deleted by hand. Followers do so for twice that time.
-const editsUnnoticed = 10 * time.Second
+// show what was edited or deleted by hand. Followers do so for longer: [driver.Listen] shows them that, and
+// they take nothing from a leader by an old listing.
+const (
+	editsUnnoticed = 10 * time.Second
+	followersRely  = time.Minute
+)
 
 // listRecords returns all records. It does not ask if it has asked within age, and the key changes is
 // as it was then. It lists them only if the index of their keys has moved.
 func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Duration) (map[string]lease.Item, error) {
 	d.mu.Lock()
-	last := d.records
+	last, told := d.records, d.listened
 	d.mu.Unlock()
 	if last.items != nil && changes > 0 && changes == last.changes && within(last.at, age) {
 		return last.items, nil
@@ -279,6 +283,9 @@ func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Durat
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.listened != told && d.listened != next.index { // a change that this listing may lack
+		next.at = time.Time{}
+	}
 	d.records = next
 	return next.items, nil
 }

@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/consulagent"
@@ -37,6 +38,9 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 		now = max(now, 1)
 		d.mu.Lock()
 		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
+		if now != d.records.index {
+			d.records.at = time.Time{} // an edit by hand does not change the key changes
+		}
 		tooMany = d.tooMany
 		d.mu.Unlock()
 		switch {

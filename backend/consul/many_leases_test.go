@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,6 +145,41 @@ func TestManualChangesAreSeenSoon(t *testing.T) {
 			a.wantRefused("later", held, name)
 		})
 	}
+}
+
+// A follower of many leases that listens sees a manual deletion soon, although it asks seldom.
+func TestAListeningFollowerOfManyLeasesSeesADeletion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.winAll(manyLeases, "e")
+	seen, err := b.Observe(t.Context(), held)
+	fatal(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for ctx.Err() == nil {
+			b.Listen(ctx, seen)
+		}
+	})
+	defer listening.Wait()
+	defer stop()
+	testbed.Eventually(t, time.Minute, "the follower listens to all", func() error {
+		b.driver.mu.Lock()
+		defer b.driver.mu.Unlock()
+		if !b.driver.tooMany || b.driver.listened != b.driver.records.index {
+			return fmt.Errorf("it has heard of %d, and has listed at %d", b.driver.listened, b.driver.records.index)
+		}
+		return nil
+	})
+	l.remove(t, l.record("e00007"))
+	testbed.Eventually(t, followersRely/2, "the deletion is seen", func() error {
+		changed, err := b.Observe(ctx, seen)
+		if i := slices.IndexFunc(changed, func(l backend.Lease) bool { return l.Election == "e00007" }); err != nil || i < 0 {
+			return fmt.Errorf("%d leases have changed, %v", len(changed), err)
+		}
+		return nil
+	})
 }
 
 // A snapshot that is restored confirms no listing, even if the leader's session is in it as it was left.
