@@ -20,6 +20,7 @@ import (
 // newDriver checks o and returns a driver, whose client dials in the background.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{client: o.Client, keys: keyPrefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	d.origins.now.Replaced = make(chan struct{})
 	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
 		return nil, err
 	}

@@ -55,9 +55,6 @@ type origins struct {
 func (o *origins) Now() origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now.Replaced == nil {
-		o.now.Replaced = make(chan struct{})
-	}
 	return o.now
 }
 
