@@ -218,7 +218,7 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 			}
 		}
 		end := func() time.Duration {
-			if sig == syscall.SIGTERM { // it takes milliseconds, during which no other leader may end
+			if sig == syscall.SIGTERM || r.Guard { // it takes milliseconds, during which no other leader may end
 				ending.Lock()
 				defer ending.Unlock()
 				defer func() { <-time.After(200 * time.Millisecond) }()
@@ -244,7 +244,7 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	return times
 }
 
-// ending is held while a leader of any row steps down.
+// ending is held while a leader of any row ends, if another follows within milliseconds.
 var ending sync.Mutex
 
 // heirless is gaps with SIGTERM, but the followers that have waited longest are killed a
