@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/kubernetes"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const binding = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: election, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: election}
+subjects:
+- {kind: ServiceAccount, name: app, namespace: %[1]s}
+`
+
+// The command finds a missing right, prints the Role that grants it, and then leads and shows who leads.
+func TestTheCommandElectsOnKubernetes(t *testing.T) {
+	k := testbed.SharedKubernetes(t)
+	namespace := k.Namespace(t)
+	_, token := k.ServiceAccount(t, namespace, "app")
+	binary := filepath.Join(t.TempDir(), "elect")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	command := func(args ...string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), binary, args...)
+		c.Dir = t.TempDir()
+		c.Env = append(os.Environ(), "ELECTION_BACKEND=kubernetes", "ELECTION_TTL=4s", "ELECTION_KUBERNETES_NAMESPACE="+namespace,
+			"ELECTION_KUBERNETES_KUBECONFIG="+k.TokenKubeconfig(t, token))
+		return c
+	}
+	elect := func(args ...string) (string, int) {
+		c := command(args...)
+		out, _ := c.CombinedOutput()
+		if strings.Contains(string(out), token) {
+			t.Errorf("elect %q shows the token", args)
+		}
+		return string(out), c.ProcessState.ExitCode()
+	}
+	if out, code := elect("doctor"); code != 1 || !strings.Contains(out, "kubectl create role") {
+		t.Errorf("without rights, doctor ends with %d:\n%s\nwant 1, and what an administrator must do", code, out)
+	}
+	k.Apply(t, namespace, fmt.Sprintf(kubernetes.Role+binding, namespace))
+	testbed.Eventually(t, time.Minute, "the Role is in effect", func() error {
+		if out, code := elect("doctor", "--write"); code != 0 || !strings.Contains(out, "elected in term") {
+			return fmt.Errorf("doctor --write ends with %d:\n%s", code, out)
+		}
+		return nil
+	})
+	run := command("run", "job", "--id", "host-1", "--", "sleep", "60")
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, time.Minute, "the command's leader is shown", func() error {
+		if out, code := elect("status", "job"); code != 0 || !strings.Contains(out, "host-1") {
+			return fmt.Errorf("status ends with %d:\n%s", code, out)
+		}
+		return nil
+	})
+	run.Process.Signal(os.Interrupt)
+	run.Wait()
+	if out, code := elect("status", "job"); code != 1 {
+		t.Errorf("after its end, status ends with %d:\n%s\nwant 1: nobody leads", code, out)
+	}
+}

@@ -1,5 +1,0 @@
-package main
-
-import "syscall"
-
-func newProcessGroup() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,228 @@
+package elect
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// campaign campaigns until the command has ended and is not to be started again, or until
+// elect is asked to end. It returns the exit code.
+func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	defer signal.Stop(signals)
+	childEnded := make(chan os.Signal, 1)
+	signal.Notify(childEnded, syscall.SIGCHLD)
+	go reapOrphans(ctx, childEnded, func(pid int) bool { return pid == int(r.guard.Load()) || pid == r.successor })
+
+	r.election.Watch(r.watch)
+	if err := r.election.Lead(r.lead); err != nil {
+		return r.finish(m, exitElect, err, signals)
+	}
+	for {
+		select {
+		case res := <-r.results:
+			if res.err != nil || r.isStopping() || !r.restarts(res.code) {
+				return r.finish(m, res.code, res.err, signals)
+			}
+			r.say("the command starts again when this process leads again, after a pause of %v to %v, longer with each failure", rounded(r.pause), rounded(32*r.pause))
+		case s := <-signals:
+			if r.handleSignal(s.(syscall.Signal)) {
+				return r.finish(m, 0, nil, signals)
+			}
+		}
+	}
+}
+
+// restarts reports whether the command starts again after it has ended by itself with this code.
+func (r *runner) restarts(code int) bool {
+	return r.restart == "always" || r.restart == "on-failure" && code != 0
+}
+
+// finish waits until the lease is released. A signal ends the wait; then the lease expires.
+func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan os.Signal) (int, error) {
+	closed := make(chan error, 1)
+	go func() { closed <- r.close(m) }()
+	for {
+		select {
+		case closed := <-closed:
+			if closed != nil {
+				r.say("%v", closed)
+			}
+			return code, err
+		case s := <-signals:
+			if s := s.(syscall.Signal); isTermination(s) {
+				r.say("%v again: not waiting for the release; the lease will expire", s)
+				return code, err
+			}
+		}
+	}
+}
+
+// handleSignal passes a signal on to the command. The first signal that asks elect to end makes
+// the command end, the second kills it. handleSignal reports whether elect should end at once,
+// since no command runs.
+func (r *runner) handleSignal(s syscall.Signal) (end bool) {
+	if !isTermination(s) {
+		return r.passOn(s)
+	}
+	r.mu.Lock()
+	again := r.stopping
+	r.stopping = true
+	running := r.child != nil
+	if running && again {
+		r.say("%v again: killing the command", s)
+		r.child.kill()
+	}
+	r.mu.Unlock()
+	if running && !again {
+		r.say("%v: ending the command, then the leadership; a second signal kills the command", s)
+		go r.endCommand(s)
+	}
+	return !running
+}
+
+// passOn sends a signal to the running command. If no command runs, SIGHUP makes elect end: its
+// terminal has closed, and elect must not start a command without the terminal.
+func (r *runner) passOn(s syscall.Signal) (end bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.child != nil {
+		r.child.signal(s)
+	} else if s == syscall.SIGHUP {
+		r.stopping = true
+		return true
+	}
+	return false
+}
+
+func isTermination(s syscall.Signal) bool {
+	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
+}
+
+func (r *runner) isStopping() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopping
+}
+
+// endCommand sends a signal to the running command and waits until it has ended. The lease is
+// renewed meanwhile.
+func (r *runner) endCommand(s syscall.Signal) {
+	r.mu.Lock()
+	c := r.child
+	r.mu.Unlock()
+	if c == nil {
+		return
+	}
+	select {
+	case r.stop <- s:
+	case <-c.done:
+	}
+	<-c.done
+}
+
+// lead is the lead function: it runs the command for one leadership.
+func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
+	var lock *os.File
+	if r.lock != nil {
+		var err error
+		if lock, err = r.lock(r.name); err != nil {
+			return fmt.Errorf("the lease cannot be handed to the command: %w", err)
+		}
+	}
+	c, err := r.startCommand(lead, lock)
+	if err != nil {
+		r.results <- result{exitElect, err}
+		return err
+	}
+	if c == nil {
+		return nil
+	}
+	expiring := false
+	c.supervise(ctx, lead, r.extendEvery, r.stop, func(rep report) {
+		expiring = expiring || rep.what == "expiring"
+		r.printReport(rep, lead.Term)
+	})
+	r.mu.Lock()
+	r.child = nil
+	stopping := r.stopping
+	r.mu.Unlock()
+	if expiring && !stopping {
+		awaitExpiry(ctx, lead)
+	}
+	ended := fmt.Errorf("the command has ended, code %d", c.code)
+	if !stopping && c.err == nil && (!c.ended || c.stopRequested || ctx.Err() != nil) {
+		r.say("%v; it starts again when this process leads again", ended)
+		return nil
+	}
+	r.results <- result{c.code, c.err}
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.code != 0:
+		return ended // so that the next pause is longer
+	}
+	return nil
+}
+
+// startCommand starts the command with its guard, which inherits lock unless that is nil. It
+// returns nil if elect is ending.
+func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *child, err error) {
+	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term))
+	r.mu.Lock()
+	if !r.stopping {
+		c, err = startChild(lead, r.limits, r.command, environ, lock, r.successor)
+		if r.child = c; c != nil {
+			r.guard.Store(int64(c.guard.Process.Pid))
+		}
+	}
+	r.mu.Unlock()
+	if lock != nil {
+		lock.Close() // the guard has its own
+	}
+	return c, err
+}
+
+func (r *runner) printReport(rep report, term uint64) {
+	switch rep.what {
+	case "started":
+		r.say("leads %q in term %d; process %d runs", r.name, term, rep.n)
+	case "expiring":
+		r.say("the lease is about to expire: ending the command")
+	case "denied":
+		r.say("process %d belongs to another user, and elect may not kill it without CAP_KILL: IT RUNS ON, even when another process leads", rep.n)
+	case "late":
+		r.say("elected with too little time left to start the command")
+	}
+}
+
+// awaitExpiry waits until a lease that could not be renewed is lost, so that the store records a
+// failed leadership and not a released one. It returns early if a renewal succeeds after all.
+func awaitExpiry(ctx context.Context, lead *election.Leadership) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for before := lead.Remaining(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		remaining := lead.Remaining()
+		if remaining > before {
+			return
+		}
+		before = remaining
+	}
+}

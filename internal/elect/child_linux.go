@@ -1,0 +1,221 @@
+package elect
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// A child is the command of one leadership and the guard process that runs it. See
+// docs/design/elect.md for what each process may believe.
+type child struct {
+	limits
+	spared   int // a process of elect that is not the command's; 0: none
+	guard    *exec.Cmd
+	orders   *os.File      // lines to the guard
+	pid      atomic.Int64  // of the command; 0: not started
+	deadline time.Duration // as the guard was told last: until then the lease is trusted, on CLOCK_BOOTTIME
+	reports  chan report
+	done     chan struct{} // closed when the guard, the command and all descendants have ended
+
+	stopRequested bool // elect or the guard has asked the command to end; set by supervise
+
+	// Valid after done is closed.
+	ended bool // the guard has reported how the command ended
+	code  int
+	err   error // why the command could not be started
+}
+
+// A report is a line from the guard.
+type report struct {
+	what string
+	n    int
+	text string
+}
+
+// startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
+// that is not the command's.
+func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
+	c := &child{limits: l, spared: spared, reports: make(chan report, 8), done: make(chan struct{})}
+	ordersIn, ordersOut, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	reportsIn, reportsOut, err := os.Pipe()
+	if err != nil {
+		ordersIn.Close()
+		ordersOut.Close()
+		return nil, err
+	}
+	number := func(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
+	shared := "none"
+	files := []*os.File{ordersIn, reportsOut}
+	if lock != nil {
+		files, shared = append(files, lock), "lock"
+	}
+	c.guard = &exec.Cmd{
+		Path: "/proc/self/exe", // this program, even if its file has been replaced
+		Args: append([]string{guardName, number(l.grace), number(l.reserve), number(l.stop), shared}, command...),
+		Env:  environ, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		ExtraFiles: files,
+		// The guard has its own process group: elect passes on the signals of a terminal.
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if isTerminal(os.Stdin) {
+		c.guard.Stdin = nil // the kernel stops a background group that reads from a terminal
+	}
+	c.orders = ordersOut
+	err = c.guard.Start()
+	ordersIn.Close()
+	reportsOut.Close()
+	if err != nil {
+		ordersOut.Close()
+		reportsIn.Close()
+		return nil, fmt.Errorf("start the guard: %w", err)
+	}
+	c.extend(lead)
+	go c.readReports(reportsIn)
+	return c, nil
+}
+
+func (c *child) readReports(reports *os.File) {
+	defer close(c.done)
+	for s := bufio.NewScanner(reports); s.Scan(); {
+		what, rest, _ := strings.Cut(s.Text(), " ")
+		number, text, _ := strings.Cut(rest, " ")
+		n, _ := strconv.Atoi(number)
+		switch what {
+		case "started":
+			c.pid.Store(int64(n))
+		case "exit":
+			c.ended, c.code = true, n
+		case "error":
+			c.ended, c.code, c.err = true, n, fmt.Errorf("%s", text)
+		}
+		c.reports <- report{what, n, text}
+	}
+	reports.Close()
+	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants
+		killOrphans(c.spared)
+		if !c.ended { // the kernel has killed the command with its guard
+			c.code = 128 + int(syscall.SIGKILL)
+		}
+	}
+	c.orders.Close()
+}
+
+// killOrphans kills and reaps all descendants of this process but one. It is called after the guard
+// has died.
+func killOrphans(spared int) {
+	for {
+		left := false
+		for _, p := range descendants(os.Getpid()) {
+			switch {
+			case p.pid == spared:
+				continue
+			case !p.zombie:
+				syscall.Kill(p.pid, syscall.SIGKILL)
+			case p.parent == os.Getpid():
+				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+			}
+			left = true
+		}
+		if !left {
+			return
+		}
+		time.Sleep(time.Millisecond) // they have been killed, but may not have ended yet
+	}
+}
+
+// send sends an order to the guard. If the guard is stopped and the pipe is full, the order is
+// lost. That is safe: the guard then has an older, earlier deadline.
+func (c *child) send(word string, n int64) {
+	c.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	fmt.Fprintf(c.orders, "%s %d\n", word, n)
+}
+
+// extend tells the guard until when the lease is trusted. It reads the clock before
+// Remaining, so the deadline is never later than the lease's.
+func (c *child) extend(lead *election.Leadership) {
+	now := boottime()
+	if remaining := lead.Remaining(); remaining > 0 && now+remaining > c.deadline {
+		c.deadline = now + remaining
+		c.send("until", int64(c.deadline))
+	}
+}
+
+// supervise keeps the guard informed until the command and all its descendants are dead. It
+// ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
+// stop, while the lease is still renewed.
+func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, stop <-chan syscall.Signal, onReport func(report)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	lost := ctx.Done()
+	var killAt time.Duration // then the guard itself must be stopped, since it has not ended the command
+	requestStop := func(s syscall.Signal) {
+		c.send("stop", int64(s))
+		killAt = boottime() + c.stop + c.reserve
+	}
+	handle := func(r report) {
+		c.stopRequested = c.stopRequested || r.what == "expiring"
+		onReport(r)
+	}
+	for {
+		select {
+		case <-c.done:
+			for len(c.reports) > 0 {
+				handle(<-c.reports)
+			}
+			return
+		case r := <-c.reports:
+			handle(r)
+		case s := <-stop:
+			c.stopRequested = true
+			requestStop(s)
+		case <-lost:
+			lost = nil
+			requestStop(syscall.SIGTERM)
+		case <-tick.C:
+			c.extend(lead)
+			if now := boottime(); now >= c.deadline-c.reserve/2 || killAt > 0 && now >= killAt {
+				c.kill()
+			}
+		}
+	}
+}
+
+func (c *child) kill() {
+	if pid := c.pid.Load(); pid > 0 {
+		syscall.Kill(-int(pid), syscall.SIGKILL)
+	}
+	killDescendants(c.guard.Process.Pid)
+	c.guard.Process.Kill()
+}
+
+func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }
+
+// reapOrphans reaps the processes that this process has adopted, as process 1 must. It leaves
+// those that it has started itself to exec.Cmd.Wait.
+func reapOrphans(ctx context.Context, childEnded <-chan os.Signal, own func(pid int) bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-childEnded:
+		}
+		for _, p := range processes() {
+			if p.parent == os.Getpid() && p.zombie && !own(p.pid) {
+				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+			}
+		}
+	}
+}

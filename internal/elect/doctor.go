@@ -1,0 +1,357 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/election"
+)
+
+// A diagnostic is one line of "elect doctor".
+type diagnostic struct {
+	Grade string `json:"grade"` // ok, warning or problem
+	What  string `json:"what"`
+	Text  string `json:"text"`
+}
+
+type diagnostics []diagnostic
+
+func (d *diagnostics) add(grade, what, format string, args ...any) {
+	*d = append(*d, diagnostic{grade, what, fmt.Sprintf(format, args...)})
+}
+
+const (
+	gradeOK      = "ok"
+	gradeWarning = "warning"
+	gradeProblem = "problem"
+)
+
+const trialElection = "elect-doctor"
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON, write bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "Check the configuration and the store, and explain the result", Args: cobra.NoArgs,
+		Long: fmt.Sprintf(`Check the configuration and the store as a member would use them, and explain the result:
+
+- whether the store can be reached and read, and how fast it answers compared with the
+  timings;
+- its elections and members;
+- files with secrets that every user of this machine can read;
+- what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
+  the cluster's members, versions, alarms, free space. Consul, firefly: servers, how many
+  can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
+  role, whether its sessions are long enough, rights. file: the directory. manual: the
+  leader named. migration: both stores;
+- what to expect of this configuration: the time without a leader after a crash, and the
+  load of an idle election.
+
+Elect doctor only reads, except that it creates the directory of the file backend if needed.
+With --write it also leads the election %q for a moment, to prove the rights to
+write, and then forgets that election. The code is %d if there is a problem.`, trialElection, exitVacant),
+		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			list := a.diagnose(c.Context(), write)
+			if slices.ContainsFunc(list, func(f diagnostic) bool { return f.Grade == gradeProblem }) {
+				a.code = exitVacant
+			}
+			if asJSON {
+				return a.json(list)
+			}
+			for _, f := range list {
+				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.Grade, f.What, strings.ReplaceAll(clean.Text(f.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	c.Flags().BoolVar(&write, "write", false, "lead the election "+trialElection+" for a moment, to prove the rights to write")
+	return c
+}
+
+// diagnose runs all checks. It stops early if the store cannot be opened or read.
+func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		list.add(gradeProblem, "configuration", "%v", err)
+		return list
+	}
+	defer s.Close()
+	list.add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
+
+	for _, warning := range s.config.Warnings() {
+		list.add(gradeWarning, "secrets", "%s", warning)
+	}
+
+	if err := s.checkReading(ctx, &list); err != nil {
+		list.add(gradeProblem, "store", "%v\nNothing else was checked.", advise(err))
+		return list
+	}
+	s.checkServers(ctx, &list)
+	if b, ok := s.Backend.(interface{ Check(context.Context) error }); ok {
+		if err := s.within(ctx, b.Check); err != nil {
+			list.add(gradeProblem, "assignment", "%v", err)
+		}
+	}
+	if err := s.checkElections(ctx, &list); err != nil {
+		list.add(gradeProblem, "elections", "%v", advise(err))
+	}
+	if members, err := s.members(ctx); err != nil {
+		list.add(gradeProblem, "members", "%v", advise(err))
+	} else {
+		list.checkMembers(members)
+	}
+	if write {
+		s.checkWriting(ctx, &list)
+	} else {
+		list.add(gradeOK, "writing", "not checked; elect doctor --write leads the election %q for a moment", trialElection)
+	}
+	list.addExpectations(s.Options, s.Guarantees())
+	return list
+}
+
+// checkReading makes five Observe calls, as a follower does.
+func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
+	var times []time.Duration
+	for range 5 {
+		began := time.Now()
+		err := s.within(ctx, func(ctx context.Context) error {
+			_, err := s.Observe(ctx, []backend.Lease{{Election: trialElection}})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		times = append(times, time.Since(began))
+	}
+	list.add(gradeOK, "store", "it can be reached and read")
+	list.checkLatency("reading", times[1:], s.CallTimeout)
+	list.add(gradeOK, "connecting", "the first reading took %v", times[0].Round(10*time.Microsecond))
+	return nil
+}
+
+func (s *store) checkServers(ctx context.Context, list *diagnostics) {
+	b, ok := s.Backend.(backend.Inspector)
+	if !ok {
+		return
+	}
+	var reported []backend.Diagnostic
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		reported, err = b.Inspect(ctx, s.TTL, s.RenewEvery)
+		return err
+	})
+	if err != nil {
+		list.add(gradeProblem, "servers", "%v", advise(err))
+	}
+	for _, d := range reported {
+		grade := gradeOK
+		switch {
+		case d.Fatal:
+			grade = gradeProblem
+		case d.Warning:
+			grade = gradeWarning
+		}
+		list.add(grade, d.What, "%s", d.Text)
+	}
+}
+
+// checkElections counts elections, and warns of moved ones and of clocks that differ.
+func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
+	records, silent, err := s.recordsAndSilent(ctx)
+	if err != nil {
+		return err
+	}
+	led, moved, ahead := 0, map[string]int{}, time.Duration(0)
+	for _, r := range records {
+		if r.MovedTo != "" {
+			moved[r.MovedTo]++
+		} else if !r.Vacant() && !silent[r.Election] {
+			led++
+		}
+		if !r.Elected.IsZero() {
+			ahead = max(ahead, time.Until(r.Elected))
+		}
+	}
+	d.add(gradeOK, "elections", "the store has %d, and %d have a leader", len(records), led)
+	for to, n := range moved {
+		if s.config.Backend != "migration" {
+			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
+		}
+	}
+	if ahead > 10*time.Second {
+		d.add(gradeWarning, "clock", "a leadership began %v in the future: clocks differ. No decision depends on them, but the times shown are wrong", ahead.Round(time.Second))
+	}
+	return nil
+}
+
+// checkMembers counts members, and warns of ids that two candidates of an election share.
+func (d *diagnostics) checkMembers(members []backend.Member) {
+	d.add(gradeOK, "members", "%d have announced themselves lately", len(members))
+	type candidacy struct{ id, election string }
+	seen := map[candidacy]bool{}
+	for _, m := range members {
+		for name := range m.Campaigns() {
+			if c := (candidacy{m.ID, name}); name != "" && seen[c] {
+				d.add(gradeWarning, "members", "two processes have the id %q and campaign for %q; give each its own id", m.ID, name)
+			} else {
+				seen[c] = true
+			}
+		}
+	}
+}
+
+// advise adds to an error what its class means for an operator.
+func advise(err error) string {
+	switch {
+	case errors.Is(err, backend.ErrDenied):
+		return fmt.Sprintf("%v\nAn operator must act: check credentials, rights and layout.", err)
+	case errors.Is(err, backend.ErrUnavailable):
+		return fmt.Sprintf("%v\nThe store cannot be reached from here, or does not answer in time.", err)
+	}
+	return err.Error()
+}
+
+// checkLatency compares how long calls took with their timeout.
+func (d *diagnostics) checkLatency(what string, times []time.Duration, timeout time.Duration) {
+	slices.Sort(times)
+	median, worst := times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond)
+	grade, text := gradeOK, fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
+	switch {
+	case worst > timeout:
+		grade, text = gradeProblem, text+": leaders would lose their lease"
+	case worst > timeout/4:
+		grade, text = gradeWarning, text+": this leaves little time for a slow moment; a longer ttl helps"
+	}
+	d.add(grade, what, "%s", text)
+}
+
+// A timedBackend records how long its writes take. Only one goroutine calls it at a time, because
+// it has one election.
+type timedBackend struct {
+	backend.Backend
+	took map[string][]time.Duration // by method
+}
+
+func (b timedBackend) clock(method string) func() {
+	began := time.Now()
+	return func() { b.took[method] = append(b.took[method], time.Since(began)) }
+}
+
+func (b timedBackend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	defer b.clock("acquire")()
+	return b.Backend.Acquire(ctx, bids)
+}
+
+func (b timedBackend) Release(ctx context.Context, held []backend.Held) error {
+	defer b.clock("release")()
+	return b.Backend.Release(ctx, held)
+}
+
+// checkWriting leads the trial election for a moment, and forgets it.
+func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
+	inner, err := s.config.OpenBackend()
+	if err != nil {
+		list.add(gradeProblem, "writing", "%v", err)
+		return
+	}
+	b := timedBackend{inner, map[string][]time.Duration{}}
+	o := s.config.Election
+	o.ID, o.Observer = "", false
+	m, err := election.New(b, o)
+	if err != nil {
+		inner.Close()
+		list.add(gradeProblem, "writing", "%v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
+	defer cancel()
+	began := time.Now()
+	var lead *election.Leadership
+	var reported atomic.Pointer[error] // by the store, about this election
+	e, err := m.Join(trialElection)
+	if err == nil {
+		defer e.Watch(func(ev election.Event) {
+			if ev.Err == nil {
+				return
+			}
+			reported.Store(&ev.Err)
+			if errors.Is(ev.Err, backend.ErrDenied) || errors.Is(ev.Err, backend.ErrInvalid) {
+				cancel() // waiting does not help
+			}
+		})()
+		lead, err = e.Campaign(ctx)
+	}
+	if err == nil {
+		took := time.Since(began)
+		err = m.Forget(ctx, trialElection)
+		list.add(gradeOK, "writing", "elected in term %d after %v, and released", lead.Term, took.Round(time.Millisecond))
+	} else if e != nil {
+		// An error of the store says more than that ctx has ended.
+		if last := m.Status().Err; last != nil {
+			err = last
+		} else if last := reported.Load(); last != nil {
+			err = *last
+		}
+	}
+	end, stop := context.WithTimeout(context.Background(), s.TTL)
+	defer stop()
+	m.Close(end)
+	if err != nil {
+		list.add(gradeProblem, "writing", "not elected after %v: %v", time.Since(began).Round(time.Millisecond), advise(err))
+		return
+	}
+	for _, method := range []string{"acquire", "release"} {
+		if len(b.took[method]) > 0 {
+			list.checkLatency(method, b.took[method], s.CallTimeout)
+		}
+	}
+}
+
+// addExpectations says what this configuration promises, by the formulas of package backend.
+func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees) {
+	delay := o.FailoverDelay + o.IncumbentGrace
+	crash := ""
+	switch g.Expiry {
+	case backend.ByKernel:
+		crash = fmt.Sprintf("milliseconds without a leader: the kernel releases the lease with the process (%v more for failover delay and incumbent grace)", delay)
+	case backend.ByOperator:
+		crash = "no leader until an operator names another one"
+	default:
+		// The crash comes at some time between two renewals.
+		longest := o.TTL + o.RenewEvery + o.CallTimeout + g.Takeover + delay
+		shortest := o.TTL - o.RenewEvery
+		crash = fmt.Sprintf("from %v to %v without a leader", rounded(shortest), rounded(longest))
+		if delay > 0 {
+			crash += fmt.Sprintf(", of which %v are failover delay and incumbent grace", delay)
+		}
+	}
+	d.add(gradeOK, "crash", "%s", crash)
+	if g.Push {
+		d.add(gradeOK, "resignation", "milliseconds without a leader: the store notifies followers")
+	} else {
+		d.add(gradeOK, "resignation", "up to %v without a leader, until followers read the store", rounded(o.RenewEvery))
+	}
+	trusted := o.TTL - o.ClockMargin
+	d.add(gradeOK, "store away", "a leader steps down %v to %v after the store's last answer; nobody leads until the store is back", rounded(trusted-o.RenewEvery), rounded(trusted))
+	perSecond := func(d time.Duration) float64 { return float64(time.Second) / float64(d) }
+	follower, how := perSecond(o.TTL)*2, "it waits for notifications"
+	if g.Poll {
+		follower, how = perSecond(o.RenewEvery)+perSecond(o.TTL), "it reads after each renewal"
+	}
+	d.add(gradeOK, "idle load", "a leader makes %.2f backend calls a second for all its elections, a follower %.2f (%s); one call can be several statements or requests", perSecond(o.RenewEvery)+perSecond(o.TTL), follower, how)
+	if !g.Exclusive {
+		d.add(gradeWarning, "promises", "this backend, as it is configured, does not rule out two leaders")
+	}
+	if !g.DurableTerms {
+		d.add(gradeWarning, "promises", "terms do not outlive the store: do not use them as fencing tokens")
+	}
+}

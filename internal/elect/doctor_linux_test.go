@@ -1,0 +1,192 @@
+package elect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
+	t.Parallel()
+	out, code := call(t, onFiles(t), "doctor", "--write")
+	for _, want := range []string{"elected in term", "idle load", "directory", "open files", "the kernel tells followers", "every election that was ever led here"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("code %d; want %q in\n%s", code, want, out)
+		}
+	}
+	env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
+	for _, args := range [][]string{{"doctor"}, {"doctor", "--write"}} { // checks that need the store are not reported as ok
+		out, code := call(t, env, args...)
+		if code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
+			t.Errorf("%q: code %d:\n%s", args, code, out)
+		}
+		if strings.Count(out, "\nok ") > 0 || !strings.Contains(out, "Nothing else was checked.") {
+			t.Errorf("%q: want ok for the configuration alone, and that nothing else was checked:\n%s", args, out)
+		}
+	}
+	if out, code := call(t, environ(t.TempDir(), "ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+}
+
+func TestDoctorWarnsOfReadableSecrets(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "dsn")
+	if err := errors.Join(os.WriteFile(dsn, []byte("app:secret-word@tcp(127.0.0.1:1)/app"), 0o600), os.Chmod(dsn, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	out, code := call(t, append(onFiles(t), "ELECTION_MYSQL_DSN_FILE="+dsn), "doctor")
+	if code != 0 || !strings.Contains(out, "warning  secrets") || !strings.Contains(out, dsn) || strings.Contains(out, "secret-word") {
+		t.Errorf("code %d, expected a warning of %s:\n%s", code, dsn, out)
+	}
+}
+
+// The record of a dead leader names it until another process leads.
+func TestDoctorCountsNoSilentLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{memory.New().Backend(), election.Options{CallTimeout: time.Second}, &config.Config{}}
+		vacant, err := s.Observe(t.Context(), []backend.Lease{{Election: "job"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bid := backend.Bid{Election: "job", Candidate: backend.Candidate{ID: "one", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: vacant[0]}
+		if answers, err := s.Acquire(t.Context(), []backend.Bid{bid}); err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatal(answers, err)
+		}
+		for _, want := range []string{"the store has 1, and 1 have a leader", "the store has 1, and 0 have a leader"} {
+			var list diagnostics
+			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
+				t.Errorf("%v, %v; want %q", list, err, want)
+			}
+			time.Sleep(bid.TTL + time.Second) // virtual
+		}
+	})
+}
+
+func TestDoctorChecksMySQLAndMariaDB(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		env := environ(t.TempDir(), onServer(t, testbed.Shared(t, k))...)
+		doctorSays(t, env, "elected in term", "durability", "replication", "clock", "greatest TTL", "without a leader")
+	})
+}
+
+// One server has the table of other programs, the tables of mysqltable beside it, and the tables of
+// mysql, to which the elections move.
+func TestDoctorChecksBothStoresOfAMigration(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
+ update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
+	for _, store := range []string{"mysql", "mysqltable"} {
+		if out, code := call(t, onDSN(t, store, d.Admin), "schema", "--apply"); code != 0 {
+			t.Fatalf("code %d: %s", code, out)
+		}
+	}
+	doctorSays(t, onDSN(t, "mysqltable", d.User), "elected in term", "durability", "replication", "clock", "greatest TTL")
+	moving := append(onDSN(t, "migration", d.User), "ELECTION_MIGRATION_FROM=mysqltable", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_STAGE=both")
+	doctorSays(t, moving, "elected in term", "durability     mysqltable: ", "durability     mysql: ", "greatest TTL   mysqltable: ", "greatest TTL   mysql: ")
+}
+
+func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
+	t.Parallel()
+	for store, x := range map[string]struct {
+		env   func(t *testing.T, own string) []string
+		wants []string
+	}{
+		"etcd": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"}
+		}, []string{"leads the cluster"}},
+		"consul": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own}
+		}, []string{"servers", "Consul 1."}},
+		"zookeeper": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+		}, []string{"is on its own", "rights"}},
+		"curator": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
+		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			env := environ(t.TempDir(), append(x.env(t, "doctor-"+string(backend.NewNonce()[:8])), "ELECTION_BACKEND="+store)...)
+			doctorSays(t, env, append(x.wants, "elected in term", "elections", "members", "without a leader")...)
+		})
+	}
+}
+
+// A TTL that the store does not allow needs an operator. Doctor says so at once, and what to do.
+func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
+	t.Parallel()
+	for store, x := range map[string]struct {
+		env  func(t *testing.T) []string
+		says []string
+	}{
+		"curator": {func(t *testing.T) []string {
+			return []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/long-" + string(backend.NewNonce()[:8])}
+		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			env := environ(t.TempDir(), append(x.env(t), "ELECTION_TTL=20s")...)
+			if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "every bid is refused") {
+				t.Errorf("without --write: code %d, want %d, since no process can be elected:\n%s", code, exitVacant, out)
+			}
+			out, code := call(t, env, "doctor", "--write")
+			for _, want := range append(x.says, "problem  writing", "An operator must act") {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is missing", want)
+				}
+			}
+			if code != exitVacant || t.Failed() {
+				t.Errorf("code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// Two jobs of one host may both have the host's name as their id. The same id is a mistake only in
+// one election, where the process itself reports it too.
+func TestDoctorWarnsOfAnIDSharedInOneElection(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_TTL=2s")
+	for _, job := range []string{"billing", "mail"} {
+		start(t, env, "run", job, "--id", "host-1", "--", "sleep", "300").says("elect: leads")
+	}
+	if out, _ := call(t, env, "doctor"); strings.Contains(out, "warning  members") {
+		t.Errorf("doctor warns of two jobs with one id:\n%s", out)
+	}
+	twin := start(t, env, "run", "mail", "--id", "host-1", "--", "sleep", "300")
+	twin.says(`notice: same id ("another live process, with the address \"\", has the id \"host-1\" as well`)
+	doctorSays(t, env, `two processes have the id "host-1" and campaign for "mail"`)
+	if out, _ := call(t, env, "status", "billing"); strings.Count(out, "host-1, ") != 1 {
+		t.Errorf("status of a job with one candidate, beside another job on the store:\n%s", out)
+	}
+}
+
+// doctorSays waits until elect doctor reports no problem and prints all these texts. It repeats
+// the call, because a machine that is too busy to lead is a problem too.
+func doctorSays(t *testing.T, env []string, wants ...string) {
+	t.Helper()
+	testbed.Eventually(t, patience, "elect doctor reports no problem", func() error {
+		out, code := call(t, env, "doctor", "--write")
+		for _, want := range wants {
+			if code != 0 || !strings.Contains(out, want) {
+				return fmt.Errorf("code %d; want %q in\n%s", code, want, out)
+			}
+		}
+		t.Logf("\n%s", out)
+		return nil
+	})
+}

@@ -1,0 +1,5 @@
+package elect
+
+import "syscall"
+
+func newProcessGroup() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,246 @@
+package elect
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The guard is a second process of "elect run". Elect holds the lease, and the guard holds the
+// command. docs/design/elect.md says why the command is dead before the lease can no longer be
+// trusted, and where that has limits.
+
+// guardName is argument 0 with which elect starts itself as the guard.
+const guardName = "elect-guard"
+
+// Files that the guard inherits after standard input, output and error.
+const (
+	guardOrders  = 3 // lines from elect
+	guardReports = 4 // lines to elect
+	guardLock    = 5 // the lock of the file backend, if there is one
+)
+
+// A guard runs one command for one leadership.
+type guard struct {
+	limits
+	deadline time.Duration // until then the lease is trusted, on CLOCK_BOOTTIME
+	command  int           // its process id
+	stopped  bool          // the guard has sent SIGTERM
+	killAt   time.Duration // when to send SIGKILL, if stopped
+	exited   bool          // the command itself has ended
+	denied   bool          // the guard has reported a process that it may not kill
+	reports  *os.File
+}
+
+// guardMain is the main function of the guard. The arguments are the limits and the command.
+func guardMain(args []string) int {
+	runtime.LockOSThread() // the kernel kills the command when the thread that started it ends
+	prctl(prSetName, cString(guardName))
+	// A terminal, systemd or pkill may send these signals to elect and to all its
+	// descendants. The guard catches them and waits for the orders of elect. It does not
+	// ignore them, because the command would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	if !signal.Ignored(syscall.SIGHUP) { // the command inherits what nohup has set
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	g := &guard{reports: os.NewFile(guardReports, "reports")}
+	orders := os.NewFile(guardOrders, "orders")
+	syscall.CloseOnExec(guardOrders)
+	syscall.CloseOnExec(guardReports)
+	if len(args) < 6 {
+		fmt.Fprintln(os.Stderr, "elect: only elect run starts the guard")
+		return exitElect
+	}
+	for i, d := range []*time.Duration{&g.grace, &g.reserve, &g.stop} {
+		n, err := strconv.ParseInt(args[1+i], 10, 64)
+		if err != nil {
+			return exitElect
+		}
+		*d = time.Duration(n)
+	}
+	if args[4] == "lock" {
+		// Move the lock to a number that commands do not use, without close-on-exec.
+		syscall.Syscall(syscall.SYS_FCNTL, guardLock, syscall.F_DUPFD, 100)
+		syscall.Close(guardLock)
+	}
+	if err := errors.Join(adoptOrphans(), setNoNewPrivs()); err != nil {
+		g.report("error", exitElect, err)
+		return 0
+	}
+	g.run(orders, args[5:])
+	return 0
+}
+
+func (g *guard) report(what string, n int, err error) {
+	text := ""
+	if err != nil {
+		text = " " + strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+	fmt.Fprintf(g.reports, "%s %d%s\n", what, n, text)
+}
+
+// run starts the command. It returns when the command and all its descendants are dead.
+func (g *guard) run(orders io.Reader, command []string) {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(orders); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	g.handleOrder(<-lines) // the deadline
+	if g.deadline-boottime() <= g.grace+g.reserve {
+		g.report("late", 0, nil)
+		return
+	}
+	if err := g.start(command); err != nil {
+		g.report("error", startErrorCode(err), err)
+		return
+	}
+	g.report("started", g.command, nil)
+
+	exits := make(chan exit)
+	go reap(exits)
+	timer := time.NewTimer(0)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok { // elect has died
+				lines, g.stopped, g.killAt = nil, true, 0
+			}
+			g.handleOrder(line)
+		case e, ok := <-exits:
+			if !ok {
+				return // all are dead
+			}
+			if e.pid != g.command {
+				continue // descendants may be many, and enforce reads all of /proc
+			}
+			g.exited = true
+			g.report("exit", exitCode(e.status), nil)
+		case <-timer.C:
+		}
+		timer.Reset(g.enforce())
+	}
+}
+
+// enforce ends the command if it is time to, and returns when to call enforce again.
+func (g *guard) enforce() time.Duration {
+	now := boottime()
+	end := g.deadline - g.reserve
+	switch {
+	case g.exited || now >= end || g.stopped && now >= g.killAt:
+		if !g.exited {
+			syscall.Kill(-g.command, syscall.SIGKILL)
+		}
+		if pid := killDescendants(os.Getpid()); pid > 0 && !g.denied {
+			g.denied = true
+			g.report("denied", pid, nil)
+		}
+		return 10 * time.Millisecond // again, for processes that were just being forked
+	case !g.stopped && now >= end-g.grace:
+		g.report("expiring", 0, nil)
+		g.terminate(syscall.SIGTERM, end)
+	}
+	next := end
+	if !g.stopped {
+		next -= g.grace
+	} else {
+		next = min(next, g.killAt)
+	}
+	// The clock of timers stops while the machine is suspended, and boottime does not.
+	return min(max(next-now, time.Millisecond), 100*time.Millisecond)
+}
+
+// handleOrder carries out a line from elect.
+func (g *guard) handleOrder(line string) {
+	word, arg, _ := strings.Cut(line, " ")
+	n, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil {
+		return
+	}
+	switch word {
+	case "until":
+		g.deadline = max(g.deadline, time.Duration(n))
+	case "stop":
+		if !g.stopped {
+			g.terminate(syscall.Signal(n), boottime()+g.stop)
+		}
+	case "signal":
+		if !g.exited {
+			syscall.Kill(g.command, syscall.Signal(n))
+		}
+	}
+}
+
+// terminate sends a signal to the process group of the command.
+func (g *guard) terminate(s syscall.Signal, killAt time.Duration) {
+	g.stopped, g.killAt = true, killAt
+	if !g.exited {
+		syscall.Kill(-g.command, s)
+		syscall.Kill(-g.command, syscall.SIGCONT) // a stopped process does not handle the signal
+	}
+}
+
+func (g *guard) start(command []string) error {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return err
+	}
+	g.command, err = syscall.ForkExec(path, command, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		return &fs.PathError{Op: "exec", Path: path, Err: err}
+	}
+	return nil
+}
+
+// startErrorCode returns the exit code that a shell has for a command that cannot be started.
+func startErrorCode(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotRunnable
+}
+
+// An exit says how a process has ended.
+type exit struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// reap waits for all children, adopted ones too, until there are none.
+func reap(exits chan<- exit) {
+	defer close(exits)
+	for {
+		var e exit
+		var err error
+		if e.pid, err = syscall.Wait4(-1, &e.status, 0, nil); err == syscall.EINTR {
+			continue
+		} else if err != nil {
+			return
+		}
+		exits <- e
+	}
+}
+
+// exitCode returns the exit code that a shell has for a process that has ended so.
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}

@@ -1,0 +1,142 @@
+// Package elect is the command elect. cmd/elect links it with all stores of this module, and
+// backend/kubernetes/cmd/elect with Kubernetes too.
+package elect
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/config"
+)
+
+// Exit codes of elect itself, the same as those of env and docker. "elect run" otherwise
+// passes on the code of its command.
+const (
+	exitElect       = 125 // elect failed
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+// Main is the main function of the command. It does not return.
+func Main() {
+	config.RunGuard()
+	if os.Args[0] == guardName {
+		os.Exit(guardMain(os.Args))
+	}
+	a := &app{in: os.Stdin, out: os.Stdout, diag: os.Stderr}
+	os.Exit(a.main(context.Background(), os.Args[1:]))
+}
+
+// An app is one invocation of elect.
+type app struct {
+	in        io.Reader
+	out, diag io.Writer
+	file      string // the configuration
+	code      int
+}
+
+// main runs the command and returns the exit code.
+func (a *app) main(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		a.fail(err)
+	}
+	return a.code
+}
+
+// fail prints err. It removes control characters, because the text may quote a store or
+// the arguments.
+func (a *app) fail(err error) {
+	fmt.Fprintln(a.diag, "elect:", clean.Text(err.Error(), 8192, true))
+	if a.code == 0 {
+		a.code = exitElect
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "elect",
+		Short: "Elect one leader among processes, on the store you already run",
+		Long: `Elect one leader among processes, on the store you already run: run a program only
+while it leads, show who leads, hand over, and check the store.
+
+Elect reads the same configuration as the library: a file (-c, else ELECTION_CONFIG, else
+election.yaml in the working directory, if it exists), overridden by environment variables
+(ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …). There may be no leader for a short
+time. There are never two leaders.`,
+		Example: example("elect demo --for 5s\n" + onStore + `
+elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
+elect list`),
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.diag)
+	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
+	root.AddCommand(a.runCommand())
+	root.AddCommand(a.statusCommands()...)
+	root.AddCommand(a.watchCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.requestCommands()...)
+	root.AddCommand(a.socketCommands()...)
+	addCobraExamples(root)
+	a.addCompletion(root)
+	return root
+}
+
+// load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path,
+// for the processes that elect starts.
+func (a *app) load() (*config.Config, error) {
+	file := a.file
+	if file == "" {
+		file = os.Getenv("ELECTION_CONFIG")
+	}
+	if file == "" {
+		if _, err := os.Stat("election.yaml"); err == nil {
+			file = "election.yaml"
+		}
+	}
+	if file != "" {
+		if abs, err := filepath.Abs(file); err == nil {
+			os.Setenv("ELECTION_CONFIG", abs)
+		}
+	}
+	c, err := config.Load(file, config.Options{})
+	if err == nil {
+		c.Election.Logger = slog.New(slog.DiscardHandler) // elect prints events itself
+	}
+	return c, err
+}
+
+func (a *app) json(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// confirm asks the operator before a change. Without a terminal it is an error.
+func (a *app) confirm(format string, args ...any) error {
+	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
+		return errors.New("this changes who leads, and there is no terminal to ask on; pass --yes to go ahead")
+	}
+	fmt.Fprintf(a.diag, format+"\nContinue? [y/N] ", args...)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errors.New("cancelled; nothing has changed")
+	}
+	return nil
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

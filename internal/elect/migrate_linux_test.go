@@ -1,0 +1,177 @@
+package elect
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A migratingFleet is a fleet of "elect run" that moves from files to MySQL.
+type migratingFleet struct {
+	t    *testing.T
+	env  []string        // of "elect migrate status": stage both
+	both backend.Backend // the store at that stage
+}
+
+// start starts a member at a stage. Stage "" is a member with backend file, without a migration.
+func (m migratingFleet) start(id string, stage migration.Stage) *member {
+	m.t.Helper()
+	env := append(slices.Clone(m.env), "ELECTION_MIGRATION_STAGE="+string(stage))
+	if stage == "" {
+		env = append(env, "ELECTION_BACKEND=file")
+	}
+	return start(m.t, env, "run", "job", "--id", id, "--", "sleep", "3000")
+}
+
+// end ends a member in order.
+func (m migratingFleet) end(x *member) {
+	m.t.Helper()
+	if err := x.Process.Signal(syscall.SIGTERM); err != nil {
+		m.t.Fatal(err)
+	}
+	x.code()
+}
+
+// want waits until "elect migrate status" shows this progress. Its next step must contain next.
+func (m migratingFleet) want(what string, job electionProgress, members map[string]int, next string) {
+	m.t.Helper()
+	job.Election = "job"
+	// Members that have ended are counted for two more TTLs. To wait for that by starting
+	// the command again and again would load the machine.
+	want := 0
+	for _, n := range members {
+		want += n
+	}
+	testbed.Eventually(m.t, patience, what+": no member that has ended is counted", func() error {
+		list, err := m.both.Members(m.t.Context(), "", 10)
+		if err == nil && len(list) != want {
+			err = fmt.Errorf("%d members are counted; want %d", len(list), want)
+		}
+		return err
+	})
+	testbed.Eventually(m.t, patience, what, func() error {
+		out, code := call(m.t, m.env, "migrate", "status", "--json")
+		var r migrationProgress
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+			return fmt.Errorf("code %d, %v: %s", code, err, out)
+		}
+		if r.From != "file" || r.To != "rows" || !slices.Equal(r.Elections, []electionProgress{job}) || !maps.Equal(r.Members, members) || !strings.Contains(r.Next, next) {
+			return fmt.Errorf("elect migrate status says %+v; want the election %+v, members %v, and next %q", r, job, members, next)
+		}
+		return nil
+	})
+}
+
+// At each step that "elect migrate status" advises, it shows what the two stores hold.
+func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, onServer(t, testbed.Shared(t, testbed.MariaDB))...)
+	env = append(env, "ELECTION_TTL=5s", "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_TO_NAME=rows", "ELECTION_MIGRATION_STAGE=both")
+	c, err := config.Parse("", nil, config.Options{Environ: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.OpenBackend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	m := migratingFleet{t, env, b}
+
+	one := m.start("one", "")
+	one.says("elect: leads")
+	two := m.start("two", migration.From)
+	two.says(`"one" leads`)
+	const begin = "deploy the members at from with stage both"
+	m.want("all at from", electionProgress{Old: "one", Text: "on the old store"}, map[string]int{"from": 2}, begin)
+
+	m.end(two)
+	two = m.start("two", migration.Both)
+	two.says(`"one" leads`)
+	m.want("one at from, one at both", electionProgress{Old: "one", Text: "on the old store"}, map[string]int{"from": 1, "both": 1}, begin)
+	m.end(one)
+	two.says("elect: leads")
+	one = m.start("one", migration.Both)
+	one.says(`"two" leads`)
+	const together, goOn = "one member holds both leases", "when no process elects by the old store alone, deploy the members at both with stage to"
+	m.want("all at both", electionProgress{Old: "two", New: "two", Text: together}, map[string]int{"both": 2}, goOn)
+
+	m.end(one)
+	one = m.start("one", migration.To)
+	one.says(`"two" leads`)
+	m.want("one at both, one at to", electionProgress{Old: "two", New: "two", Text: together}, map[string]int{"both": 1, "to": 1}, goOn)
+	m.end(two)
+	one.says("elect: leads")
+	two = m.start("two", migration.To)
+	two.says(`"one" leads`)
+	sealed := electionProgress{New: "one", Sealed: true, Text: "moved: the old store is sealed"}
+	m.want("all at to", sealed, map[string]int{"to": 2}, "all elections are sealed: the configuration may name backend mysql alone")
+	if out, code := call(t, m.env, "migrate", "status"); code != 0 || !strings.Contains(out, sealed.Text) || !strings.Contains(out, "members at to: 2\nnext: all elections are sealed") {
+		t.Errorf("code %d; without --json it prints\n%s", code, out)
+	}
+
+	three := start(t, append(slices.Clone(env), "ELECTION_BACKEND=mysql"), "run", "job", "--id", "three", "--", "sleep", "3000")
+	three.says(`"one" leads`)
+	m.want("two at to, one on the new store alone", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
+	m.end(three)
+
+	m.end(two)
+	two = m.start("two", migration.Both)
+	two.says(`"one" leads`)
+	m.end(one)
+	two.says("elect: leads")
+	one = m.start("one", migration.Both)
+	one.says(`"two" leads`)
+	const back = "moved back: the new store is sealed"
+	m.want("all back at both", electionProgress{Old: "two", New: "two", Back: true, Text: back}, map[string]int{"both": 2}, "with stage from to finish the way back")
+
+	m.end(two)
+	one.says("elect: leads")
+	two = m.start("two", migration.From)
+	two.says(`"one" leads`)
+	m.end(one)
+	two.says("elect: leads")
+	m.want("back at from", electionProgress{Old: "two", Back: true, Text: back}, map[string]int{"from": 1}, begin)
+}
+
+func TestMigrateStatusSaysTheNextStep(t *testing.T) {
+	t.Parallel()
+	sealed := progressOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if !sealed.Sealed {
+		t.Errorf("the seal and the record are there: %+v", sealed)
+	}
+	unsealed := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if unsealed.Sealed || unsealed.Text != "the new store alone decides; the old store is not sealed" {
+		t.Errorf("there is a record without a seal: %+v", unsealed)
+	}
+	back := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
+	if !back.Back || back.Sealed {
+		t.Errorf("the new store is sealed: %+v", back)
+	}
+	for want, r := range map[string]migrationProgress{
+		"deploy those at from with stage both; those at to": {Members: map[string]int{"from": 1, "to": 1}},
+		"with stage both":               {Members: map[string]int{"from": 1, "both": 2}},
+		"with stage to":                 {Members: map[string]int{"both": 2}},
+		"both with stage from":          {Members: map[string]int{"both": 2}, Elections: []electionProgress{back}},
+		"those at from with stage both": {Members: map[string]int{"from": 1, "both": 1}, Elections: []electionProgress{back}},
+		"0 of 1":                        {Members: map[string]int{"to": 2}, Elections: []electionProgress{{}}},
+		"backend mysql alone":           {Members: map[string]int{"to": 2}, Elections: []electionProgress{sealed}, backend: "mysql"},
+	} {
+		if next := r.next(); !strings.Contains(next, want) {
+			t.Errorf("%+v: next is %q, expected %q", r, next, want)
+		}
+	}
+	env := onFiles(t)
+	if out, code := call(t, env, "migrate", "status"); code != exitElect || !strings.Contains(out, "backend: migration") {
+		t.Errorf("without a migration: code %d: %s", code, out)
+	}
+}

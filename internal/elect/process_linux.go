@@ -1,0 +1,126 @@
+package elect
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// boottime reads CLOCK_BOOTTIME, one clock for all processes of the machine. The clock
+// advances while the machine is suspended (clock_gettime(2)).
+func boottime() time.Duration {
+	const clockBoottime = 7
+	var ts syscall.Timespec
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		panic("elect: this kernel has no CLOCK_BOOTTIME: " + errno.Error())
+	}
+	return time.Duration(ts.Nano())
+}
+
+func prctl(option, value uintptr) error {
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0); errno != 0 {
+		return os.NewSyscallError("prctl", errno)
+	}
+	return nil
+}
+
+const (
+	prSetName           = 15
+	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
+)
+
+// adoptOrphans makes this process the parent of descendants whose own parent has died.
+// Process 1 of a container always is.
+func adoptOrphans() error { return prctl(prSetChildSubreaper, 1) }
+
+// setNoNewPrivs makes sure that this process may kill everything that this thread starts:
+// programs with a set-user-ID bit, such as sudo, gain no privileges (prctl(2),
+// PR_SET_NO_NEW_PRIVS). Root needs no such limit, because root may kill every process.
+func setNoNewPrivs() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return prctl(prSetNoNewPrivs, 1)
+}
+
+// checkProc returns an error if /proc belongs to another PID namespace than this process. The
+// process ids there are those of other processes, and elect would kill the wrong ones.
+func checkProc() error {
+	self, err := os.Readlink("/proc/self")
+	if err == nil && self == strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	return fmt.Errorf("/proc is missing or belongs to another PID namespace (this process is %d, and /proc/self is %q): "+
+		"elect would kill the wrong processes. Mount /proc for this namespace: unshare --mount-proc, or a container's /proc, or mount -t proc proc /proc", os.Getpid(), self)
+}
+
+// A process is what /proc/PID/stat says of a process.
+type process struct {
+	pid, parent int
+	zombie      bool
+}
+
+func processes() (list []process) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		// The name, in parentheses, may contain any character. State and parent follow it.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			continue
+		}
+		parent, _ := strconv.Atoi(string(fields[1]))
+		list = append(list, process{pid, parent, fields[0][0] == 'Z'})
+	}
+	return list
+}
+
+// descendants returns the descendants of a process, zombies included.
+func descendants(pid int) (list []process) {
+	all := processes()
+	known := map[int]bool{pid: true}
+	for added := true; added; {
+		added = false
+		for _, p := range all {
+			if known[p.parent] && !known[p.pid] {
+				known[p.pid], added = true, true
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
+// killDescendants kills all descendants of a process. It returns the id of one that this
+// process is not allowed to kill, or 0.
+func killDescendants(pid int) (denied int) {
+	for _, p := range descendants(pid) {
+		if !p.zombie && syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM {
+			denied = p.pid
+		}
+	}
+	return denied
+}
+
+// cString returns the address of s with a terminating zero, for prctl.
+func cString(s string) uintptr {
+	b := append([]byte(s), 0)
+	return uintptr(unsafe.Pointer(&b[0]))
+}

@@ -1,0 +1,114 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// requestCommands are nominate and depose. Each writes a request beside the lease.
+func (a *app) requestCommands() []*cobra.Command {
+	var yes [2]bool
+	nominate := &cobra.Command{
+		Use: "nominate NAME ID", Short: "Request that the candidate ID lead next", Args: cobra.ExactArgs(2),
+		Long: `Write beside the lease of NAME the request that the candidate ID should lead next.
+
+Nothing happens until that candidate reads the request and is ready. Then the leader ends its
+work and releases the lease, and for one TTL only the nominee bids. The request holds for the
+current term only. There are never two leaders.`,
+		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := backend.CheckID(args[1]); err != nil {
+				return err
+			}
+			return a.request(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+		},
+	}
+	depose := &cobra.Command{
+		Use: "depose NAME", Short: "End the current leadership, whether the leader is ready or not", Args: cobra.ExactArgs(1),
+		Long: `Write beside the lease of NAME the request that its leader be deposed.
+
+The store refuses the leader's next renewal. The leader ends its work, releases the lease, and
+does not campaign for one TTL. No other candidate can lead before that, so there are never two
+leaders. A leader that is stopped or cut off does not read the request; its lease expires.`,
+		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.request(c.Context(), args[0], backend.Depose, "", yes[1])
+		},
+	}
+	for i, c := range []*cobra.Command{nominate, depose} {
+		c.Flags().BoolVarP(&yes[i], "yes", "y", false, "do not ask for confirmation")
+	}
+	return []*cobra.Command{nominate, depose}
+}
+
+func (a *app) request(ctx context.Context, name string, kind backend.RequestKind, id string, yes bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.MovedTo != "":
+		return fmt.Errorf("%q has moved to %s; nobody leads it by this store", name, r.MovedTo)
+	case r.Vacant():
+		return fmt.Errorf("nobody leads %q", name)
+	case id != "" && r.Holder.ID == id:
+		return fmt.Errorf("%q leads %q already", id, name)
+	}
+	text, err := requestText(ctx, s, r, kind, id)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.diag, text)
+	if !yes {
+		if err := a.confirm("This changes who leads."); err != nil {
+			return err
+		}
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		return s.Request(ctx, []backend.Request{{Election: name, Term: r.Term, Kind: kind, ID: id}})
+	})
+	if errors.Is(err, backend.ErrStale) {
+		return fmt.Errorf("the leader has changed meanwhile; run elect status first: %w", err)
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "The request is written. To see its effect: elect watch %s\n", name)
+	return nil
+}
+
+// requestText says what a request will do, by the holder's own timings, and how long that takes at
+// most.
+func requestText(ctx context.Context, s *store, r backend.Record, kind backend.RequestKind, id string) (string, error) {
+	ttl, renew := rounded(r.TTL), rounded(r.Renew)
+	text := fmt.Sprintf("%q leads %q in term %d. ", r.Holder.ID, r.Election, r.Term)
+	if s.overdue(r) {
+		text += fmt.Sprintf("It has not renewed for %v. If it is dead, the request has no effect, and its lease expires. ", rounded(r.Age))
+	}
+	const work = "its work (the command of elect run gets SIGTERM, and SIGKILL after its --stop-timeout, 10s by default)"
+	if kind == backend.Depose {
+		return text + fmt.Sprintf("The store refuses its next renewal, within %v. It ends %s, within %v at most, when its lease can no longer be trusted. "+
+			"It releases the lease, and does not campaign for %v. Then another candidate can lead; if the release fails, it can when the lease has expired, after %v more.", renew, work, ttl, ttl, ttl), nil
+	}
+	text += fmt.Sprintf("When %q is ready, within one reading of the store (%v), the leader ends %s and releases the lease. Then only %q bids for %v. "+
+		"A leader that does not end within its step_down_timeout (30s by default, and at least its TTL with elect run) lets its lease expire, which takes %v more.", id, renew, work, id, ttl, ttl)
+	members, err := s.members(ctx)
+	if err == nil && !slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id }) {
+		text += "\nNo member with this id has announced itself. Nothing happens until there is one."
+	}
+	return text, err
+}
+
+// rounded rounds a duration for people: a third of 10s is 3.333s.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

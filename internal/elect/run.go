@@ -1,0 +1,116 @@
+package elect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/election"
+)
+
+// runOptions are the flags of "elect run".
+type runOptions struct {
+	id                          string
+	grace, reserve, stopTimeout time.Duration
+	restart                     string
+	socket, http                string
+	quiet                       bool
+}
+
+// limits say how long a command may take to end.
+type limits struct {
+	grace   time.Duration // from SIGTERM to SIGKILL, when the lease is about to expire
+	reserve time.Duration // from SIGKILL to the moment when the lease can no longer be trusted
+	stop    time.Duration // from SIGTERM to SIGKILL, when elect is asked to end, to resign or to pause
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run NAME -- COMMAND [ARG…]",
+		Short: "Run a program only while this process leads",
+		Long: `Campaign in the election NAME, and run COMMAND each time this process is elected.
+
+The command gets the term in ELECTION_TERM, and also ELECTION_NAME, ELECTION_ID and
+ELECTION_SOCKET. It should pass the term to everything it writes to: no lease can stop a
+write that is under way when a whole machine freezes.
+
+When the lease cannot be renewed, the command and everything it has started are dead before
+another process can lead. Elect sends SIGKILL --reserve before the lease can no longer be
+trusted, and SIGTERM --grace before SIGKILL. A store that hangs delays neither.
+Elect starts the command again when this process is elected again.
+
+When the command ends by itself, elect releases the lease at once and exits with the
+command's code, or with 128 + n after signal n. With --restart, elect campaigns again
+instead, after a pause of renew_every that doubles with each failure in a row, up to 32 times
+that. Elect passes SIGTERM, SIGINT and SIGQUIT on to the command, gives it --stop-timeout to
+end, renews the lease meanwhile, and then ends too. It passes other signals on without
+ending. A follower that gets SIGTERM, SIGINT, SIGQUIT or SIGHUP exits with 0. Under nohup,
+elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 126 that the
+command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.
+
+Unless elect is root, the command cannot become another user, for example by sudo, because
+elect could not kill it then.`,
+		Example: example(onStore + `
+elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
+elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without the dashes, elect would parse the command's flags
+				return fmt.Errorf("usage: elect run NAME -- COMMAND [ARG…]")
+			}
+			if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
+				return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			conf, err := a.load()
+			if err != nil {
+				return err
+			}
+			if o.id != "" {
+				conf.Election.ID = o.id
+			}
+			code, err := run(c.Context(), conf, args[0], args[1:], o)
+			a.code = code
+			return err
+		},
+		Hidden: !canRun,
+	}
+	f := c.Flags()
+	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
+	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
+	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
+	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end, to resign or to pause")
+	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
+	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
+	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
+	return c
+}
+
+// limits returns the timings of the guard process. The guard sends SIGTERM at grace + reserve
+// before the lease can no longer be trusted. By default grace + reserve are less than slack, so
+// a renewal that hangs for CallTimeout can be repeated before SIGTERM. They must be less than
+// longest, or the guard would end the command before a renewal that is on time.
+func (o *runOptions) limits(e election.Options) (limits, error) {
+	l := limits{grace: o.grace, reserve: o.reserve, stop: o.stopTimeout}
+	slack := e.TTL - e.ClockMargin - e.RenewEvery - e.CallTimeout
+	if l.grace == 0 {
+		l.grace = slack * 3 / 5
+	}
+	if l.reserve == 0 {
+		l.reserve = min(l.grace/3, time.Second)
+	}
+	longest := e.TTL - e.ClockMargin - e.RenewEvery
+	switch {
+	case l.grace < 0 || l.reserve < time.Millisecond || l.stop < 0:
+		return l, fmt.Errorf("--grace is %v, --reserve %v and --stop-timeout %v; --grace and --stop-timeout must not be negative, and --reserve must be at least 1ms", l.grace, l.reserve, l.stop)
+	case l.grace+l.reserve >= longest:
+		return l, fmt.Errorf("--grace + --reserve = %v + %v = %v, must be less than ttl - clock_margin - renew_every = %v, or the command would be ended before the lease is renewed",
+			rounded(l.grace), rounded(l.reserve), rounded(l.grace+l.reserve), rounded(longest))
+	}
+	return l, nil
+}

@@ -1,0 +1,220 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/local"
+)
+
+// canRun says that "elect run" works on this system.
+const canRun = true
+
+// A runner runs a command whenever this process leads.
+type runner struct {
+	runOptions
+	limits
+	extendEvery time.Duration // how often elect tells the guard the deadline of the lease
+	ttl         time.Duration
+	pause       time.Duration // after a command that has ended by itself; longer after each failure
+	name        string
+	command     []string
+	environ     []string
+	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
+	election    *election.Election
+	socket      string
+
+	results chan result         // of commands that have ended by themselves
+	stop    chan syscall.Signal // ends the command while the lease is renewed
+
+	mu       sync.Mutex
+	child    *child
+	paused   bool
+	stopping bool // elect is asked to end: the command is not started again
+
+	guard     atomic.Int64 // the process id of the command's guard
+	successor int          // that of the process that releases the lease if elect dies (electionguard); 0: none
+}
+
+// A result is how a command has ended by itself.
+type result struct {
+	code int
+	err  error // why the command could not be started
+}
+
+// run is the command "elect run". It returns the exit code.
+func run(ctx context.Context, c *config.Config, name string, command []string, o runOptions) (int, error) {
+	if err := backend.CheckName(name); err != nil {
+		return exitElect, err
+	}
+	if _, err := exec.LookPath(command[0]); err != nil { // report it now, not when this process is elected
+		return startErrorCode(err), err
+	}
+	if err := checkProc(); err != nil {
+		return exitElect, err
+	}
+	s, err := openStore(ctx, c)
+	if err != nil {
+		return exitElect, err
+	}
+	r, m, err := newRunner(s, name, command, o)
+	if err != nil {
+		s.Close()
+		return exitElect, err
+	}
+	if r.election, err = m.Join(name); err != nil {
+		return exitElect, errors.Join(err, r.close(m))
+	}
+	r.id = m.ID()
+	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) {
+		return exitElect, errors.Join(err, r.close(m))
+	} else if err != nil {
+		r.say("the store does not answer yet: %v", err)
+	}
+	stop, err := r.listen(m)
+	defer stop()
+	if err != nil {
+		return exitElect, errors.Join(err, r.close(m))
+	}
+	r.environ = append(os.Environ(), "ELECTION_NAME="+name, "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
+	return r.campaign(ctx, m)
+}
+
+// newRunner checks the options and starts a manager on the store.
+func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
+	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), stop: make(chan syscall.Signal)}
+	var err error
+	if r.limits, err = o.limits(s.Options); err != nil {
+		return nil, nil, err
+	}
+	r.ttl, r.pause = s.TTL, s.RenewEvery
+	r.extendEvery = min(max(s.TTL/40, 10*time.Millisecond), 250*time.Millisecond)
+	if b, ok := s.Backend.(interface {
+		Lock(string) (*os.File, error)
+	}); ok {
+		r.lock = b.Lock
+	}
+	if err := adoptOrphans(); err != nil {
+		return nil, nil, err
+	}
+	options := s.Options
+	// The manager waits this long for the lead function to return. The guard ends the
+	// command sooner.
+	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
+	if _, ok := s.Backend.(backend.Adopter); ok {
+		if options.Guard, err = s.config.StartGuard(); err != nil {
+			r.say("if elect is killed, there is no leader for a TTL: %v", err)
+		}
+		r.successor = options.Guard.PID()
+	}
+	m, err := election.New(s.Backend, options)
+	if err != nil {
+		options.Guard.Close()
+	}
+	return r, m, err
+}
+
+func (r *runner) close(m *election.Manager) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*r.ttl) // the store may hang
+	defer cancel()
+	return m.Close(ctx)
+}
+
+// listen serves the socket and, with --http, HTTP. The caller must call stop even after an error.
+func (r *runner) listen(m *election.Manager) (stop func(), err error) {
+	stop = func() {}
+	server, err := local.Serve(r.runOptions.socket, r)
+	switch {
+	case err != nil && r.runOptions.socket != "":
+		return stop, err
+	case err != nil:
+		r.say("no socket for resign, pause and resume: %v", err)
+	default:
+		r.socket = server.Path
+		stop = server.Close
+	}
+	if r.http == "" {
+		return stop, nil
+	}
+	url, stopHTTP, err := serveMember(r.http, m)
+	if err != nil {
+		return stop, err
+	}
+	r.say("serves %s", url)
+	closeSocket := stop
+	return func() { stopHTTP(); closeSocket() }, nil
+}
+
+func (r *runner) watch(ev election.Event) {
+	switch {
+	case ev.Reason == election.ReasonInvalid:
+		r.results <- result{exitElect, ev.Err}
+	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
+	case ev.Kind == election.Elected:
+		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
+	case ev.Reason == election.ReasonCurrent:
+	case ev.Reason == election.ReasonReturned && ev.Err != nil:
+		r.say("no longer leads %q: %v", r.name, ev.Err)
+	case ev.Reason == election.ReasonReturned:
+		r.say("no longer leads %q: the command has ended", r.name)
+	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
+		r.say("no longer leads %q: %s", r.name, ev.Why())
+	case ev.Kind == election.Vacant:
+		r.say("nobody leads %q: %s", r.name, ev.Why())
+	case ev.Kind == election.Unknown:
+		r.say("cannot tell who leads %q: %s", r.name, ev.Why())
+	default:
+		r.say("notice: %s", ev.Why())
+	}
+}
+
+func (r *runner) say(format string, args ...any) {
+	if !r.quiet {
+		fmt.Fprintln(os.Stderr, "elect:", fmt.Sprintf(format, args...))
+	}
+}
+
+// States implements local.Program.
+func (r *runner) States() []local.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds(), TTL: r.ttl.Seconds()}
+	if lead := r.election.Leadership(); lead != nil {
+		s.Leading, s.Term = true, lead.Term
+	}
+	if r.child != nil {
+		s.Command = int(r.child.pid.Load())
+	}
+	return []local.State{s}
+}
+
+// Do implements local.Program. A program that embeds the library steps down first and then
+// ends its work. Do ends the command first, while the lease is renewed, so that the command has
+// its whole --stop-timeout.
+func (r *runner) Do(ctx context.Context, _, action string) error {
+	r.say("asked to %s", action)
+	if action != "resign" {
+		r.mu.Lock()
+		r.paused = action == "pause"
+		r.mu.Unlock()
+	}
+	if action == "resume" {
+		r.election.Resume()
+		return nil
+	}
+	r.endCommand(syscall.SIGTERM)
+	if action == "pause" {
+		r.election.Pause()
+	}
+	return r.election.Resign(ctx)
+}

@@ -1,0 +1,424 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestExitCodesArePassedOn(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	for _, x := range []struct {
+		what string
+		args []string
+		code int
+	}{
+		{"success", []string{"run", "job", "--", "true"}, 0},
+		{"a code", []string{"run", "job", "--", "sh", "-c", "exit 7"}, 7},
+		{"a signal", []string{"run", "job", "--", "sh", "-c", "kill -TERM $$"}, 128 + 15},
+		{"no such command", []string{"run", "job", "--", "no-such-command"}, exitNotFound},
+		{"not a program", []string{"run", "job", "--", os.DevNull}, exitNotRunnable},
+		{"no command", []string{"run", "job"}, exitElect},
+		{"a bad name", []string{"run", "", "--", "true"}, exitElect},
+		{"a flag after the name", []string{"run", "job", "--restart", "sometimes", "--", "true"}, exitElect},
+		{"impossible timings", []string{"run", "job", "--grace", "20s", "--", "true"}, exitElect},
+		{"no leftovers", []string{"run", "job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3},
+	} {
+		if out, code := call(t, env, x.args...); code != x.code {
+			t.Errorf("%s: code %d, expected %d:\n%s", x.what, code, x.code, out)
+		}
+	}
+}
+
+func TestTheCommandGetsItsTerm(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	var last uint64
+	for range 2 {
+		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"; test -S "$ELECTION_SOCKET"`)
+		var term uint64
+		if n, _ := fmt.Sscanf(out, "a job/me/%d\n", &term); n != 1 && !strings.HasPrefix(out, "a job/me/") || code != 0 {
+			t.Fatalf("code %d: %s", code, out)
+		}
+		fmt.Sscan(strings.TrimSpace(out[strings.LastIndex(out, "/")+1:]), &term)
+		if term <= last {
+			t.Errorf("term %d after %d", term, last)
+		}
+		last = term
+	}
+}
+
+func TestASignalToElectEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--stop-timeout", "2m", "--", "sh", "-c", `trap 'echo ending; exit 5' TERM; echo ready; while :; do sleep 0.05; done`)
+	m.says("ready")
+	m.Process.Signal(syscall.SIGTERM)
+	if code := m.code(); code != 5 || !strings.Contains(m.output.String(), "ending") {
+		t.Errorf("code %d, expected that of the command, 5:\n%s", code, m.output.String())
+	}
+}
+
+func TestOtherSignalsReachTheCommand(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", `trap 'echo reloaded; exit 0' HUP; echo ready; while :; do sleep 0.05; done`)
+	m.says("ready")
+	m.Process.Signal(syscall.SIGHUP)
+	m.says("reloaded")
+	if code := m.code(); code != 0 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestAFollowerEndsWithCodeZero(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	start(t, env, "run", "job", "--id", "other", "--", "sleep", "300").says("elect: leads")
+	m := start(t, env, "run", "job", "--", "sleep", "300")
+	m.says(`"other" leads`)
+	m.Process.Signal(syscall.SIGTERM)
+	if code := m.code(); code != 0 {
+		t.Errorf("code %d:\n%s", code, m.output.String())
+	}
+}
+
+func TestRestartKeepsElectCampaigning(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	flag := filepath.Join(t.TempDir(), "flag")
+	script := `if [ -e ` + flag + ` ]; then exit 0; fi; touch ` + flag + `; exit 9`
+	if out, code := call(t, env, "run", "job", "--restart", "on-failure", "--", "sh", "-c", script); code != 0 || strings.Count(out, "elect: leads") != 2 {
+		t.Errorf("code %d, expected that of the second command, 0:\n%s", code, out)
+	}
+}
+
+// A command that fails at once pauses twice as long each time.
+func TestACommandThatFailsStartsLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	const pause = 40 * time.Millisecond // after the first failure
+	starts := filepath.Join(t.TempDir(), "starts")
+	out, code := call(t, onFiles(t, "ELECTION_RENEW_EVERY="+pause.String()), "run", "job", "--restart", "on-failure", "--",
+		"sh", "-c", `date +%s%N >> `+starts+`; [ $(wc -l < `+starts+`) -gt 4 ]`)
+	text, err := os.ReadFile(starts)
+	times := strings.Fields(string(text))
+	if err != nil || code != 0 || len(times) != 5 || !strings.Contains(out, "starts again") {
+		t.Fatalf("%d starts, %v, code %d:\n%s", len(times), err, code, out)
+	}
+	for i := range 4 {
+		a, _ := strconv.ParseInt(times[i], 10, 64)
+		b, _ := strconv.ParseInt(times[i+1], 10, 64)
+		if paused := time.Duration(b - a); paused < pause<<i {
+			t.Errorf("%v from start %d to the next, want at least %v", paused, i+1, pause<<i)
+		}
+	}
+}
+
+// The store is unreachable for longer than the lease lasts. The command, sleep, ends at SIGTERM, as
+// most commands do.
+func TestACommandStartsAgainAfterALostLease(t *testing.T) {
+	t.Parallel()
+	s := testbed.Shared(t, testbed.MariaDB)
+	d, proxy := s.Database(t), s.Proxy(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=3s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN()),
+		"run", "job", "--", "sleep", "300")
+	m.says("elect: leads")
+	proxy.Cut(true)
+	m.says("the lease is about to expire: ending the command")
+	m.says("it starts again when this process leads again")
+	m.says(`no longer leads "job": store unreachable`) // and not that it stepped down
+	proxy.Cut(false)
+	testbed.Eventually(t, patience, "the command to be started again", func() error {
+		if strings.Count(m.output.String(), "elect: leads") < 2 || m.hasEnded() {
+			return errors.New(m.output.String())
+		}
+		return nil
+	})
+	if out, code := call(t, m.Env, "history", "job"); code != 0 || !strings.Contains(out, "failed") || strings.Contains(out, "released") {
+		t.Errorf("the history has an orderly end and no failure, code %d:\n%s", code, out)
+	}
+}
+
+// While the store is unreachable, elect ends at the latest when the lease has expired. A second
+// signal ends it at once.
+func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	s := testbed.Shared(t, testbed.MariaDB)
+	for _, signals := range []int{1, 2} {
+		t.Run(fmt.Sprint("signals=", signals), func(t *testing.T) {
+			t.Parallel()
+			d, proxy := s.Database(t), s.Proxy(t)
+			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+				t.Fatal(err)
+			}
+			env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN())
+			m := start(t, env, "run", "job", "--", "sleep", "300")
+			m.says("elect: leads")
+			proxy.Cut(true)
+			m.Process.Signal(syscall.SIGTERM)
+			m.says("ending the command, then the leadership")
+			want := "before its release was confirmed"
+			if signals == 2 {
+				m.says("the command has ended, code 143") // elect knows it, not only the kernel
+				m.Process.Signal(syscall.SIGTERM)
+				want = "terminated again: not waiting for the release; the lease will expire"
+			}
+			if code := m.code(); code != 128+int(syscall.SIGTERM) || !strings.Contains(m.output.String(), want) {
+				t.Errorf("code %d, want that of sleep, and %q:\n%s", code, want, m.output.String())
+			}
+			if strings.Contains(m.output.String(), "context deadline exceeded") && signals == 2 {
+				t.Errorf("the last error says nothing useful:\n%s", m.output.String())
+			}
+		})
+	}
+}
+
+// A process that may not lead must say so at the start, and not when it is needed.
+func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	wrong := d.User.Clone()
+	wrong.Passwd = "hunter2"
+	for what, env := range map[string][]string{
+		"a wrong password": environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+wrong.FormatDSN()),
+		"no right to lead": withRights(t, d, "SELECT"),
+	} {
+		if out, code := call(t, env, "run", "job", "--", "sleep", "300"); code != exitElect || !strings.Contains(out, "denied") || strings.Contains(out, "hunter2") {
+			t.Errorf("%s: code %d, want %d and what is denied:\n%s", what, code, exitElect, out)
+		}
+	}
+}
+
+// No waiting helps a candidate whom the store will never accept: here the name is too long for the
+// column.
+func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
+ update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
+	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s", "ELECTION_MYSQLTABLE_PERIOD=500ms")
+	if out, code := call(t, env, "run", strings.Repeat("x", 51), "--", "true"); code != exitElect || !strings.Contains(out, "choose another name") {
+		t.Errorf("code %d, want %d and what to do:\n%s", code, exitElect, out)
+	}
+}
+
+// A follower with a mistyped command must say so at the start, and not when it is needed.
+func TestAMistypedCommandIsRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	start(t, env, "run", "job", "--id", "leader", "--", "sleep", "300").says("elect: leads")
+	if out, code := call(t, env, "run", "job", "--", "/nosuch/cmd"); code != exitNotFound || !strings.Contains(out, "/nosuch/cmd") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "run", "job", "--", "/etc"); code != exitNotRunnable || !strings.Contains(out, "/etc") {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+func TestResignPauseAndResume(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	m := start(t, env, "run", "job", "--id", "first", "--stop-timeout", "77s", "--", "sleep", "300")
+	m.says("leads")
+	for _, what := range []string{"resign", "pause", "resume"} {
+		if out, code := call(t, env, what, "job"); code != exitElect || !strings.Contains(out, "--yes") || !strings.Contains(out, `"first", leads "job"`) {
+			t.Errorf("%s without a terminal and --yes must say what it would do, and change nothing; code %d: %s", what, code, out)
+		}
+	}
+	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) ||
+		!strings.Contains(out, "SIGTERM") || !strings.Contains(out, "killed after 1m17s at most") {
+		t.Fatalf("pause: code %d: %s", code, out)
+	}
+	if list := m.descendants(); len(list) != 0 {
+		t.Errorf("paused, but these processes run: %v", list)
+	}
+	other := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
+	other.says("elect: leads")
+	if out, code := call(t, env, "resume", "job"); code != exitElect || !strings.Contains(out, "--pid") {
+		t.Errorf("two processes and no --pid: code %d: %s", code, out)
+	}
+	pid := fmt.Sprint(m.Process.Pid)
+	if out, code := call(t, env, "pause", "job", "--pid", pid, "--yes"); code != 0 || strings.Contains(out, "SIGTERM") || !strings.Contains(out, "nothing is ended") {
+		t.Errorf("a follower has no command to end: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "resume", "job", "--pid", pid, "--yes"); code != 0 || !strings.Contains(out, "campaigns again") {
+		t.Fatalf("resume: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "resign", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
+		t.Fatalf("resign: code %d: %s", code, out)
+	}
+	testbed.Eventually(t, patience, "the first leads again", func() error {
+		if n := strings.Count(m.output.String(), "elect: leads"); n < 2 {
+			return fmt.Errorf("it has led %d times:\n%s", n, m.output.String())
+		}
+		return nil
+	})
+}
+
+// A process that does not answer may be the one that the operator means.
+func TestAProcessThatDoesNotAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	silent := start(t, env, "run", "job", "--id", "silent", "--", "sleep", "300")
+	silent.says("elect: leads")
+	other := start(t, env, "run", "job", "--id", "other", "--", "sleep", "300")
+	other.says(`"silent" leads`)
+	silent.Process.Signal(syscall.SIGSTOP)
+	if out, code := call(t, env, "pause", "job", "--yes"); code != exitElect || !strings.Contains(out, "does not answer") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "pause", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
+		t.Errorf("the other process by --pid: code %d: %s", code, out)
+	}
+}
+
+func TestOnlyItsUserCanOpenTheSocket(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	var dir string
+	for _, v := range env {
+		if d, ok := strings.CutPrefix(v, "XDG_RUNTIME_DIR="); ok {
+			dir = d
+		}
+	}
+	m := start(t, env, "run", "job", "--", "sleep", "300")
+	m.says("leads")
+	socket := filepath.Join(dir, "elect", fmt.Sprintf("%d.sock", m.Process.Pid))
+	for path, want := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, expected mode %v", path, st.Mode(), err, want)
+		}
+	}
+	if out, _ := call(t, env, "run", "other", "--socket", socket, "--", "true"); !strings.Contains(out, "another process") {
+		t.Errorf("a socket in use was taken:\n%s", out)
+	}
+	os.Chmod(filepath.Dir(socket), 0o755)
+	if out, code := call(t, env, "resign", "job", "--yes"); code != exitElect || !strings.Contains(out, "0700") {
+		t.Errorf("a directory that others can enter was trusted, code %d:\n%s", code, out)
+	}
+	os.Chmod(filepath.Dir(socket), 0o700)
+	m.Process.Signal(syscall.SIGTERM)
+	m.code()
+	if _, err := os.Stat(socket); err == nil {
+		t.Errorf("%s was left behind", socket)
+	}
+}
+
+// In a container elect is process 1. The first command kills its guard and leaves an orphan. The
+// second command checks that the orphan has ended and was reaped.
+func TestElectCanBeProcessOne(t *testing.T) {
+	t.Parallel()
+	flag := filepath.Join(t.TempDir(), "flag")
+	script := `if [ -e ` + flag + ` ]; then
+  for s in /proc/[0-9]*/stat; do read -r line < $s; case "$line" in *"(sleep)"*) exit 8;; esac; done
+  exit 7
+fi
+touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
+	args := []string{"-f", "-p", "--mount-proc", "--kill-child"}
+	if os.Geteuid() != 0 {
+		args = append(args, "-r")
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", append(args, binary, "run", "job", "--", "sh", "-c", script)...)
+	cmd.Env = onFiles(t)
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("code %d, expected 7 of the second command (8: an orphan was left):\n%s", code, out)
+	}
+}
+
+// In the /proc of another PID namespace, process ids are those of other processes.
+func TestElectRefusesAForeignProc(t *testing.T) {
+	t.Parallel()
+	args := []string{"-f", "-p", "--kill-child"}
+	if os.Geteuid() != 0 {
+		args = append(args, "-r")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", append(args, binary, "run", "job", "--", "true")...)
+	cmd.Env = onFiles(t)
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != exitElect || !strings.Contains(string(out), "--mount-proc") {
+		t.Errorf("code %d, expected %d and what to do:\n%s", code, exitElect, out)
+	}
+}
+
+func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
+	t.Parallel()
+	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, ClockMargin: 2 * time.Second}
+	l, err := (&runOptions{stopTimeout: time.Second}).limits(o)
+	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.ClockMargin; err != nil || l.grace+l.reserve >= slack {
+		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next renewal", l.grace, l.reserve, err)
+	}
+	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {stopTimeout: -1}, {reserve: 1}} {
+		if l, err := bad.limits(o); err == nil {
+			t.Errorf("%+v was accepted as %+v", bad, l)
+		}
+	}
+}
+
+func TestTheCommandMustFollowDashes(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	for _, args := range [][]string{{"run", "job", "sh", "-c", "echo led"}, {"run", "job", "echo", "led"}, {"run", "--", "job", "echo", "led"}, {"run", "job", "x", "--", "echo", "led"}} {
+		if out, code := call(t, env, args...); code != exitElect || !strings.Contains(out, "elect run NAME -- COMMAND") {
+			t.Errorf("%q: code %d: %s", args, code, out)
+		}
+	}
+}
+
+// When its terminal hangs up, a leader ends through its command, and a follower ends at once. Under
+// nohup neither ends.
+func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	leader := start(t, env, "run", "job", "--id", "one", "--", "sleep", "3000")
+	leader.says("elect: leads")
+	follower := start(t, env, "run", "job", "--id", "two", "--", "sleep", "3000")
+	follower.says(`"one" leads`)
+	for _, m := range []*member{follower, leader} {
+		if err := m.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := follower.code(); code != 0 {
+		t.Errorf("the follower: code %d", code)
+	}
+	if code := leader.code(); code != 128+int(syscall.SIGHUP) {
+		t.Errorf("the leader: code %d", code)
+	}
+
+	quiet := &member{Cmd: exec.Command("nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000"), t: t, ended: make(chan struct{})}
+	quiet.Env = env
+	quiet.run()
+	quiet.says("still here")
+	if err := quiet.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := quiet.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := quiet.code(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("under nohup: code %d:\n%s", code, quiet.output.String())
+	}
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package elect
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-election/go-election/config"
+)
+
+// canRun says that "elect run" does not work on this system.
+const canRun = false
+
+const guardName = "elect-guard"
+
+func guardMain([]string) int { return exitElect }
+
+func run(context.Context, *config.Config, string, []string, runOptions) (int, error) {
+	return exitElect, errors.New("elect run needs Linux, for PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER and CLOCK_BOOTTIME")
+}

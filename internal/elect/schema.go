@@ -1,0 +1,71 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/postgres"
+)
+
+func (a *app) schemaCommand() *cobra.Command {
+	var schema, prefix string
+	var apply bool
+	c := &cobra.Command{
+		Use: "schema [mysql | postgres]", Short: "Print or execute the statements that create the tables", Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{mysql.Name, postgres.Name},
+		Long: `Print the statements that an administrator executes once: they create the tables on MySQL or
+MariaDB (the default) or on PostgreSQL, and grant the rights that members need. Other stores need
+no tables. Elect reads and changes nothing.
+
+With --apply, create the tables that are missing, for the backend mysql, mysqltable or postgres of
+the configuration and with its account, which must have CREATE.`,
+		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if apply {
+				return a.createTables(c.Context())
+			}
+			schemaSQL := mysql.SchemaSQL
+			if len(args) > 0 && args[0] == postgres.Name {
+				schemaSQL = postgres.SchemaSQL
+			}
+			text, err := schemaSQL(schema, prefix)
+			if err == nil {
+				_, err = fmt.Fprint(a.out, text)
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&apply, "apply", false, "create the tables of the configuration's store")
+	c.Flags().StringVar(&schema, "schema", "", "`name` of the schema of the tables (default: that of the connection)")
+	c.Flags().StringVar(&prefix, "prefix", "", "`prefix` of the table names (default: election)")
+	c.MarkFlagsMutuallyExclusive("apply", "schema") // with --apply the configuration says both
+	c.MarkFlagsMutuallyExclusive("apply", "prefix")
+	return c
+}
+
+// createTables creates the tables of the configuration's store, if it needs any.
+func (a *app) createTables(ctx context.Context) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, ok := s.Backend.(*migration.Backend); ok {
+		return errors.New("the backend is migration, which has two stores; name the one that needs tables: ELECTION_BACKEND=mysql elect schema --apply")
+	}
+	creator, ok := s.Backend.(interface{ CreateTables(context.Context) error })
+	if !ok {
+		_, err := fmt.Fprintf(a.out, "the backend %s needs no tables\n", s.config.Backend)
+		return err
+	}
+	if err := s.within(ctx, creator.CreateTables); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "the tables exist on %s\n", s.name())
+	return err
+}

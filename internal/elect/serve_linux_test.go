@@ -1,0 +1,193 @@
+package elect
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// serving starts "elect serve" on a free port and returns its URL.
+func serving(t *testing.T, env []string, args ...string) (m *member, url string) {
+	t.Helper()
+	m = start(t, env, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	return m, m.serves()
+}
+
+// serves waits until m prints its URL, and returns it.
+func (m *member) serves() (url string) {
+	m.t.Helper()
+	said := regexp.MustCompile(`elect: serves (http://[\d.:]+)/\n`)
+	testbed.Eventually(m.t, patience, fmt.Sprintf("%q serves", m.Args), func() error {
+		found := said.FindStringSubmatch(m.output.String())
+		if found == nil {
+			return fmt.Errorf("it prints:\n%s", m.output.String())
+		}
+		url = found[1]
+		return nil
+	})
+	return url
+}
+
+// ask makes a request with pairs of header names and values. Host is among them.
+func ask(t *testing.T, method, url, body string, headers ...string) (code int, text string) {
+	t.Helper()
+	code, text, err := try(t, method, url, body, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, text
+}
+
+func try(t *testing.T, method, url, body string, headers ...string) (code int, text string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(data), err
+}
+
+func answers(t *testing.T, url string, code int, want string) {
+	t.Helper()
+	testbed.Eventually(t, patience, fmt.Sprintf("%s says %d and %q", url, code, want), func() error {
+		if c, text, err := try(t, "GET", url, ""); err != nil || c != code || !strings.Contains(text, want) {
+			return fmt.Errorf("it says %d: %s, %v", c, text, err)
+		}
+		return nil
+	})
+}
+
+func TestServeChangesNothingWithoutItsToken(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("a secret of many bytes\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, env, "run", "billing/nightly", "--id", "host-1", "--", "sleep", "300").says("elect: leads")
+	m, url := serving(t, env, "--id", "host-1", "--token-file", secret)
+	_, other := serving(t, env, "--id", "host-2")
+	_, silent := serving(t, env, "billing/nightly")
+
+	answers(t, url+"/leader/billing%2Fnightly", 200, `"host-1"`)
+	answers(t, other+"/leader/billing%2Fnightly", 503, `"host-1"`)
+	answers(t, silent+"/leader/billing%2Fnightly", 404, "only observes")
+	answers(t, url+"/readyz", 200, "ok")
+	answers(t, url+"/healthz", 200, "ok")
+	answers(t, url+"/elections", 200, `"observer":true`)
+	answers(t, url+"/metrics", 200, `election_joined{state="following"} 1`)
+	answers(t, url+"/", 200, "<!doctype html>")
+
+	depose := `{"action":"depose","election":"billing/nightly"}`
+	post := func(url string, want int, what string, headers ...string) {
+		t.Helper()
+		if code, text := ask(t, "POST", url+"/actions", depose, append(headers, "Content-Type", "application/json")...); code != want {
+			t.Errorf("%s: %d %s, want %d", what, code, text, want)
+		}
+	}
+	post(other, 403, "without a token file nothing can be changed")
+	post(url, 401, "without the token")
+	post(url, 401, "with another token", "Authorization", "Bearer a secret of many byteS")
+	post(url, 403, "from another site's page", "Authorization", "Bearer a secret of many bytes", "Sec-Fetch-Site", "cross-site")
+	if code, text := ask(t, "GET", url+"/elections", "", "Host", "evil.example"); code != 421 {
+		t.Errorf("a request with a foreign host name: %d %s, want 421", code, text)
+	}
+	post(url, 200, "with the token", "Authorization", "Bearer a secret of many bytes")
+	answers(t, url+"/changes", 200, `"host-1"`)
+
+	stream, err := http.Get(url + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("a stream does not end in order: %v", err)
+	}
+	if code := m.code(); code != 0 {
+		t.Errorf("after SIGTERM: code %d, want 0:\n%s", code, m.output.String())
+	}
+	if strings.Contains(m.output.String(), "many bytes") {
+		t.Errorf("the token is in the output:\n%s", m.output.String())
+	}
+}
+
+func TestServeRunsOnWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	m, url := serving(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=2s", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app"))
+	answers(t, url+"/readyz", 503, "does not answer")
+	answers(t, url+"/healthz", 200, "ok")
+	m.says("the list of elections")
+	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := m.code(); code != 0 || strings.Contains(m.output.String(), "secret-word") {
+		t.Errorf("after SIGTERM: code %d, want 0 and no secret:\n%s", code, m.output.String())
+	}
+}
+
+func TestServeRefusesUnsafeOptions(t *testing.T) {
+	t.Parallel()
+	env, dir := onFiles(t), t.TempDir()
+	for name, text := range map[string]string{"long": "a secret of many bytes", "short": "sesame\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"in clear text":  {"--listen", "0.0.0.0:0", "--token-file", filepath.Join(dir, "long")},
+		"has 6 bytes":    {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "short")},
+		"no such file":   {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "none")},
+		"given together": {"--listen", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "none")},
+	} {
+		if out, code := call(t, env, append([]string{"serve"}, args...)...); code != exitElect || !strings.Contains(out, want) {
+			t.Errorf("%q: code %d:\n%s", args, code, out)
+		}
+	}
+}
+
+func TestRunServesItsOwnStateOverHTTP(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	run := func(id string) (*member, string) {
+		m := start(t, env, "run", "billing", "--id", id, "--http", "127.0.0.1:0", "--", "sleep", "300")
+		return m, m.serves()
+	}
+	one, first := run("one")
+	answers(t, first+"/leader/billing", 200, `"one"`)
+	_, second := run("two")
+	answers(t, second+"/leader/billing", 503, `"one"`)
+	answers(t, first+"/metrics", 200, `election_leading{election="billing"} 1`)
+	if code, text := ask(t, "POST", first+"/actions", `{"action":"resign","election":"billing"}`, "Content-Type", "application/json"); code != 403 {
+		t.Errorf("an action: %d %s, want 403", code, text)
+	}
+	if err := one.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, second+"/leader/billing", 200, `"two"`)
+	if code := one.code(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("code %d, want that of the command", code)
+	}
+}

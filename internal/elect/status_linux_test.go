@@ -1,0 +1,159 @@
+package elect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestStatusListAndHistoryShowTheLeader(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "no elections yet") {
+		t.Errorf("an empty store: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "nobody has led yet") {
+		t.Errorf("a new election: code %d: %s", code, out)
+	}
+	for range 2 {
+		call(t, env, "run", "job", "--id", "first", "--", "true")
+	}
+	m := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
+	m.says("elect: leads")
+	out, code := call(t, env, "status", "job", "--json")
+	var s state
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 || s.Leader == nil || s.Leader.ID != "second" || len(s.History) != 2 || s.Term == 0 || s.End != backend.Released {
+		t.Errorf("code %d, %v: %s", code, err, out)
+	}
+	if s.Term < 1<<50 || !strings.Contains(out, fmt.Sprintf(`"term":"%d"`, s.Term)) || strings.Count(out, `"term":"`) != 3 {
+		t.Errorf("a term is a string in JSON, that of the current leadership and those of past ones: %s", out)
+	}
+	if list, _ := call(t, env, "list", "--json"); strings.Count(list, `"term":"`) != 3 || strings.Contains(list, `"term":1`) {
+		t.Errorf("list: %s", list)
+	}
+	start(t, env, "watch", "job").says(fmt.Sprintf(`"term":"%d"`, s.Term))
+	if out, code := call(t, env, "history", "job"); code != 0 || strings.Count(out, "first") != 2 || !strings.Contains(out, "leads") {
+		t.Errorf("history: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "second") {
+		t.Errorf("list: code %d: %s", code, out)
+	}
+	for _, args := range [][]string{{"status"}, {"status", "job"}, {"status", "job", "--json"}} {
+		if out, _ := call(t, env, args...); !strings.Contains(out, "file /") || !strings.Contains(out, "/leases") {
+			t.Errorf("%q does not say which store this is: %s", args, out)
+		}
+	}
+}
+
+// The lease of a stopped leader has expired, so the leader cannot lead, though the record still names
+// it. (That of a dead one is released at once.)
+func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
+	t.Parallel()
+	own := "silent-" + string(backend.NewNonce()[:8])
+	for store, vars := range map[string][]string{
+		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
+		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
+		"consul":    {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
+		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/native-" + own},
+		"curator":   {"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			env := environ(t.TempDir(), append(vars, "ELECTION_BACKEND="+store, "ELECTION_TTL=10s")...)
+			m := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
+			m.says("elect: leads")
+			ended := store == "curator" // ZooKeeper may end the session before the test reads the record
+			status := func(want int, silent bool) {
+				t.Helper()
+				testbed.Eventually(t, patience, fmt.Sprintf("status is %d, silent %v", want, silent), func() error {
+					out, code := call(t, env, "status", "job", "--json")
+					if _, all := call(t, env, "list", "--json"); code != want || all != 0 || strings.Contains(out, `"silent":true`) != silent && !(silent && ended && strings.Contains(out, `"leader":null`)) {
+						return fmt.Errorf("code %d, list has %d:\n%s", code, all, out)
+					}
+					var s state
+					if err := json.Unmarshal([]byte(out), &s); err != nil || !silent && (s.Elected == nil || time.Since(*s.Elected) < 12*time.Second) {
+						return fmt.Errorf("it has not led for longer than a TTL yet (%v):\n%s", err, out)
+					}
+					return nil
+				})
+			}
+			status(0, false)
+			m.Process.Signal(syscall.SIGSTOP)
+			status(exitVacant, true)
+			if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "one (silent)") && !(ended && strings.Contains(out, "nobody; the last was")) {
+				t.Errorf("code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// A third of a TTL of 10s is shown as 3.333s.
+func TestDurationsAreShownInFewDigits(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_TTL=10s")
+	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
+	long := regexp.MustCompile(`\S*\d\.\d{4,}\S*`)
+	for _, args := range [][]string{{"doctor", "--write"}, {"status", "job"}, {"list"}, {"depose", "job"}, {"run", "job", "--grace", "20s", "--", "true"}, {"-c", "late.yaml", "list"}} {
+		m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
+		m.Env, m.Dir = env, t.TempDir()
+		if err := os.WriteFile(filepath.Join(m.Dir, "late.yaml"), []byte("call_timeout: 6s\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.run()
+		m.code()
+		if out := m.output.String(); out == "" || long.MatchString(out) {
+			t.Errorf("elect %q shows %q:\n%s", args, long.FindAllString(out, -1), out)
+		}
+	}
+}
+
+// Elect checks the timings before it connects: nothing listens at these addresses.
+func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
+	t.Parallel()
+	curator := []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=127.0.0.1:1"}
+	for want, env := range map[string][]string{
+		"ttl is -1s, must be more than 0s":                         onFiles(t, "ELECTION_TTL=-1s"),
+		"ttl is 0s, must be more than 0s":                          onFiles(t, "ELECTION_TTL=0s"),
+		"is 2h0m0s, must be at most 1m0s: ":                        onFiles(t, "ELECTION_TTL=2h"),
+		"is 500ms, must be at least 1s: a limit of backend consul": environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
+		"is 5s, must be at least 6s: a limit of backend curator":   environ(t.TempDir(), append(curator, "ELECTION_TTL=5s")...),
+		"is 24s, must be at most 22s: 40s - 2 * renew_every":       environ(t.TempDir(), append(curator, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
+	} {
+		for _, args := range [][]string{{"run", "job", "--", "true"}, {"status", "job"}, {"list"}, {"history", "job"}, {"watch", "job", "--for", "1s"}, {"serve", "job", "--for", "1s", "--listen", "127.0.0.1:0"}, {"depose", "job"}, {"doctor"}} {
+			if out, code := call(t, env, args...); code == 0 || !strings.Contains(out, want) {
+				t.Errorf("elect %q: code %d; want %q in\n%s", args, code, want, out)
+			}
+		}
+	}
+}
+
+func TestTextOfAStoreCannotControlATerminal(t *testing.T) {
+	t.Parallel()
+	r := clean.Record(backend.Record{
+		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
+		History: []backend.Leadership{{ID: "old\x1b]0;evil\x07"}},
+	})
+	s := stateOf(r)
+	for _, text := range []string{s.leaderText(), s.Leader.ID, s.Leader.Address, s.History[0].ID, r.MovedTo} {
+		if strings.ContainsAny(text, "\x1b\x07\t") {
+			t.Errorf("%q reaches the terminal", text)
+		}
+	}
+	var diag bytes.Buffer
+	(&app{in: strings.NewReader(""), out: &diag, diag: &diag}).main(t.Context(), []string{"\x1b[2Jstatus"})
+	if strings.Contains(diag.String(), "\x1b") {
+		t.Errorf("an escape reaches the terminal: %q", diag.String())
+	}
+}

@@ -1,0 +1,155 @@
+package elect
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+)
+
+// A store is a backend without a manager, for commands that read the store or write one request.
+type store struct {
+	backend.Backend
+	election.Options // complete
+	config           *config.Config
+}
+
+func (a *app) openStore(ctx context.Context) (*store, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return openStore(ctx, c)
+}
+
+func openStore(ctx context.Context, c *config.Config) (*store, error) {
+	b, err := c.OpenBackend()
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Election.Complete(b.Guarantees())
+	if err != nil {
+		b.Close()
+		return nil, c.Validate(ctx) // returns the same error, with the line of the file
+	}
+	return &store{b, o, c}, nil
+}
+
+// name returns the backend's name and where its store is, for operators of several stores.
+func (s *store) name() string {
+	return strings.TrimSpace(s.config.Backend + " " + clean.Where(s.Backend))
+}
+
+// within calls the store with a timeout. A command may wait longer than a leader may.
+func (s *store) within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(s.CallTimeout, 10*time.Second))
+	defer cancel()
+	return call(ctx)
+}
+
+// record returns the record of an election, cleaned for a terminal.
+func (s *store) record(ctx context.Context, name string) (r backend.Record, err error) {
+	if err := backend.CheckName(name); err != nil {
+		return r, err
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		list, err := s.List(ctx, name, 1)
+		if err == nil && len(list) == 1 && list[0].Election == name {
+			r = clean.Record(list[0])
+		}
+		return err
+	})
+	r.Election = name
+	return r, err
+}
+
+// records returns the records of all elections, without forgotten ones, cleaned for a terminal.
+func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
+	return unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+}
+
+// unforgotten collects records without forgotten ones, cleaned for a terminal.
+func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Record, err error) {
+	for r, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		if !r.Forgotten() {
+			list = append(list, clean.Record(r))
+		}
+	}
+	return list, nil
+}
+
+// members returns the members of all elections, cleaned for a terminal.
+func (s *store) members(ctx context.Context) (list []backend.Member, err error) {
+	for m, err := range page.All(ctx, s.within, s.Members, func(m backend.Member) string { return string(m.Nonce) }) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, clean.Member(m))
+	}
+	return list, nil
+}
+
+// overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably
+// dead. It is false where the store itself expires leases: there a lease that is shown is held.
+func (s *store) overdue(r backend.Record) bool {
+	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
+	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
+}
+
+// recordsAndSilent returns what records and silent return.
+func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record, silent map[string]bool, err error) {
+	if records, err = s.records(ctx); err == nil {
+		silent, err = s.silent(ctx, records)
+	}
+	return records, silent, err
+}
+
+// silent returns the elections whose leader no longer renews its lease. An age alone is only a
+// hint, because on some stores it compares the clocks of two machines. So silent observes each
+// overdue lease for as long as a renewal may take: a leader that is alive renews it.
+func (s *store) silent(ctx context.Context, records []backend.Record) (map[string]bool, error) {
+	type reading struct {
+		backend.Record
+		written time.Time
+	}
+	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
+	overdue, limit := map[string]reading{}, time.Duration(0)
+	for _, r := range records {
+		if s.overdue(r) {
+			overdue[r.Election], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+		}
+	}
+	for end := time.Now().Add(limit); len(overdue) > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(limit/10, time.Second)):
+		}
+		for name, before := range overdue {
+			r, err := s.record(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			now := newReading(r)
+			// The Version also changes when a session ends, but then the lease is not written.
+			renewed := now.Version != before.Version && now.written.After(before.written.Add(before.Renew/2))
+			if now.Term != before.Term || renewed || !s.overdue(r) {
+				delete(overdue, name)
+			}
+		}
+	}
+	silent := map[string]bool{}
+	for name := range overdue {
+		silent[name] = true
+	}
+	return silent, nil
+}

@@ -1,0 +1,95 @@
+package elect
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// nobody is the id of a user without rights.
+const nobody = 65534
+
+// asNobody returns a directory where that user finds elect, and the environment to elect on files
+// in it.
+func asNobody(t *testing.T) (dir string, env []string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir, err := os.MkdirTemp("", "elect-nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, err := range []error{os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "own"), 0o700), os.Chown(filepath.Join(dir, "own"), nobody, nobody)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(t, binary, filepath.Join(dir, "elect"), 0o755)
+	return dir, environ(filepath.Join(dir, "own"), "ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
+}
+
+func install(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(to, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Elect could not kill a command that had become another user. The command would run on beside that
+// of the next leader.
+func TestACommandCannotBecomeAnotherUser(t *testing.T) {
+	t.Parallel()
+	dir, env := asNobody(t)
+	id, err := exec.LookPath("id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, id, filepath.Join(dir, "id"), 0o755|os.ModeSetuid)
+	m := &member{Cmd: exec.Command(filepath.Join(dir, "elect"), "run", "job", "-q", "--", filepath.Join(dir, "id"), "-u"), t: t, ended: make(chan struct{})}
+	m.Env, m.Dir = env, dir
+	m.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	m.run()
+	if code := m.code(); code != 0 || strings.TrimSpace(m.output.String()) != strconv.Itoa(nobody) {
+		t.Errorf("a set-user-ID program of root runs as %q, code %d; want it to gain nothing", m.output.String(), code)
+	}
+}
+
+// Without CAP_KILL root may not kill the processes of other users. Elect reports that.
+func TestElectReportsAProcessItMayNotKill(t *testing.T) {
+	t.Parallel()
+	dir, env := asNobody(t)
+	env = environ(testbed.TempDir(t), append(env, "ELECTION_FILE_DIR="+filepath.Join(testbed.TempDir(t), "leases"))...)
+	m := &member{Cmd: exec.Command("setpriv", "--bounding-set=-kill", "--inh-caps=-kill", filepath.Join(dir, "elect"), "run", "job", "--stop-timeout", "100ms", "--",
+		"setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "sleep", "300"), t: t, ended: make(chan struct{})}
+	m.Env = env
+	m.run()
+	var stranger int
+	testbed.Eventually(t, patience, "the command runs as another user", func() error {
+		stranger = m.descendants()["sleep"]
+		if st, err := os.Stat("/proc/" + strconv.Itoa(stranger)); err != nil || stranger == 0 || st.Sys().(*syscall.Stat_t).Uid != nobody {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	m.Process.Signal(syscall.SIGTERM)
+	m.says("RUNS ON")
+	if err := syscall.Kill(stranger, syscall.SIGKILL); err != nil {
+		t.Errorf("the command that elect could not kill: %v", err)
+	}
+	m.code()
+}
