@@ -48,7 +48,7 @@ type origin struct {
 // origins notes from where answers come.
 type origins struct {
 	mu  sync.Mutex
-	now origin
+	now origin // Replaced is set
 }
 
 // Now returns the present origin. A driver gets it before each call.

@@ -21,7 +21,7 @@ func TestKeysAreParsedAsTheyWereMade(t *testing.T) {
 }
 
 func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
-	var o origins
+	o := origins{now: origin{Replaced: make(chan struct{})}}
 	first := o.Now()
 	early := o.Note("1", 10, &first)
 	now := o.Note("1", 9, &first) // a call that began before the answer at 10

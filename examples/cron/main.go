@@ -1,12 +1,10 @@
-// Cron runs a command at fixed times, on one machine of several: start it on all of them, with the
-// same store. When the leader ends or loses the store, its command is killed, and another machine
-// runs the next ones.
+// Cron runs a command at fixed times on one machine of several: start it on all of them. When the
+// leader ends or loses the store, its command is killed, and another machine runs the next ones.
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/cron
 //	go run ./examples/cron -every 10s sh -c 'echo "$SCHEDULED in term $ELECTION_TERM"'
 //
-// For crontab expressions see examples/schedulers, and for commands that start processes of their
-// own "elect run", which kills all of them.
+// See examples/schedulers for crontab expressions, and "elect run" for commands that start others.
 package main
 
 import (
@@ -28,14 +26,13 @@ import (
 
 func main() {
 	every := flag.Duration("every", time.Minute, "run at each multiple of this time since midnight UTC")
-	file := flag.String("config", "", "election.yaml (default: the environment alone)")
 	flag.Parse()
 	if *every <= 0 || flag.NArg() == 0 {
 		log.Fatal("usage: cron -every 1m COMMAND [ARGUMENT...]")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	m, err := config.Open(ctx, *file)
+	m, err := config.Open(ctx, "")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,14 +40,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = e.Run(ctx, schedule(*every, command))
-	if err := errors.Join(err, m.Close(context.Background())); err != nil {
+	if err := errors.Join(e.Run(ctx, schedule(*every, command)), m.Close(context.Background())); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// schedule returns a function for the leader: it calls job at each multiple of every, and never
-// twice at once. A job that fails is tried again at the next time.
+// schedule returns a function for the leader that calls job at each multiple of every.
 func schedule(every time.Duration, job func(ctx context.Context, at time.Time, term uint64) error) election.LeadFunc {
 	return func(ctx context.Context, lead *election.Leadership) error {
 		for {
@@ -60,9 +55,7 @@ func schedule(every time.Duration, job func(ctx context.Context, at time.Time, t
 				return nil
 			case <-time.After(time.Until(at)):
 			}
-			if err := job(ctx, at, lead.Term); err != nil && ctx.Err() == nil {
-				log.Printf("the job of %s failed: %v", at.Format(time.RFC3339), err)
-			}
+			log.Printf("the job of %s ended: %v", at.Format(time.RFC3339), job(ctx, at, lead.Term))
 		}
 	}
 }

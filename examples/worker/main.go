@@ -1,17 +1,11 @@
-// Worker is a web service that runs as several copies, and one copy works in the background. All
-// copies are alive (/healthz). Only the copy that leads is ready (/readyz), so a load balancer, or a
-// Service of Kubernetes, that asks for readiness sends every request to it. For a service of which
-// every copy answers requests, leave /readyz to the program's own checks.
+// Worker is a web service of several copies, of which one works in the background. All copies are
+// alive (/healthz). Only the one that leads is ready (/readyz), so a load balancer sends every request
+// to it. A Deployment of Kubernetes needs strategy Recreate for that, or it waits for a second ready copy.
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/worker
 //	go run ./examples/worker -listen 127.0.0.1:8001
 //	go run ./examples/worker -listen 127.0.0.1:8002
 //	curl -i 127.0.0.1:8001/readyz 127.0.0.1:8002/readyz
-//
-// Never more than one copy is ready, so a Deployment of Kubernetes must allow that in an update, by
-// strategy Recreate or maxUnavailable 100%, or it waits forever for the second one.
-//
-// Package electionhttp has more: JSON, events, and a page for people.
 package main
 
 import (
@@ -22,7 +16,6 @@ import (
 	"net/http"
 	"os/signal"
 	"syscall"
-	"time"
 
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/config"
@@ -31,11 +24,10 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8001", "the address to serve")
-	file := flag.String("config", "", "election.yaml (default: the environment alone)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	m, err := config.Open(ctx, *file)
+	m, err := config.Open(ctx, "")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,15 +35,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: *listen, Handler: routes(e), ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		log.Print(server.ListenAndServe())
-		stop() // without its address the program is of no use
-	}()
-	err = e.Run(ctx, work)
-	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := errors.Join(err, server.Shutdown(end), m.Close(end)); err != nil {
+	go func() { log.Fatal(http.ListenAndServe(*listen, routes(e))) }()
+	if err := errors.Join(e.Run(ctx, work), m.Close(context.Background())); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -69,12 +54,7 @@ func routes(e *election.Election) http.Handler {
 
 // work runs on the leader only.
 func work(ctx context.Context, lead *election.Leadership) error {
-	for {
-		log.Println("working, in term", lead.Term) // your work; its writes carry the term
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(5 * time.Second):
-		}
-	}
+	log.Println("working, in term", lead.Term) // your work; its writes carry the term
+	<-ctx.Done()
+	return nil
 }
