@@ -70,7 +70,8 @@ func memberMain(arg string) {
 }
 
 // clientGoMain is the program of a member of client-go, as its own example has it: RunOrDie in a loop.
-// Its leadership is the context of OnStartedLeading.
+// Its leadership is the context of OnStartedLeading. ReleaseOnCancel is false, as the pages demand of a
+// fleet of both kinds: a leader that was stopped may release its successor's lease.
 func clientGoMain(arg string) {
 	var p part
 	var flags flag.FlagSet
@@ -100,7 +101,7 @@ func clientGoMain(arg string) {
 				Lock: &resourcelock.LeaseLock{
 					LeaseMeta: meta.ObjectMeta{Name: p.Election, Namespace: p.Namespace}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: p.ID},
 				},
-				LeaseDuration: 4 * time.Second, RenewDeadline: 2500 * time.Millisecond, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
+				LeaseDuration: 4 * time.Second, RenewDeadline: 2500 * time.Millisecond, RetryPeriod: 500 * time.Millisecond,
 				Callbacks: leaderelection.LeaderCallbacks{
 					OnStartedLeading: func(ctx context.Context) {
 						leads.Store(true)

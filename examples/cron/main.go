@@ -1,16 +1,13 @@
-// Cron runs a command at fixed times on one machine of several: start it on all of them. When the
-// leader ends or loses the store, its command is killed, and another machine runs the next ones.
+// Cron runs a command of the shell every ten seconds, on one machine of several: start it on all of
+// them. When the leader ends, another runs the next ones. See also examples/schedulers and "elect run".
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/cron
-//	go run ./examples/cron -every 10s sh -c 'echo "$SCHEDULED in term $ELECTION_TERM"'
-//
-// See examples/schedulers for crontab expressions, and "elect run" for commands that start others.
+//	go run ./examples/cron 'echo "$SCHEDULED in term $ELECTION_TERM"'
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -25,11 +22,6 @@ import (
 )
 
 func main() {
-	every := flag.Duration("every", time.Minute, "run at each multiple of this time since midnight UTC")
-	flag.Parse()
-	if *every <= 0 || flag.NArg() == 0 {
-		log.Fatal("usage: cron -every 1m COMMAND [ARGUMENT...]")
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	m, err := config.Open(ctx, "")
@@ -40,7 +32,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(e.Run(ctx, schedule(*every, command)), m.Close(context.Background())); err != nil {
+	if err := errors.Join(e.Run(ctx, schedule(10*time.Second, command)), m.Close(context.Background())); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -54,15 +46,14 @@ func schedule(every time.Duration, job func(ctx context.Context, at time.Time, t
 			case <-ctx.Done():
 				return nil
 			case <-time.After(time.Until(at)):
+				log.Printf("the job of %s ended: %v", at.Format(time.RFC3339), job(ctx, at, lead.Term))
 			}
-			log.Printf("the job of %s ended: %v", at.Format(time.RFC3339), job(ctx, at, lead.Term))
 		}
 	}
 }
 
-// command runs the program's arguments. It is killed when ctx ends.
 func command(ctx context.Context, at time.Time, term uint64) error {
-	c := exec.CommandContext(ctx, flag.Arg(0), flag.Args()[1:]...)
+	c := exec.CommandContext(ctx, "sh", append([]string{"-c"}, os.Args[1:]...)...)
 	c.Env = append(os.Environ(), "SCHEDULED="+at.Format(time.RFC3339), fmt.Sprintf("ELECTION_TERM=%d", term))
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	return c.Run()
