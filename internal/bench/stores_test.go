@@ -141,7 +141,11 @@ func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []
 // idleLoad prints the cost of taking part while leaders do not change.
 func (s store) idleLoad(t *testing.T, with string, ttl time.Duration) {
 	var leader, follower *load
-	for _, n := range []int{1, 10, 1000} {
+	for _, text := range strings.Fields(*sizes) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("-elections: %v", err)
+		}
 		if with == riverElector && n > 1 {
 			fmt.Print(" one a schema |")
 			continue

@@ -24,6 +24,7 @@ var (
 	table = flag.Bool("table", false, "measure and print the table")
 	short = flag.Bool("quick", false, "fewer rounds")
 	only  = flag.String("only", "", "measure only the stores whose names match")
+	sizes = flag.String("elections", "1 10 1000", "the numbers of elections of the idle load of TestStores")
 	withs = flag.String("with", "", "measure only the libraries whose names match: go-election, api.Lock, …")
 	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless, starved")
 )
