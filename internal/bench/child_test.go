@@ -46,12 +46,14 @@ type role struct {
 	Elections int
 	Poll      bool
 	Load      time.Duration // how long to measure after all elections have a leader
+
+	Memory string // the control group that the child enters: it limits the memory
 }
 
 // A line is a report of a child.
 type line struct {
 	ID   string
-	What string    // leads, lost, all (elections have a leader), load
+	What string    // leads, lost, all (elections have a leader), load, ends
 	At   time.Time // one machine, one clock
 	Load *load
 }
@@ -78,6 +80,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv("ELECTION_BENCH_ROLE"); text != "" {
 		var r role
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			log.Fatal(err)
+		}
+		if err := r.crashWhenTold(); err != nil {
 			log.Fatal(err)
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

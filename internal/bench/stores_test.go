@@ -48,27 +48,20 @@ const (
 // polling is how older systems elect on MySQL.
 const polling = "polling every TTL/3"
 
-// TestStores prints the table of all stores and their peers, with the least TTL that
-// Consul allows by default. It asserts nothing.
+// storesTTL is the least TTL that Consul allows by default.
+const storesTTL = 10 * time.Second
+
+// TestStores prints the table of all stores and their peers while no process crashes:
+// TestCrashes has the rest. It asserts nothing.
 func TestStores(t *testing.T) {
-	if !*table {
-		t.Skip("run make bench")
-	}
-	const ttl = 10 * time.Second
-	fmt.Printf("\n%s, %d cores, TTL %v\n\n", runtime.Version(), runtime.NumCPU(), ttl)
-	fmt.Println("| store | with | killed: median, worst | SIGTERM: median, worst | SIGTERM, next in line just killed | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
+	const ttl = storesTTL
+	all := measured(t)
+	fmt.Println("| store | with | SIGTERM: median, worst | SIGTERM, next in line just killed | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	var writes strings.Builder // below the table
 	defer func() { fmt.Print("\n", writes.String()) }()
-	for _, s := range stores(t) {
-		if !regexp.MustCompile(*only).MatchString(s.name) {
-			continue
-		}
-		rows := []string{plain, guarded}
-		if s.backend == "file" || s.backend == "curator" { // these need none, or have none
-			rows = rows[:1]
-		}
-		rows = slices.DeleteFunc(append(rows, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
+	for _, s := range all {
+		rows := s.rows(plain)
 		resigned := make([][]time.Duration, len(rows))
 		part("resigned", func() { resigned = s.resigned(t, rows, ttl) })
 		for i, with := range rows {
@@ -83,6 +76,20 @@ func TestStores(t *testing.T) {
 			})
 		}
 	}
+}
+
+// measured starts the stores that -only selects, and prints where they run.
+func measured(t *testing.T) []store {
+	if !*table {
+		t.Skip("run make bench")
+	}
+	fmt.Printf("\n%s, %d cores, TTL %v\n\n", runtime.Version(), runtime.NumCPU(), storesTTL)
+	return slices.DeleteFunc(stores(t), func(s store) bool { return !regexp.MustCompile(*only).MatchString(s.name) })
+}
+
+// rows are those of ours and of the peers that -with selects.
+func (s store) rows(ours ...string) []string {
+	return slices.DeleteFunc(append(ours, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
 }
 
 // writes measures single writes, one after another on an idle server: a handover consists
@@ -128,11 +135,6 @@ func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) [][]time
 
 func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []time.Duration) {
 	show := func(g []time.Duration) { fmt.Printf(" %v, %v |", round(g[len(g)/2]), round(g[len(g)-1])) }
-	n := rounds(5, 1)
-	if with == plain || with == guarded {
-		n *= 3
-	}
-	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, n)) })
 	part("resigned", func() { show(resigned) })
 	part("heirless", func() { show(heirless(t, s.role(with, ttl), rounds(5, 1))) })
 	part("idle", func() { s.idleLoad(t, with, ttl) })

@@ -142,13 +142,14 @@ func loads(t *testing.T, r role) (leader, follower *load) {
 	return leader, follower
 }
 
-func await(t *testing.T, all <-chan line, what string) line {
+// await returns the next line that says one of these words.
+func await(t *testing.T, all <-chan line, what ...string) line {
 	t.Helper()
 	limit := time.After(3 * time.Minute)
 	for {
 		select {
 		case l := <-all:
-			if l.What == what {
+			if slices.Contains(what, l.What) {
 				return l
 			}
 		case <-limit:
@@ -173,14 +174,14 @@ func crowd(t *testing.T, k testbed.Kind, dsn string) {
 	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
 }
 
-// kills is gaps with SIGKILL, in several elections at a time: it mostly waits, and the
-// median needs many rounds.
-func kills(t *testing.T, r func() role, groups, n int) (times []time.Duration) {
+// crashes is gaps in several elections at a time: it mostly waits, and the median needs
+// many rounds.
+func crashes(t *testing.T, r func() role, groups, n int, sig syscall.Signal) (times []time.Duration) {
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, groups)
 	for i := range groups {
 		r := r()
-		wg.Go(func() { all[i] = gaps(t, r, n, syscall.SIGKILL) })
+		wg.Go(func() { all[i] = gaps(t, r, n, sig) })
 	}
 	wg.Wait()
 	times = slices.Concat(all...)
@@ -197,6 +198,9 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	more := func() {
 		r.ID = fmt.Sprint("n", next)
 		next++
+		if sig == syscall.SIGUSR2 {
+			r.Memory = testbed.LimitMemory(t, memoryLimit)
+		}
 		kids[r.ID] = start(t, r, all)
 	}
 	for range 3 {
@@ -227,8 +231,13 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 			ended := time.Now()
 			victim := kids[leader.ID]
 			victim.cmd.Process.Signal(sig)
-			for leader = await(t, all, "leads"); leader.ID == victim.ID; {
-				leader = await(t, all, "leads")
+			for leader.ID == victim.ID {
+				switch l := await(t, all, "leads", "ends"); {
+				case l.What == "leads":
+					leader = l
+				case l.ID == victim.ID:
+					ended = l.At // it has worked until then
+				}
 			}
 			took := leader.At.Sub(ended)
 			victim.end(syscall.SIGKILL)
@@ -280,7 +289,7 @@ func heirless(t *testing.T, r role, n int) (times []time.Duration) {
 }
 
 func killed(t *testing.T, k testbed.Kind, s *testbed.Server, kind string, ttl time.Duration) {
-	g := kills(t, func() role { return role{Kind: kind, DSN: fresh(t, s), TTL: ttl} }, 5, rounds(9, 1))
+	g := crashes(t, func() role { return role{Kind: kind, DSN: fresh(t, s), TTL: ttl} }, 5, rounds(9, 1), syscall.SIGKILL)
 	median, worst := g[len(g)/2], g[len(g)-1]
 	what, bar := fmt.Sprintf("leader killed, TTL %v", ttl), fmt.Sprintf("median ≤ 0.9, worst ≤ %.2f", 1+0.1/ttl.Seconds())
 	if kind == "seed" {

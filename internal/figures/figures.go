@@ -19,7 +19,7 @@ type Row struct {
 	With  string // "go-election", or a peer
 	Ours  bool
 
-	Killed   Gap // kill -9, with a TTL of 10 s
+	Crashed  Gap // kill -9, panic or out of memory, whichever takes longest, with a TTL of 10 s
 	Guarded  Gap // the same with a guard
 	Asked    Gap // SIGTERM
 	NextDead Gap // SIGTERM, when the next in line has just been killed
@@ -34,7 +34,7 @@ const ours = "go-election"
 // Elections are the numbers of elections for which requests are counted.
 var Elections = []int{1, 10, 1000}
 
-// Read returns the rows of both tables of docs/bench.md, with what docs/guard.md says of guards.
+// Read returns the rows of both tables of docs/bench.md, with what docs/guard.md says of crashes.
 func Read(bench, guard string) ([]Row, error) {
 	rows, err := readStores(bench)
 	if err != nil {
@@ -45,28 +45,34 @@ func Read(bench, guard string) ([]Row, error) {
 		return nil, err
 	}
 	rows = append(rows, sql...)
-	return rows, addGuards(rows, guard)
+	return rows, addCrashes(rows, guard)
+}
+
+// cellsOf returns the cells of a line of a table.
+func cellsOf(line string) []string {
+	cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
 }
 
 func readStores(page string) ([]Row, error) {
 	var rows []Row
 	for line := range strings.Lines(page) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		if len(cells) != 10 || cells[0] == "store" || strings.HasPrefix(cells[0], "---") {
+		cells := cellsOf(line)
+		if len(cells) != 9 || cells[0] == "store" || strings.HasPrefix(cells[0], "---") {
 			continue
 		}
 		r := Row{Store: cells[0], With: cells[1], Ours: cells[1] == ours, Requests: map[int]float64{}}
-		for i, to := range []*Gap{&r.Killed, &r.Asked, &r.NextDead} {
+		for i, to := range []*Gap{&r.Asked, &r.NextDead} {
 			var err error
 			if *to, err = gap(cells[2+i]); err != nil {
 				return nil, fmt.Errorf("figures: %s, %s: %w", r.Store, r.With, err)
 			}
 		}
 		for i, n := range Elections {
-			leader, follower, _ := strings.Cut(cells[5+i], ", ")
+			leader, follower, _ := strings.Cut(cells[4+i], ", ")
 			a, err1 := strconv.ParseFloat(leader, 64)
 			b, err2 := strconv.ParseFloat(follower, 64)
 			if err1 == nil && err2 == nil { // else words, such as "none"
@@ -81,60 +87,55 @@ func readStores(page string) ([]Row, error) {
 	return rows, nil
 }
 
-var guards = regexp.MustCompile(`(?m)^\| median, worst (.*)\|\n\|[-|]+\n(?:\|.*\n)*?\| with a guard (.*)\|$`)
-
-// addGuards adds to the rows of this module what the table of the page has of their stores.
-func addGuards(rows []Row, page string) error {
-	m := guards.FindStringSubmatch(page)
-	if m == nil {
-		return fmt.Errorf("figures: the page has no table of guards")
-	}
-	stores, gaps := strings.Split(m[1], "|"), strings.Split(m[2], "|")
-	for n, store := range stores {
-		store = strings.TrimSpace(store)
+// addCrashes adds to the rows what the table of the page has of crashes.
+func addCrashes(rows []Row, page string) error {
+	guarded := false
+	for line := range strings.Lines(page) {
+		cells := cellsOf(line)
+		if len(cells) != 5 {
+			continue
+		}
+		with, guard := strings.CutSuffix(cells[1], ", guard: true")
 		for i := range rows {
-			if r := &rows[i]; store != "" && n < len(gaps) && r.Ours && strings.HasPrefix(r.Store, store) {
-				var err error
-				if r.Guarded, err = gap(strings.ReplaceAll(strings.TrimSpace(gaps[n]), " ms", "ms")); err != nil {
-					return fmt.Errorf("figures: guard on %s: %w", store, err)
-				}
+			r := &rows[i]
+			if r.With != with || cells[0] != r.Store && !strings.HasPrefix(cells[0], r.Store+" ") {
+				continue
 			}
+			to := &r.Crashed
+			if guard {
+				to, guarded = &r.Guarded, true
+			}
+			for _, way := range cells[2:] {
+				g, err := gap(way)
+				if err != nil {
+					return fmt.Errorf("figures: crashes on %s, %s: %w", cells[0], cells[1], err)
+				}
+				*to = Gap{max(to.Median, g.Median), max(to.Worst, g.Worst)}
+			}
+		}
+	}
+	for _, r := range rows {
+		if r.Ours && r.Crashed == (Gap{}) || !guarded {
+			return fmt.Errorf("figures: the page lacks crashes on %s", r.Store)
 		}
 	}
 	return nil
 }
 
-var (
-	killed = regexp.MustCompile(`(?m)^\| leader killed, TTL 10s(, polling every TTL/3)? \| (\w+) \| median ([\d.]+) TTL, worst ([\d.]+) TTL`)
-	asked  = regexp.MustCompile(`(?m)^\| leader gets SIGTERM, TTL 3s(, polling every TTL/3)? \| (\w+) \| median ([\d.]+m?s), worst ([\d.]+m?s)`)
-)
+var asked = regexp.MustCompile(`(?m)^\| leader gets SIGTERM, TTL 3s(, polling every TTL/3)? \| (\w+) \| median ([\d.]+m?s), worst ([\d.]+m?s)`)
 
 // readSQL returns the rows of MySQL and MariaDB, whose table is a list of measurements. Their
 // leaders get SIGTERM with a TTL of 3 s.
 func readSQL(page string) (rows []Row, err error) {
-	at := map[string]int{}
-	for _, m := range killed.FindAllStringSubmatch(page, -1) {
+	for _, m := range asked.FindAllStringSubmatch(page, -1) {
 		r := Row{Store: m[2], With: strings.TrimPrefix(m[1], ", "), Ours: m[1] == ""}
 		if r.Ours {
 			r.With = ours
 		}
-		const ttl = 10 * time.Second
-		if r.Killed, err = gap(m[3] + "s, " + m[4] + "s"); err != nil {
+		if r.Asked, err = gap(m[3] + ", " + m[4]); err != nil {
 			return nil, err
 		}
-		r.Killed.Median *= ttl / time.Second
-		r.Killed.Worst *= ttl / time.Second
-		at[m[2]+m[1]] = len(rows)
 		rows = append(rows, r)
-	}
-	for _, m := range asked.FindAllStringSubmatch(page, -1) {
-		i, ok := at[m[2]+m[1]]
-		if !ok {
-			return nil, fmt.Errorf("figures: %s%s gets SIGTERM and is not killed", m[2], m[1])
-		}
-		if rows[i].Asked, err = gap(m[3] + ", " + m[4]); err != nil {
-			return nil, err
-		}
 	}
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("figures: the page has no rows of MySQL")

@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +13,11 @@ import (
 
 // A freezer is a control group whose processes freeze and resume together.
 type freezer struct {
-	dir, parent string // the group, and the one to which its processes return
-	file        string // freezes the group when on is written to it
-	on, off     string
-	state       string // the file that reports the state
-	frozen      string // how a line of it begins when the group is frozen
+	*group
+	file    string // freezes the group when on is written to it
+	on, off string
+	state   string // the file that reports the state
+	frozen  string // how a line of it begins when the group is frozen
 }
 
 // Freeze stops all threads of these processes together, like a host that is suspended
@@ -56,42 +55,16 @@ func Freeze(t testing.TB, pids ...int) (thaw func()) {
 	return thaw
 }
 
-// newFreezer makes a group inside the group of this process.
 func newFreezer() (*freezer, error) {
-	groups, err := os.ReadFile("/proc/self/cgroup")
+	const v1, v2 = "freezer.state", "cgroup.freeze"
+	g, file, err := newGroup("freezer", v1, v2)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, try := range []struct {
-		root, name string // the mount point, and the name in /proc/self/cgroup
-		freezer
-	}{
-		{"/sys/fs/cgroup/freezer", "freezer", freezer{file: "freezer.state", on: "FROZEN", off: "THAWED", state: "freezer.state", frozen: "FROZEN"}},
-		{"/sys/fs/cgroup", "", freezer{file: "cgroup.freeze", on: "1", off: "0", state: "cgroup.events", frozen: "frozen 1"}},
-	} {
-		f := try.freezer
-		f.parent = try.root
-		for line := range strings.Lines(string(groups)) { // "4:freezer:/a", "0::/a"
-			if part := strings.SplitN(strings.TrimSpace(line), ":", 3); len(part) == 3 && part[1] == try.name {
-				if _, err := os.Stat(filepath.Join(try.root, part[2], "cgroup.procs")); err == nil {
-					f.parent = filepath.Join(try.root, part[2])
-				}
-			}
-		}
-		if f.dir, err = os.MkdirTemp(f.parent, "election-test-"); err == nil {
-			if _, err = os.Stat(filepath.Join(f.dir, f.file)); err == nil {
-				return &f, nil
-			}
-			os.Remove(f.dir)
-		}
-		errs = append(errs, err)
+	if file == v1 {
+		return &freezer{group: g, file: v1, on: "FROZEN", off: "THAWED", state: v1, frozen: "FROZEN"}, nil
 	}
-	return nil, errors.Join(errs...)
-}
-
-func (f *freezer) write(file, text string) error {
-	return os.WriteFile(filepath.Join(f.dir, file), []byte(text), 0)
+	return &freezer{group: g, file: v2, on: "1", off: "0", state: "cgroup.events", frozen: "frozen 1"}, nil
 }
 
 // end resumes the processes and removes the group.
@@ -102,5 +75,5 @@ func (f *freezer) end(pids []int) error {
 	for _, pid := range pids {
 		os.WriteFile(filepath.Join(f.parent, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // fails if it has ended
 	}
-	return poll(time.Minute, func() error { return os.Remove(f.dir) }) // a process that is ending is in the group for a moment
+	return f.remove()
 }

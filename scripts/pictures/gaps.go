@@ -17,7 +17,7 @@ func gaps(rows []figures.Row) string {
 		title string
 		of    func(figures.Row) figures.Gap
 	}{
-		{"killed (kill -9)", func(r figures.Row) figures.Gap { return r.Killed }},
+		{"crashed", func(r figures.Row) figures.Gap { return r.Crashed }},
 		{"asked to end (SIGTERM)", func(r figures.Row) figures.Gap { return r.Asked }},
 		{"asked, next in line dead", func(r figures.Row) figures.Gap { return r.NextDead }},
 	}
