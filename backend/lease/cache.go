@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -15,7 +16,7 @@ import (
 type cache struct {
 	epoch    string
 	wentBack int
-	items    map[Key]Item // records of elections that others hold or nobody holds, and sessions
+	items    map[Key]*remembered // records of elections that others hold or nobody holds, and sessions
 
 	// All changes up to position are in items. at is when that was so; zero: never.
 	position uint64
@@ -35,16 +36,16 @@ type cache struct {
 const maxUnread = 16
 
 // clear forgets everything.
-func (c *cache) clear() { *c = cache{items: map[Key]Item{}, begun: c.begun, added: c.begun} }
+func (c *cache) clear() { *c = cache{items: map[Key]*remembered{}, begun: c.begun, added: c.begun} }
 
 // clearItems forgets items, so that the next reading sets the position.
 func (c *cache) clearItems() {
-	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
+	c.items, c.position, c.at, c.added = map[Key]*remembered{}, 0, time.Time{}, c.begun
 }
 
 // refresh keeps what a reading has brought of items that are remembered already.
 func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
-	maps.DeleteFunc(items, func(k Key, _ Item) bool { return c.items[k].Version == "" })
+	maps.DeleteFunc(items, func(k Key, _ Item) bool { old := c.items[k]; return old == nil || old.Version == "" })
 	if len(items) > 0 {
 		c.addRead(v, items, now)
 	}
@@ -55,7 +56,7 @@ func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
 func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 	if v.number <= c.added {
 		for key, it := range items {
-			if it.Order == 0 || it.Order > c.items[key].Order {
+			if old := c.items[key]; old != nil && (it.Order == 0 || it.Order > old.Order) {
 				delete(c.items, key)
 			}
 		}
@@ -83,7 +84,7 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 		case it.Version == "": // nothing is said by it; a process that begins reads thousands
 			delete(c.items, key)
 		default:
-			c.add(it, now)
+			c.add(it, &now)
 		}
 	}
 	if c.unread = 0; len(c.items) > c.dropAt { // processes come and go
@@ -93,12 +94,12 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 }
 
 // add keeps an item, unless a newer one is known.
-func (c *cache) add(it Item, now time.Time) {
+func (c *cache) add(it Item, now *time.Time) {
 	if old, ok := c.items[it.Key]; ok && it.Version != "" && it.Order < old.Order {
 		return
 	}
 	it.Remembered, it.rememberedAt = true, now
-	c.items[it.Key] = it
+	c.items[it.Key] = remember(it)
 }
 
 // forget removes the record of an election that this process holds now, so that no more is
@@ -108,12 +109,13 @@ func (c *cache) forget(election string) { delete(c.items, Key{Records, election}
 // dropSessions removes sessions that no record in the cache names.
 func (c *cache) dropSessions() {
 	named := make(map[Key]bool)
-	for _, it := range c.items {
+	for _, m := range c.items {
+		it := m.item()
 		if key, ok := sessionOf(&it); ok {
 			named[key] = true
 		}
 	}
-	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
+	maps.DeleteFunc(c.items, func(k Key, _ *remembered) bool { return k.Kind == Sessions && !named[k] })
 }
 
 // cachedView begins an answer by the cache. The caller holds b.mu.
@@ -124,18 +126,14 @@ func (b *Backend) cachedView() *view {
 // cached sets s to an election as the cache has it, and returns false if it must be read. The
 // caller holds b.mu.
 func (b *Backend) cached(v *view, election string, s *state) bool {
-	it, ok := b.cache.items[Key{Records, election}]
-	if !ok || it.Version == "" {
+	*s = state{item: b.cache.items[Key{Records, election}].item()}
+	key, held := sessionOf(&s.item)
+	of := b.cache.items[key].item()
+	if s.item.Version == "" || held && of.Version == "" {
 		return false
 	}
-	if key, held := sessionOf(&it); held {
-		if of, ok := b.cache.items[key]; !ok || of.Version == "" {
-			return false
-		}
-	}
-	*s = state{item: it}
 	s.Election = election
-	b.classify(v, s, b.cache.items)
+	b.classify(v, s, map[Key]Item{key: of})
 	return !s.suspect
 }
 
@@ -187,4 +185,47 @@ func changedBeyondRenewal(old, now *backend.Lease) bool {
 		same.Version = old.Version
 	}
 	return same.Differs(*old)
+}
+
+// A remembered is an item in the cache. There may be thousands of records, and those of one holder
+// differ in little. So what they have in common is kept once.
+type remembered struct {
+	Item                                   // without its Value if the other fields have it
+	common           unique.Handle[common] // zero: they do not
+	write            int64
+	term             uint64
+	heartbeat        Heartbeat
+	elected, written time.Time
+	history          []backend.Leadership
+	request          *Request
+}
+
+// A common has the fields of a record that many share.
+type common struct {
+	id, nonce, address, metadata, session, epoch, lastID, movedTo, movedFrom string
+	ttl, renew                                                               Span
+	end                                                                      backend.End
+}
+
+func remember(it Item) *remembered {
+	r, ok := it.Value.(*Record)
+	if !ok || r.Election != it.Name { // or somebody copied it
+		return &remembered{Item: it}
+	}
+	it.Value = nil
+	shared := common{r.ID, r.Nonce, r.Address, r.Metadata, r.Session, r.Epoch, r.LastID, r.MovedTo, r.MovedFrom, r.TTL, r.Renew, r.End}
+	return &remembered{it, unique.Make(shared), r.Write, r.Term, r.Heartbeat, r.Elected, r.Written, r.History, r.Request}
+}
+
+// item returns the item as it was; nothing if m is nil.
+func (m *remembered) item() (it Item) {
+	if m == nil {
+		return it
+	}
+	if it = m.Item; m.common != (unique.Handle[common]{}) {
+		c := m.common.Value()
+		it.Value = &Record{it.Name, m.write, m.term, c.id, c.nonce, c.address, c.metadata, c.ttl, c.renew, c.session, m.heartbeat, c.epoch,
+			c.end, c.lastID, m.elected, m.written, m.history, m.request, c.movedTo, c.movedFrom}
+	}
+	return it
 }

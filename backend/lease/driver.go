@@ -50,9 +50,9 @@ type Listener interface {
 	// Listen calls on with changes that come after position, until on returns false, which is
 	// no error. One call of on has items in the order in which they were written, and the
 	// position up to which all were told. A store that only says that something has changed
-	// calls on with no items. known are the items of interest as they were read; all
-	// others of the store may be told, too. Listen returns nil if it cannot tell what came after
-	// position.
+	// calls on with no items. known are the items of interest as they were read, mostly without
+	// Values; all others of the store may be told, too. Listen returns nil if it cannot tell what
+	// came after position.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 
@@ -111,7 +111,7 @@ type Item struct {
 	// Age is how long ago it was written, by the store's clock; a hint. Negative: unknown.
 	Age time.Duration
 
-	rememberedAt time.Time // when Age was so; zero: now
+	rememberedAt *time.Time // when Age was so; nil: now
 }
 
 // A View is the answer of a reading.

@@ -103,8 +103,8 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		return 0, nil, false
 	}
 	c.dropSessions()
-	for _, it := range c.items {
-		known = append(known, it)
+	for _, m := range c.items {
+		known = append(known, m.Item)
 	}
 	return c.position, known, true
 }
@@ -125,7 +125,7 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 		case it.Kind != Sessions || !cached:
 			continue
 		}
-		b.cache.add(it, now)
+		b.cache.add(it, &now)
 	}
 	b.cache.position, b.cache.at = max(b.cache.position, position), now
 	return more

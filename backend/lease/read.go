@@ -131,7 +131,7 @@ func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool, numbe
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
-		it := b.cache.items[Key{Records, name}]
+		it := b.cache.items[Key{Records, name}].item()
 		if key, ok := sessionOf(&it); ok {
 			keys = addKey(keys, asked, key)
 		}
@@ -277,10 +277,10 @@ func (b *Backend) age(it *Item, written time.Time) time.Duration {
 	switch {
 	case it.Age < 0:
 		return max(0, b.driver.Now().Sub(written))
-	case it.rememberedAt.IsZero():
+	case it.rememberedAt == nil:
 		return it.Age
 	}
-	return it.Age + max(0, b.driver.Now().Sub(it.rememberedAt))
+	return it.Age + max(0, b.driver.Now().Sub(*it.rememberedAt))
 }
 
 // version makes the Version of a lease. What comes before the space changes with each grant and

@@ -127,10 +127,14 @@ func Decode(kind Kind, text []byte) Value {
 	switch kind {
 	case Records:
 		if r := decode[Record](text); r != nil {
-			for _, text := range []*string{&r.Epoch, &r.ID, &r.Nonce, &r.Session, &r.Address, &r.Metadata} { // many records have the same
+			r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
+			texts := []*string{&r.Epoch, &r.ID, &r.Nonce, &r.Session, &r.Address, &r.Metadata, (*string)(&r.End), &r.LastID}
+			for i := range r.History {
+				texts = append(texts, &r.History[i].ID, (*string)(&r.History[i].End))
+			}
+			for _, text := range texts { // many records have the same
 				*text = unique.Make(*text).Value()
 			}
-			r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
 			return r
 		}
 	case Sessions:
