@@ -181,7 +181,7 @@ func (x *terminal) end() error {
 	}
 }
 
-// README's figures are those of docs/bench.md, rounded: in the table for each store that was measured,
+// README's figures are those of docs/bench.md and docs/guard.md, rounded: in the table for each store that was measured,
 // and in the paragraph "Figures".
 func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 	rows, err := figures.Read(pages(t)["bench.md"], pages(t)["guard.md"])
@@ -195,7 +195,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	measured := map[string]figures.Row{}
-	var killed, asked []time.Duration
+	var crashed, asked []time.Duration
 	var requests []float64
 	for _, r := range rows {
 		if !r.Ours {
@@ -205,7 +205,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 		if measured[store] = r; store == "file" { // the kernel frees the lease
 			continue
 		}
-		killed, asked = append(killed, r.Killed.Median), append(asked, r.Asked.Median)
+		crashed, asked = append(crashed, r.Crashed.Median), append(asked, r.Asked.Median)
 		if n, ok := r.Requests[1000]; ok {
 			requests = append(requests, n)
 		}
@@ -213,7 +213,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 	names := map[string]string{"postgres": "postgresql"}
 	table := regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\][^|]*\\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|")
 	said := []string{
-		short(slices.Min(killed)), short(slices.Max(killed)), short(slices.Min(asked)), short(slices.Max(asked)),
+		short(slices.Min(crashed)), short(slices.Max(crashed)), short(slices.Min(asked)), short(slices.Max(asked)),
 		fmt.Sprint(slices.Min(requests)), fmt.Sprint(slices.Max(requests)),
 	}
 	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
@@ -223,13 +223,13 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 			r, ok := measured[cmp.Or(names[m[1]], m[1])]
 			if !ok {
 				if regexp.MustCompile(`(?m)^[\d.]+ m?s`).MatchString(m[2] + "\n" + m[3] + "\n" + m[4]) {
-					t.Errorf("%s has figures for %s, which docs/bench.md does not have: %s, %s, %s", page, m[1], m[2], m[3], m[4])
+					t.Errorf("%s has figures for %s, which were not measured: %s, %s, %s", page, m[1], m[2], m[3], m[4])
 				}
 				continue
 			}
 			found++
-			if want := short(r.Killed.Median) + ", " + short(r.Killed.Worst); m[2] != want {
-				t.Errorf("%s says %q of a crash on %s, docs/bench.md %s", page, m[2], m[1], want)
+			if want := short(r.Crashed.Median) + ", " + short(r.Crashed.Worst); m[2] != want {
+				t.Errorf("%s says %q of a crash on %s, docs/guard.md %s", page, m[2], m[1], want)
 			}
 			guarded := r.Guarded
 			if m[1] == "mysql" {

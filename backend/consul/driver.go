@@ -129,7 +129,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	}
 	var listed map[string]lease.Item
 	if records > maxByKey {
-		if listed, err = d.listRecords(ctx, changes, followersRely); err != nil {
+		if listed, err = d.listRecords(ctx, changes, editsUnnoticed); err != nil {
 			return v, d.Fail(err)
 		}
 	}
@@ -248,13 +248,10 @@ type listing struct {
 // the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
 const maxListingAge = 5 * time.Minute
 
-// editsUnnoticed is for how long a leader of many elections relies on the key changes, which does not
-// show what was edited or deleted by hand. Followers do so for longer: [driver.Listen] shows them that, and
-// they take nothing from a leader by an old listing.
-const (
-	editsUnnoticed = 10 * time.Second
-	followersRely  = time.Minute
-)
+// editsUnnoticed is for how long a process of many elections relies on the key changes, which does not show
+// what was edited or deleted by hand. [driver.Listen] shows that to followers at once, and they take nothing
+// from a leader by an old listing.
+const editsUnnoticed = time.Minute
 
 // listRecords returns all records. It does not ask if it has asked within age, and the key changes is
 // as it was then. It lists them only if the index of their keys has moved.

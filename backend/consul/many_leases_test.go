@@ -173,7 +173,7 @@ func TestAListeningFollowerOfManyLeasesSeesADeletion(t *testing.T) {
 		return nil
 	})
 	l.remove(t, l.record("e00007"))
-	testbed.Eventually(t, followersRely/2, "the deletion is seen", func() error {
+	testbed.Eventually(t, editsUnnoticed/2, "the deletion is seen", func() error {
 		changed, err := b.Observe(ctx, seen)
 		if i := slices.IndexFunc(changed, func(l backend.Lease) bool { return l.Election == "e00007" }); err != nil || i < 0 {
 			return fmt.Errorf("%d leases have changed, %v", len(changed), err)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,12 @@ type Limits struct {
 	Loses          bool          // another epoch may lack acknowledged writes though no operator paused: then MaxTTL stands for every TTL that was granted
 	Batch          int           // the greatest number of puts and checks in one change; at least 4
 	Checks         int           // the greatest number of checks in a change with one put of a session; 0: Batch-1; negative: none, since somebody may lock an item that is checked
-	EditsUnnoticed time.Duration // for how long a lease may be renewed after somebody else than this package has edited or deleted its record; usually 0
+	EditsUnnoticed time.Duration // for how long Write may not tell that an item in verify was edited or deleted by somebody else than this package; usually 0
 	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB; more than MaxValue counts as that
 }
+
+// checks returns the greatest number of checks in a change with one put of a session.
+func (l *Limits) checks() int { return cmp.Or(l.Checks, l.Batch-1) }
 
 // A Kind says what an item is. It is part of the item's key.
 type Kind string

@@ -253,6 +253,7 @@ type wire struct {
 	write     func()   // writes the last one once more
 	history   []func() // writes each of them once more
 	last      lease.Written
+	late      time.Time // until then no write tells which items of verify have changed
 }
 
 // A fate is what becomes of a write.
@@ -301,5 +302,9 @@ func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []
 	case twice:
 		w.write()
 	}
-	return w.Driver.Write(ctx, epoch, wentBack, changes, verify)
+	done, err := w.Driver.Write(ctx, epoch, wentBack, changes, verify)
+	if time.Now().Before(w.late) {
+		done.Stale = nil
+	}
+	return done, err
 }

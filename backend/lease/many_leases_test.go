@@ -55,6 +55,28 @@ func TestManyLeasesAreComparedAfterTheWrite(t *testing.T) {
 	})
 }
 
+// A driver may tell late that one of many records was deleted. A change that checks it tells at once.
+func TestADeletionThatIsNoticedLateIsWatchedLonger(t *testing.T) {
+	for most, late := range map[int]time.Duration{30: 0, 60: time.Minute} {
+		inWorld(t, func(w *world) {
+			w.store.Limits.EditsUnnoticed = time.Minute
+			a, b := w.start("a"), w.start("b")
+			leases := a.leadsMany(most)
+			deleted := leases[3].Election
+			b.sees(deleted)
+			w.store.Delete(recordOf(deleted))
+			a.wire.late = time.Now().Add(time.Minute)
+			w.meanwhile(func() {
+				for range 2 * time.Minute / (ttl / 3) {
+					a.renews(leases...)
+					time.Sleep(ttl / 3)
+				}
+			})
+			b.waits(deleted, greatestTTL+late, "a lease may be renewed for as long as its deletion is not noticed")
+		})
+	}
+}
+
 // A challenger takes one of many leases over between the heartbeat and the comparison.
 func TestATakeoverBeforeTheComparisonIsNoticed(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -249,7 +249,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 	}
 	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
 	if s.suspect {
-		s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.limits.EditsUnnoticed // the last grant may be missing from the store
+		s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v) // the last grant may be missing from the store
 		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), s.Version)
 		if s.missing {
 			s.Age = 0
@@ -270,6 +270,16 @@ func (b *Backend) longest(v *view) time.Duration {
 		return b.limits.MaxTTL
 	}
 	return max(b.longestTTL, b.limits.MinTTL)
+}
+
+// unnoticed returns for how long a lease may have been renewed after its record was edited or deleted.
+// Where no more records were ever made than a renewal checks, each renewal checks all.
+func (b *Backend) unnoticed(v *view) time.Duration {
+	checks := int64(b.limits.checks())
+	if m, ok := v.meta.Value.(*Meta); ok && !v.meta.Edited && m.Made <= checks && m.Deleted <= checks-m.Made && v.records <= checks {
+		return 0
+	}
+	return b.limits.EditsUnnoticed
 }
 
 // age returns how long ago an item was written, by the store's clock or by that of its writer.

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -95,7 +94,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
-	if len(check) <= cmp.Or(b.limits.Checks, b.limits.Batch-1) {
+	if len(check) <= b.limits.checks() {
 		c.Check, check = check, nil
 	}
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)

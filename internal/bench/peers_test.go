@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -207,9 +208,14 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
+// building is held while a program of a peer is built.
+var building sync.Mutex
+
 // riverCommand builds the program in ./river once, and returns the command that runs it.
 func riverCommand(t testing.TB) *exec.Cmd {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	program := filepath.Join(os.TempDir(), "election-bench-river")
 	if _, err := os.Stat(program); err != nil {
 		build := exec.Command("go", "build", "-o", program, ".")
@@ -224,6 +230,8 @@ func riverCommand(t testing.TB) *exec.Cmd {
 // latchCommand compiles the Java program once, and returns the command that runs it.
 func latchCommand(t testing.TB, r role) *exec.Cmd {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	classes := filepath.Join(os.TempDir(), "election-bench-latch")
 	var jars []string
 	for _, name := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "guava",

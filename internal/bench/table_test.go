@@ -196,12 +196,15 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	kids := map[string]*child{}
 	next := 0
 	more := func() {
+		turn.Lock()
+		defer turn.Unlock()
 		r.ID = fmt.Sprint("n", next)
 		next++
 		if sig == syscall.SIGUSR2 {
 			r.Memory = testbed.LimitMemory(t, memoryLimit)
 		}
 		kids[r.ID] = start(t, r, all)
+		<-time.After(300 * time.Millisecond)
 	}
 	for range 3 {
 		more()
@@ -224,8 +227,8 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 		}
 		end := func() time.Duration {
 			if sig == syscall.SIGTERM || r.Guard { // it takes milliseconds, during which no other leader may end
-				ending.Lock()
-				defer ending.Unlock()
+				turn.Lock()
+				defer turn.Unlock()
 				defer func() { <-time.After(200 * time.Millisecond) }()
 			}
 			ended := time.Now()
@@ -254,8 +257,9 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	return times
 }
 
-// ending is held while a leader of any row ends, if another follows within milliseconds.
-var ending sync.Mutex
+// turn is held while a leader of any row ends, if another follows within milliseconds, and while a
+// process of any row starts, which takes a processor.
+var turn sync.Mutex
 
 // heirless is gaps with SIGTERM, but the followers that have waited longest are killed a
 // moment before, so that only the last one can take over.

@@ -92,7 +92,7 @@ func addCrashes(rows []Row, page string) error {
 	guarded := false
 	for line := range strings.Lines(page) {
 		cells := cellsOf(line)
-		if len(cells) != 5 {
+		if len(cells) < 3 {
 			continue
 		}
 		with, guard := strings.CutSuffix(cells[1], ", guard: true")

@@ -12,8 +12,8 @@ import (
 // starting there, or was killed and will come back.
 const (
 	firstPort = 15000
-	block     = 2500
-	blocks    = 6
+	block     = 1250
+	blocks    = 14
 )
 
 // ports are those that freePort returned. A killed server comes back on its port, so a
