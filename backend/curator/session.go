@@ -68,7 +68,7 @@ func (b *Backend) openSession(ctx context.Context, need time.Duration) (*session
 	if length == 0 {
 		length = min(defaultSession, b.options.MaxSession)
 	}
-	b.session = &session{Session: ensemble.NewSession(&b.access, length, true), tick: b.options.Tick, renewing: make(chan struct{}, 1)}
+	b.session = &session{Session: ensemble.NewSession(&b.access, length), tick: b.options.Tick, renewing: make(chan struct{}, 1)}
 	b.session.Quiet = true
 	return b.session, nil
 }

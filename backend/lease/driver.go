@@ -57,6 +57,14 @@ type Listener interface {
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 
+// A Keeper is a Driver whose store deletes the session of a process by itself, soon after the process has ended or
+// was cut off. So a member whose session is there is there, too, and need not write it again.
+type Keeper interface {
+	// Kept reports whether the session that this Driver has made last is there, as far as it knows. It does not
+	// use the store.
+	Kept() bool
+}
+
 // ErrEpoch says that another store has answered than the one that was read: it was rebuilt,
 // restored or failed over. It wraps backend.ErrUnavailable.
 var ErrEpoch = fmt.Errorf("%w: another store answers than the one that was read", backend.ErrUnavailable)

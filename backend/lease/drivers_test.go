@@ -64,6 +64,42 @@ func TestAClockThatIsSetBackHidesNoMember(t *testing.T) {
 	})
 }
 
+// A keeper says whether the store has kept the session.
+type keeper struct {
+	setBack
+	kept bool
+}
+
+func (d *keeper) Kept() bool { return d.kept }
+
+// A store that deletes the sessions of processes that have ended shows which members are there.
+func TestAMemberWhoseSessionIsKeptWritesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		d := &keeper{setBack: setBack{Driver: w.store.Driver()}, kept: true}
+		a.b = lease.New(d)
+		m := backend.Member{Candidate: a.me, TTL: ttl}
+		announce := func(rule string, writes int) {
+			w.Helper()
+			time.Sleep(time.Hour)
+			d.writes = 0
+			if err := a.b.Announce(w.Context(), m); err != nil {
+				w.Fatal(err)
+			}
+			w.want(d.writes == writes, "%d writes: rule violated: %s", d.writes, rule)
+			list, err := a.b.Members(w.Context(), "", 10)
+			w.want(err == nil && len(list) == 1 && list[0].Age == 0 && list[0].Stage == m.Stage, "%+v, %v: rule violated: a member that is there is listed as it announced itself", list, err)
+		}
+		announce("the first announcement makes the session", 1)
+		announce("a member that has not changed is there already", 0)
+		m.Stage = "both"
+		announce("a member that has changed is written", 1)
+		w.store.Delete(a.session())
+		d.kept = false
+		announce("a session that is lost is made again", 2)
+	})
+}
+
 // partial answers with results and an error.
 type partial struct {
 	lease.Driver

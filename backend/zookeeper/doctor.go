@@ -47,7 +47,7 @@ func (d *driver) preflight(ctx context.Context, o origin, election string) error
 			&zk.CreateRequest{Path: d.root.path(session), Flags: zk.FlagEphemeral, Acl: d.ACL},
 		}
 		for _, k := range []lease.Key{{Kind: lease.Records, Name: election}, {Kind: lease.Metas}} {
-			now, err := d.readItem(ctx, d.writer, k, o)
+			now, err := d.readItem(ctx, k, o)
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 		return list
 	}
 	list, err := d.Inspect(ctx, sessionLength, tooShort, string(d.root), func() ([]zk.ACL, error) {
-		return ensemble.Read(ctx, d.writer, func(c *zk.Conn) ([]zk.ACL, error) {
+		return ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(string(d.root))
 			return acl, err
 		})

@@ -22,18 +22,21 @@ import (
 type driver struct {
 	ensemble.Access
 	root    root
-	writer  *ensemble.Session // has the ephemeral node, and makes all changes
-	reader  *ensemble.Session // makes readings, and has their watches
-	present atomic.Bool       // the node of this process may be there
+	session *ensemble.Session
+	present atomic.Bool  // its ephemeral node may be there
+	owner   atomic.Int64 // the session in which that was made last
 
-	entering chan struct{} // held while the writer's session is looked at
+	entering chan struct{} // held while the session is looked at
 
 	mu     sync.Mutex
 	origin origin
 	newest int64 // the greatest zxid that was seen
 }
 
-var _ lease.Listener = (*driver)(nil)
+var (
+	_ lease.Listener = (*driver)(nil)
+	_ lease.Keeper   = (*driver)(nil)
+)
 
 // Limits implements [lease.Driver].
 func (d *driver) Limits() lease.Limits {
@@ -43,11 +46,13 @@ func (d *driver) Limits() lease.Limits {
 // Now implements [lease.Driver].
 func (d *driver) Now() time.Time { return time.Now() }
 
+// Kept implements [lease.Keeper].
+func (d *driver) Kept() bool { return d.owner.Load() == d.session.Connection().ID }
+
 // Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
 // servers end the session.
 func (d *driver) Close() error {
-	d.reader.Close(true)
-	d.writer.Close(!d.present.Load())
+	d.session.Close(!d.present.Load())
 	return nil
 }
 
@@ -55,16 +60,15 @@ func (d *driver) Close() error {
 // none is older than the one before.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	for range 3 {
-		before, err := d.reader.Ready(ctx)
-		if err != nil {
+		if _, err := d.session.Ready(ctx); err != nil {
 			return v, d.fail(err)
 		}
-		v, err = d.readSynced(ctx, keys)
-		if after, lost := d.reader.Ready(ctx); lost == nil && after == before {
+		on := d.session.Connection()
+		if v, err = d.readSynced(ctx, keys); d.session.Connection() == on {
 			return v, d.fail(err)
 		}
 	}
-	return lease.View{}, errSessionEnded
+	return lease.View{}, errConnectionLost
 }
 
 // readSynced reads items. Servers answer with what they have, which may be old. What is newer than all
@@ -74,7 +78,7 @@ func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, 
 	before := d.noteZxid(0)
 	v, newest, err := d.readAll(ctx, keys)
 	if err == nil && newest <= before {
-		if err = d.sync(ctx, d.reader); err == nil {
+		if err = d.sync(ctx); err == nil {
 			v, newest, err = d.readAll(ctx, keys)
 		}
 	}
@@ -91,7 +95,7 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 		return v, 0, err
 	}
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Items: make([]lease.Item, len(keys))}
-	v.Position, _ = d.reader.Watches.Fired()
+	v.Position, _ = d.session.Watches.Fired()
 	v.Position++ // never 0
 	of, errs := map[lease.Kind][]int{}, make([]error, len(keys)+1)
 	for i, k := range keys {
@@ -100,12 +104,12 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 	for _, kind := range []lease.Kind{lease.Sessions, lease.Records, lease.Metas} {
 		ensemble.InParallel(len(of[kind]), func(n int) {
 			i := of[kind][n]
-			v.Items[i], errs[i] = d.readItem(ctx, d.reader, keys[i], o)
+			v.Items[i], errs[i] = d.readItem(ctx, keys[i], o)
 		})
 	}
 	if of[lease.Metas] != nil {
 		var n ensemble.Node
-		n, errs[len(keys)] = d.reader.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
+		n, errs[len(keys)] = d.session.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
 		v.Records = int64(n.Stat.NumChildren)
 	}
 	for i := range v.Items {
@@ -114,14 +118,13 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 	return v, newest, cmp.Or(errs...)
 }
 
-// readItem reads an item. A record that is read in the reader's session leaves a watch, and comes from
-// memory if one says that it has not changed.
-func (d *driver) readItem(ctx context.Context, s *ensemble.Session, k lease.Key, o origin) (lease.Item, error) {
-	if k.Kind == lease.Records && s == d.reader {
-		n, err := s.Watched(ctx, ensemble.Data, d.root.path(k))
-		return o.item(k, n), err
+// readItem reads an item. A record leaves a watch, and comes from memory if one says that it has not changed.
+func (d *driver) readItem(ctx context.Context, k lease.Key, o origin) (lease.Item, error) {
+	read := d.session.ReadNode
+	if k.Kind == lease.Records {
+		read = d.session.Watched
 	}
-	n, err := s.ReadNode(ctx, ensemble.Data, d.root.path(k))
+	n, err := read(ctx, ensemble.Data, d.root.path(k))
 	return o.item(k, n), err
 }
 
@@ -140,7 +143,7 @@ func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
 // something has changed. Positions count the watches that have fired.
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		fired, next := d.reader.Watches.Fired()
+		fired, next := d.session.Watches.Fired()
 		switch now := fired + 1; {
 		case position == 0 || position > now:
 			return nil
@@ -158,14 +161,14 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	if err := d.sync(ctx, d.reader); err != nil {
+	if err := d.sync(ctx); err != nil {
 		return v, d.fail(err)
 	}
 	o, err := d.readOrigin(ctx)
 	if err != nil {
 		return v, d.fail(err)
 	}
-	children, err := ensemble.Read(ctx, d.reader, func(c *zk.Conn) ([]string, error) {
+	children, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
 		list, _, err := c.Children(d.root.directory(kind))
 		return list, err
 	})
@@ -186,7 +189,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
 			k := lease.Key{Kind: kind, Name: part[i]}
-			n, err := d.reader.ReadNode(ctx, ensemble.Data, d.root.path(k))
+			n, err := d.session.ReadNode(ctx, ensemble.Data, d.root.path(k))
 			items[i], errs[i] = o.item(k, n), err
 		})
 		if err := cmp.Or(errs...); err != nil {
@@ -200,6 +203,8 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	}
 	return v, nil
 }
+
+var errConnectionLost = fmt.Errorf("%w: connections are lost before a reading is complete", backend.ErrUnavailable)
 
 var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
 

@@ -34,7 +34,7 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Write(ctx, v.Epoch, 0, nil, nil)
-	client, err := d.writer.Ready(ctx)
+	client, err := d.session.Ready(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("no answer")
 	}
-	now, err := d.writer.Ready(ctx)
+	now, err := d.session.Ready(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

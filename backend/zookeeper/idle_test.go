@@ -41,7 +41,7 @@ func TestAnIdleSessionKeepsItsConnection(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
-	s := ensemble.NewSession(&a, sessionLength, false)
+	s := ensemble.NewSession(&a, sessionLength)
 	defer s.Close(true)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -28,7 +28,7 @@ func (r root) directory(kind lease.Kind) string { return string(r) + "/" + strin
 // makeNode makes a lasting node unless it exists, with its parents.
 func (d *driver) makeNode(ctx context.Context, path string, data []byte) error {
 	create := func() error {
-		_, err := ensemble.Call(ctx, d.writer, func(c *zk.Conn) (string, error) { return c.Create(path, data, zk.FlagPersistent, d.ACL) })
+		_, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Create(path, data, zk.FlagPersistent, d.ACL) })
 		return err
 	}
 	err := create()

@@ -16,25 +16,22 @@ import (
 type origin struct {
 	epoch    string // the data of the root: random text that was written when it was made
 	version  int32  // of the root
-	writer   int64  // the writer's session in which a write has shown whether the store went back; 0: none
+	session  int64  // in which a write has shown whether the store went back; 0: none
 	wentBack int
 	backTo   int64 // the zxid to which the store went back; 0: it did not
 }
 
-// readOrigin returns the origin of what the reader's session reads.
+// readOrigin returns the origin of what is read.
 func (d *driver) readOrigin(ctx context.Context) (o origin, err error) {
 	for range 2 {
-		n, err := d.reader.Watched(ctx, ensemble.Data, string(d.root))
+		n, err := d.session.Watched(ctx, ensemble.Data, string(d.root))
 		if err != nil {
 			return o, err
 		}
 		if len(n.Data) > 0 {
 			return d.noteRoot(n), nil
 		}
-		if _, err = d.writeOrigin(ctx); err == nil {
-			err = d.sync(ctx, d.reader)
-		}
-		if err != nil {
+		if _, err = d.writeOrigin(ctx); err != nil {
 			return o, err
 		}
 	}
@@ -52,9 +49,9 @@ func (d *driver) noteRoot(n ensemble.Node) origin {
 	return d.origin
 }
 
-// writeOrigin returns the origin of the writer's session. It makes the root if there is none.
+// writeOrigin returns the origin of what is written. It makes the root if there is none.
 func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
-	client, err := d.writer.Ready(ctx)
+	client, err := d.session.Ready(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -71,14 +68,14 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 	switch id {
 	case 0: // it has just ended
 		return o, errSessionEnded
-	case o.writer:
+	case o.session:
 		return o, nil
 	}
 	for range 5 {
-		if err := d.sync(ctx, d.writer); err != nil {
+		if err := d.sync(ctx); err != nil {
 			return o, err
 		}
-		n, err := d.writer.ReadNode(ctx, ensemble.Data, string(d.root))
+		n, err := d.session.ReadNode(ctx, ensemble.Data, string(d.root))
 		switch {
 		case err != nil:
 			return o, err
@@ -96,7 +93,7 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 	return o, errBusy
 }
 
-// prove makes a write in the writer's session. If its zxid is less than one that was seen, the store went
+// prove makes a write in the session. If its zxid is less than one that was seen, the store went
 // back, and what was read so far may be of the store as it was.
 func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) {
 	seen, path := d.noteZxid(0), d.root.directory(lease.Sessions)
@@ -111,24 +108,24 @@ func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.origin.epoch != o.epoch { // the reader's session is with another store
+	if d.origin.epoch != o.epoch { // a reading has found another store
 		return o, lease.ErrEpoch
 	}
 	if stat.Mzxid < seen {
 		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, stat.Mzxid, stat.Mzxid
-		d.reader.Watches.ForgetAll()
+		d.session.Watches.ForgetAll()
 	}
-	d.origin.writer = id
+	d.origin.session = id
 	return d.origin, nil
 }
 
 func (d *driver) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return ensemble.Call(ctx, d.writer, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, data, version) })
+	return ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, data, version) })
 }
 
 // sync brings the server that answers up to date with the ensemble's leader.
-func (d *driver) sync(ctx context.Context, s *ensemble.Session) error {
-	_, err := ensemble.Read(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
+func (d *driver) sync(ctx context.Context) error {
+	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

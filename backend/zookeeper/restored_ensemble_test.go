@@ -19,7 +19,7 @@ func TestALostGrantIsNotRenewedInARestoredEnsemble(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
 	o := Options{Servers: testbed.ZooKeeperAddrs(servers)}
 	a, b := start(t, "a", o), start(t, "b", o)
-	a.driver.writer.Length, b.driver.writer.Length = 4*time.Second, 4*time.Second
+	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")
 	b.lead("other")
 	for _, s := range servers {

@@ -115,7 +115,7 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 	o := Options{Servers: []string{server.Addr()}}
 	a, b := start(t, "a", o), start(t, "b", o)
-	a.driver.writer.Length, b.driver.writer.Length = 4*time.Second, 4*time.Second
+	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")
 	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
 	server.Kill(t)

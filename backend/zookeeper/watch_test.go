@@ -115,7 +115,7 @@ func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
 			t.Fatalf("%s was told to have changed, and is read as %q, want %q; %v", it.Name, v.Items[i].Version, w.Results[0].Items[0].Version, err)
 		}
 	}
-	if n := reader.reader.Watches.Len(); n > records+1 { // and one of the root
+	if n := reader.session.Watches.Len(); n > records+1 { // and one of the root
 		t.Errorf("%d watches are remembered for %d records", n, records)
 	}
 }
@@ -130,7 +130,7 @@ func TestABrokenConnectionIsReplacedAtOnce(t *testing.T) {
 	p.read("billing")
 	fastest := time.Hour // a busy machine may be slow once
 	for range 5 {
-		_, lost := p.driver.reader.Watches.Fired()
+		_, lost := p.driver.session.Watches.Fired()
 		proxy.Reset()
 		<-lost
 		began := time.Now()

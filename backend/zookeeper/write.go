@@ -82,7 +82,7 @@ func (t *transaction) run(ctx context.Context) (lease.Result, error) {
 			return lease.Result{Err: t.d.fail(err)}, nil
 		case failed == 0:
 			t.d.mu.Lock()
-			t.d.origin.writer = 0
+			t.d.origin.session = 0
 			t.d.mu.Unlock()
 			return lease.Result{}, lease.ErrEpoch
 		case failed < own:
@@ -128,7 +128,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 // second operation, whose result has the zxid; that of a creation does not.
 func (t *transaction) put(p *lease.Put) {
 	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
-	t.d.reader.Watches.Changing(ensemble.Data, path)
+	t.d.session.Watches.Changing(ensemble.Data, path)
 	if p.Value == nil {
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
 		return
@@ -163,6 +163,9 @@ func (t *transaction) written(results []zk.MultiResponse) (items []lease.Item) {
 		if at := t.stats[i]; at >= 0 {
 			n = numbers(results[at].Stat)
 			t.d.noteZxid(n.At)
+			if p.Over.Kind == lease.Sessions && p.Over.Version == "" {
+				t.d.owner.Store(t.o.session)
+			}
 		} else if p.Over.Kind == lease.Sessions {
 			t.d.present.Store(false)
 		}
@@ -194,15 +197,8 @@ func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bo
 	if !it.Remembered || it.Value == nil {
 		return true, nil
 	}
-	n, known := d.reader.Watches.Node(ensemble.Data, d.root.path(it.Key))
-	now := o.item(it.Key, n)
-	if !known {
-		var err error
-		if now, err = d.readItem(ctx, d.writer, it.Key, o); err != nil {
-			return false, err
-		}
-	}
-	return now.Version == it.Version, nil
+	now, err := d.readItem(ctx, it.Key, o)
+	return now.Version == it.Version, err
 }
 
 // stale returns which items have another version, by transactions that only check.
@@ -223,12 +219,12 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 	return stale, nil
 }
 
-// multi makes all operations or none, in the writer's session of o. It makes the parent of a node if there is
+// multi makes all operations or none, in the session of o. It makes the parent of a node if there is
 // none. failed is the first operation that could not be made, or -1 if the outcome is unknown.
 func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.MultiResponse, failed int, err error) {
 	for range 3 {
-		results, err = ensemble.Call(ctx, d.writer, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			if c.SessionID() != o.writer { // it may be another ensemble
+		results, err = ensemble.Call(ctx, d.session, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			if c.SessionID() != o.session { // it may be another ensemble
 				return nil, errSessionEnded
 			}
 			return c.Multi(ops...)

@@ -98,9 +98,7 @@ const sessionLength = time.Minute
 func newDriver(o Options) (*driver, error) {
 	d := &driver{root: root(cmp.Or(o.Root, DefaultRoot)), entering: make(chan struct{}, 1)}
 	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
-	d.writer = ensemble.NewSession(&d.Access, sessionLength, false)
-	d.reader = ensemble.NewSession(&d.Access, sessionLength, true)
-	d.reader.MaxRequest = 256 << 10 // it sends paths, to set watches again 128 KiB of them
+	d.session = ensemble.NewSession(&d.Access, sessionLength)
 	err := d.Access.Check()
 	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {
 		err = fmt.Errorf("root: %w", bad)

@@ -156,9 +156,7 @@ func (c *conn) send(frame []byte) error {
 		if bytes.Equal(frame, ping) && c.needless(now) {
 			return nil
 		}
-		if c.s.Watches != nil {
-			c.s.Watches.flag(frame)
-		}
+		c.s.Watches.flag(frame)
 		c.mu.Lock()
 		c.kinds[int32(binary.BigEndian.Uint32(frame[4:]))] = int32(binary.BigEndian.Uint32(frame[8:]))
 		c.mu.Unlock()
@@ -172,12 +170,11 @@ func (c *conn) send(frame []byte) error {
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
 // needless reports whether a ping can be left out: there was another request in the second half of the time since
-// the last one, and every request keeps the session alive; or nobody would miss the session, of which
-// nothing but the root is remembered; or nothing but calls may keep it.
+// the last one, and every request keeps the session alive; or nothing but calls may keep it.
 func (c *conn) needless(now time.Time) bool {
 	kept := now.Sub(c.lastWrite) < now.Sub(c.lastPing)/2
 	c.lastPing = now
-	return kept || c.s.Quiet || c.s.Watches != nil && c.s.Watches.Len() < 2
+	return kept || c.s.Quiet
 }
 
 func (c *conn) Close() error {

@@ -62,7 +62,7 @@ func (c *pieceConn) Close() error { c.closed = true; return nil }
 // newPieces returns the connection of a quiet session in which a path is being read under a watch.
 func newPieces(t *testing.T, seed uint64) (*conn, *pieceConn) {
 	network := &pieceConn{random: rand.New(rand.NewPCG(seed, 0))}
-	s := NewSession(&Access{}, 9*time.Second, true)
+	s := NewSession(&Access{}, 9*time.Second)
 	s.Quiet = true
 	s.Watches.ask("/watched", 1)
 	s.conn = s.newConn(network)

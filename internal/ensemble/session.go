@@ -1,7 +1,6 @@
 package ensemble
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +21,8 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Watches are set in a session for readings. It is over when its connection is lost, unless it is Quiet.
+	// Watches are those of the present connection.
 	Watches *Watches
-
-	// MaxRequest is the size of the greatest request, for which the client library keeps memory. 0: 1 MiB, which
-	// servers accept.
-	MaxRequest int
 
 	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only for
 	// calls. Set it before the first call.
@@ -65,19 +60,17 @@ func (s *Session) Connection() Connection {
 	return s.accepted
 }
 
-// maxRequest limits a request, and maxReply an answer. Servers accept about 1 MiB (jute.maxbuffer).
+// maxRequest limits a request, for which the library keeps memory, and maxReply an answer. Servers accept about
+// 1 MiB (jute.maxbuffer).
 const (
 	maxRequest = 1 << 20
 	maxReply   = 32 << 20
 )
 
-// NewSession returns a session that connects when it is first used, for writes or for readings.
-func NewSession(a *Access, length time.Duration, readings bool) *Session {
-	s := &Session{access: a, Length: length, changed: make(chan struct{})}
-	if readings {
-		s.Watches = &Watches{watches: make(map[key]*Watch), asked: make(map[string]int), changed: make(chan struct{})}
-	}
-	return s
+// NewSession returns a session that connects when it is first used.
+func NewSession(a *Access, length time.Duration) *Session {
+	ws := &Watches{watches: make(map[key]*Watch), asked: make(map[string]int), changed: make(chan struct{})}
+	return &Session{access: a, Length: length, Watches: ws, changed: make(chan struct{})}
 }
 
 // change changes fields of s and wakes all waiters.
@@ -159,7 +152,7 @@ func (s *Session) connect() error {
 			}
 		}),
 		zk.WithHostProvider(&ServerList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(cmp.Or(s.MaxRequest, maxRequest)))
+		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
 	}
@@ -194,7 +187,7 @@ func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
 // event is called by the library with each event, before any later answer is delivered.
 func (s *Session) event(client *zk.Conn, e zk.Event) {
 	switch {
-	case e.Type != zk.EventSession && s.Watches != nil:
+	case e.Type != zk.EventSession:
 		s.Watches.fire(e)
 	case e.State == zk.StateHasSession:
 		s.change(func() { s.connected, s.why = true, nil })
@@ -207,22 +200,12 @@ func (s *Session) event(client *zk.Conn, e zk.Event) {
 		})
 		go client.Close()
 	case e.State == zk.StateDisconnected:
-		over := false
 		s.change(func() {
-			over = s.connected && s.Watches != nil && !s.Quiet
 			if s.connected {
 				s.connected, s.lost = false, time.Now()
 			}
-			if over {
-				s.client = nil
-			}
 		})
-		if over {
-			go client.Close()
-		}
-		if s.Watches != nil && (over || s.Quiet) {
-			s.Watches.ForgetAll()
-		}
+		s.Watches.ForgetAll() // the server keeps them for a connection
 	}
 }
 
@@ -321,9 +304,7 @@ func (s *Session) Close(end bool) {
 		return
 	}
 	s.change(func() {})
-	if s.Watches != nil {
-		s.Watches.ForgetAll()
-	}
+	s.Watches.ForgetAll()
 	if !end && conn != nil {
 		conn.Close()
 	}

@@ -72,7 +72,7 @@ func TestAConnectionThatBreaksAtOnceIsReplaced(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
-	s := NewSession(&a, time.Minute, false)
+	s := NewSession(&a, time.Minute)
 	defer s.Close(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

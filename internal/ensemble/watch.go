@@ -67,10 +67,10 @@ func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err err
 	return Node{}, errBusy
 }
 
-// Watches are those of a session's connection. What was read under a watch is remembered, and not read
-// again, until it fires. The library does not know them: it would keep one for each reading, and set all of them
-// again on the next connection, by a zxid that it reads while answers change it (go-zookeeper/zk#35), so that
-// changes could be missed.
+// Watches are those of a session's connection, and are forgotten with it. What was read under a watch is
+// remembered, and not read again, until it fires. The library does not know them: it would keep one for each reading,
+// and set all of them again on the next connection, by a zxid that it reads while answers change it
+// (go-zookeeper/zk#35), so that changes could be missed.
 type Watches struct {
 	mu      sync.Mutex
 	watches map[key]*Watch // one that is over stays while the node is to be read again under it
