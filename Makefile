@@ -30,9 +30,10 @@ verify: deps ## run all tests with the race detector: clusters, faults, fleets, 
 	@scripts/test verify $(MODULES)
 	@$(MAKE) --no-print-directory simulate
 
+# What fails is tried once more: a download may have failed.
 check: ## run gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
-	@for dir in $(MODULES); do (cd "$$dir" && go vet ./... && go run $(STATICCHECK) ./...); done
+	@for dir in $(MODULES); do (cd "$$dir"; for tool in "go vet" "go run $(STATICCHECK)"; do $$tool ./... || $$tool ./...; done); done
 	@echo "check: gofmt, go vet and staticcheck found nothing"
 
 vuln: ## look for known vulnerabilities in dependencies

@@ -74,17 +74,16 @@ func (r role) crashWhenTold() error {
 	signal.Notify(told, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {
 		sig := <-told
-		var taken [][]byte
-		for {
+		taken := make([][]byte, memoryLimit>>20)
+		for n := range taken {
 			r.say("ends", nil)
 			if sig == syscall.SIGUSR1 {
 				panic("as told")
 			}
-			more := make([]byte, 1<<20)
-			for i := 0; i < len(more); i += os.Getpagesize() {
-				more[i] = 1
+			taken[n] = make([]byte, 1<<20)
+			for i := 0; i < len(taken[n]); i += os.Getpagesize() {
+				taken[n][i] = 1
 			}
-			taken = append(taken, more)
 		}
 	}()
 	return nil
