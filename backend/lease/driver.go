@@ -61,7 +61,7 @@ type Listener interface {
 // was cut off. So a member whose session is there is there, too, and need not write it again.
 type Keeper interface {
 	// Kept reports whether the session that this Driver has made last is there, as far as it knows. It does not
-	// use the store.
+	// use the store, and returns false if the store cannot be reached.
 	Kept() bool
 }
 

@@ -47,7 +47,9 @@ func (d *driver) Limits() lease.Limits {
 func (d *driver) Now() time.Time { return time.Now() }
 
 // Kept implements [lease.Keeper].
-func (d *driver) Kept() bool { return d.owner.Load() == d.session.Connection().ID }
+func (d *driver) Kept() bool {
+	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID
+}
 
 // Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
 // servers end the session.

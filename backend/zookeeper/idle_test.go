@@ -2,11 +2,13 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -51,6 +53,54 @@ func TestAnIdleSessionKeepsItsConnection(t *testing.T) {
 	<-time.After(10 * time.Second)
 	if n := connections.Load(); n > 1 {
 		t.Errorf("%d connections in 10 s", n)
+	}
+}
+
+// A member that has not changed is announced by its session alone, as long as that is there.
+func TestAnUnchangedMemberIsWrittenOnlyWhenItsSessionIsLost(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	root, proxy, admin := newRoot(t, servers), testbed.NewProxy(t, servers[0]), dial(t, servers)
+	p := start(t, "a", Options{Servers: []string{proxy.Addr()}, Root: root})
+	p.driver.session.Length = 4 * time.Second
+	announce := func() error {
+		ctx, cancel := p.call()
+		defer cancel()
+		return p.Announce(ctx, backend.Member{Candidate: p.me, TTL: time.Second})
+	}
+	written := func() int64 {
+		t.Helper()
+		testbed.Eventually(t, patience, "an announcement", announce)
+		ok, stat, err := admin.Exists(p.session())
+		if err != nil || !ok {
+			t.Fatalf("a member that was announced is not there: %v", err)
+		}
+		return stat.Mzxid
+	}
+	first := written()
+	if again := written(); again != first {
+		t.Errorf("a member that has not changed was written in %d and %d", first, again)
+	}
+	proxy.Cut(true)
+	testbed.Eventually(t, patience, "the connection is found dead", func() error {
+		if p.driver.session.Connected() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if err := announce(); err == nil {
+		t.Error("a member is announced without a connection")
+	}
+	testbed.Eventually(t, patience, "the end of the session", func() error {
+		if exists(t, admin, p.session()) {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+	proxy.Cut(false)
+	proxy.Reset()
+	if again := written(); again == first {
+		t.Error("a member whose session was lost was not written")
 	}
 }
 

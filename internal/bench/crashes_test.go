@@ -63,8 +63,12 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// crashWhenTold makes this process crash when it gets one of the signals of ways.
+// crashWhenTold makes this process crash when it gets one of the signals of ways. Where goroutines are counted
+// there is none for that.
 func (r role) crashWhenTold() error {
+	if r.Load > 0 {
+		return nil
+	}
 	if r.Memory != "" {
 		if err := os.WriteFile(filepath.Join(r.Memory, "cgroup.procs"), []byte("0"), 0); err != nil {
 			return err

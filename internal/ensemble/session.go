@@ -60,6 +60,13 @@ func (s *Session) Connection() Connection {
 	return s.accepted
 }
 
+// Connected reports whether there is a connection now, as far as the library knows.
+func (s *Session) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
+}
+
 // maxRequest limits a request, for which the library keeps memory, and maxReply an answer. Servers accept about
 // 1 MiB (jute.maxbuffer).
 const (
