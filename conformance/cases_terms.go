@@ -156,7 +156,7 @@ func termsRestart(t *Trial) error {
 		if err := t.inject(FaultRestart, true, ""); err != nil {
 			return err
 		}
-		if err := t.waitUntil(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
+		if err := t.waitUntil(20*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil { // a server may start slowly
 			return err
 		}
 	}

@@ -123,18 +123,21 @@ func TestTwoGuardsDoNotWaitForEachOther(t *testing.T) {
 	if pids := p.guards(); len(pids) != 2 {
 		t.Fatalf("the guards are %v, want two", pids)
 	}
-	for _, pid := range p.guards() {
-		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		pipes := 0
-		for _, l := range links {
-			if to, _ := os.Readlink(l); strings.HasPrefix(to, "pipe:") && filepath.Base(l) != "2" {
-				pipes++
+	testbed.Eventually(t, 30*time.Second, "guards that have begun have their own pipe only", func() error {
+		for _, pid := range p.guards() {
+			links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+			pipes := 0
+			for _, l := range links {
+				if to, _ := os.Readlink(l); strings.HasPrefix(to, "pipe:") && filepath.Base(l) != "2" {
+					pipes++
+				}
+			}
+			if pipes != 1 {
+				return fmt.Errorf("guard %d has %d pipes", pid, pipes)
 			}
 		}
-		if pipes != 1 {
-			t.Errorf("guard %d has %d pipes, want its own", pid, pipes)
-		}
-	}
+		return nil
+	})
 	p.kill()
 	testbed.Eventually(t, 30*time.Second, "both release", func() error {
 		if got := p.written(); strings.Count(got, "jobs/7 failed;") != 2 {
