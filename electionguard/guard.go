@@ -108,8 +108,14 @@ func (g *Guard) send(w *will) {
 		return
 	}
 	for _, part := range w.parts() {
-		g.pipe.SetWriteDeadline(time.Now().Add(sendPatience))
-		if _, err := g.pipe.Write(part); err != nil {
+		var err error
+		for range 3 { // on a busy machine the deadline may have passed before anything was tried
+			g.pipe.SetWriteDeadline(time.Now().Add(sendPatience))
+			if _, err = g.pipe.Write(part); err == nil {
+				break
+			}
+		}
+		if err != nil {
 			g.nonce = "" // to be said again with the next bids
 			return
 		}
