@@ -32,6 +32,10 @@ type Harness struct {
 	// store. Default: 0 in virtual time, 250 ms in real time.
 	Late time.Duration
 
+	// KnowsMembers says that the store itself knows which members are there. Only then may the Age of one be 0
+	// however long ago it announced itself. Default: false.
+	KnowsMembers bool
+
 	// Short shortens the long cases: a day becomes an hour, a thousand rounds become a
 	// hundred. In real time they are even shorter.
 	Short bool

@@ -64,7 +64,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 }
 
 func harness(newStore func(testing.TB) conformance.Store) conformance.Harness {
-	return conformance.Harness{TTL: 1500 * time.Millisecond, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+	return conformance.Harness{TTL: 1500 * time.Millisecond, Late: time.Second, KnowsMembers: true, Short: true, Parallel: true, NewStore: newStore}
 }
 
 // newRoot returns a root of its own for one test.
