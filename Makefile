@@ -28,7 +28,6 @@ test: ## run the fast tier, in minutes: tests without a server, and each backend
 
 verify: deps ## run all tests with the race detector: clusters, faults, fleets, browsers, chaos, models
 	@scripts/test verify $(MODULES)
-	@$(MAKE) --no-print-directory simulate
 
 # What fails is tried once more: a download may have failed.
 check: ## run gofmt, go vet and staticcheck

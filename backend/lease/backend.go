@@ -15,6 +15,7 @@ import (
 // [backend.Marker]. It serves one manager.
 type Backend struct {
 	driver Driver
+	keeper Keeper // the driver, if it is one
 	limits Limits
 	owner  single.Owner
 
@@ -40,6 +41,7 @@ func New(d Driver) *Backend {
 	limits := d.Limits()
 	limits.MaxValue = min(limits.MaxValue, MaxValue)
 	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]bool{}}
+	b.keeper, _ = d.(Keeper)
 	b.cache.clear()
 	return b
 }

@@ -26,8 +26,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.mu.Lock()
 	first := b.member.TTL == 0
 	b.mu.Unlock()
-	_, keeps := b.driver.(Keeper)
-	if err = b.announce(ctx, m); err == nil && first && !keeps {
+	if err = b.announce(ctx, m); err == nil && first && b.keeper == nil {
 		b.cleanUp(ctx)
 	}
 	return b.fail("announce", err)
@@ -72,10 +71,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		next := s.value
 		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
 		if next.sameMember(&s.value) && !s.at.IsZero() {
-			if k, ok := b.driver.(Keeper); ok && k.Kept() {
-				return nil
-			}
-			if age := b.driver.Now().Sub(s.at); age >= 0 && age < m.TTL/2 {
+			kept := b.keeper != nil && b.keeper.Kept()
+			if age := b.driver.Now().Sub(s.at); kept || age >= 0 && age < m.TTL/2 {
 				return nil
 			}
 		}
@@ -95,7 +92,6 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	_, keeps := b.driver.(Keeper)
 	for len(list) < limit {
 		page, err := b.driver.List(ctx, Sessions, from, limit)
 		if err != nil {
@@ -113,7 +109,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 				Stage:     s.Stage, Elections: s.Elections,
 				TTL: min(time.Duration(s.TTL), b.limits.MaxTTL), Age: b.age(it, s.At),
 			})
-			if keeps {
+			if b.keeper != nil {
 				m.Age = 0
 			}
 			if m.Age <= listedTTLs*max(m.TTL, b.limits.MinTTL) && len(list) < limit {

@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceWithServerFaults runs the cases that need their own server. Like those through a failover, they
-// are about time: they run one by one, before the parallel tests.
+// are about time: they run before the package's parallel tests.
 func TestConformanceWithServerFaults(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
 		server := testbed.StartPostgres(t, testbed.PostgresOptions{})
@@ -41,7 +41,6 @@ func TestConformanceWithServerFaults(t *testing.T) {
 		return store
 	})
 	h.Only = conformance.Case.OwnServer
-	h.Parallel = false
 	conformance.Run(t, h)
 }
 

@@ -22,6 +22,7 @@ import (
 func TestConformanceThroughAFailover(t *testing.T) {
 	for _, synchronous := range []bool{false, true} {
 		t.Run(map[bool]string{false: "asynchronous", true: "synchronous"}[synchronous], func(t *testing.T) {
+			t.Parallel() // with the other one; the package's parallel tests wait until both have ended
 			h := harness(func(t testing.TB) conformance.Store { return newReplicated(t, synchronous) })
 			h.TTL = 3 * time.Second // a new primary answers slowly at first
 			h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
