@@ -189,13 +189,11 @@ func functionCause(t *Trial) error {
 	}
 	for _, s := range []struct {
 		reason election.Reason
-		do     func()
+		do     func() error
 	}{
-		{election.ReasonPaused, a.Pause},
-		{election.ReasonUnreachable, func() { a.node.wire.Cut(true) }},
-		{election.ReasonDeposed, func() {
-			t.addError(t.depose(a))
-		}},
+		{election.ReasonPaused, func() error { a.Pause(); return nil }},
+		{election.ReasonUnreachable, func() error { a.node.wire.Cut(true); return nil }},
+		{election.ReasonDeposed, func() error { return t.depose(a) }},
 	} {
 		a.node.wire.Cut(false)
 		a.Resume()
@@ -210,7 +208,9 @@ func functionCause(t *Trial) error {
 		for len(causes) > 0 { // from leaderships that a busy machine has ended
 			<-causes
 		}
-		s.do()
+		if err := s.do(); err != nil {
+			return err
+		}
 		cause, ok := t.waitForResult(causes, t.takeoverBound()+t.Late)
 		var end *election.EndError
 		if !ok || !errors.As(cause, &end) || end.Reason != s.reason || end.Term != leadership.Term || end.Election != "jobs" {
