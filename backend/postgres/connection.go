@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,28 +18,52 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/internal/relational"
 )
 
 // exec sends statements in one message, and returns their results. The server has the whole message
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one does not answer or breaks: all changes are
 // conditional, so that a second copy has no effect.
+//
+// A connection that was used before may be dead without notice, so it has half of the time that is left. A new one has
+// all of it, which is at least half of the call's: if connecting took longer, the next call uses it. The server
+// starts a process for each connection. Clients that give up on new ones would keep a busy server busy with that.
 func (d *driver) exec(ctx context.Context, statements string) (results []*pgconn.Result, err error) {
-	err = relational.Retry(ctx, broken, func(ctx context.Context) error {
-		return d.withConn(ctx, func(c *pgx.Conn) (err error) {
-			results, err = c.PgConn().Exec(ctx, statements).ReadAll()
+	began := time.Now()
+	for range 3 {
+		err = d.withConn(ctx, func(c *pgx.Conn) (err error) {
+			conn, within := c.PgConn(), ctx
+			if by, ok := ctx.Deadline(); ok {
+				left := time.Until(by)
+				if conn.CustomData()[used] != nil {
+					var cancel context.CancelFunc
+					within, cancel = context.WithTimeout(ctx, left/2)
+					defer cancel()
+				} else if left < by.Sub(began)/2 {
+					return errSlow
+				}
+			}
+			conn.CustomData()[used] = true
+			results, err = conn.Exec(within, statements).ReadAll()
 			switch {
 			case standby(err):
-				c.PgConn().Close(ctx) // the next connection may lead to the primary
-			case c.PgConn().TxStatus() == 'E':
-				_, _ = c.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
+				conn.Close(ctx) // the next connection may lead to the primary
+			case conn.TxStatus() == 'E':
+				_, _ = conn.Exec(ctx, "ROLLBACK").ReadAll()
 			}
 			return err
 		})
-	})
+		if err == nil || !broken(err) || err == errSlow || ctx.Err() != nil {
+			break
+		}
+	}
 	return results, err
 }
+
+// used marks a connection on which exec has sent something.
+const used = "election.used"
+
+var errSlow = fmt.Errorf("connecting took more than half of the time of a call: %w", context.DeadlineExceeded)
 
 // withConn calls f with a connection. One that is in a transaction afterwards is closed.
 func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err error) {
