@@ -204,17 +204,8 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		r = &Record{}
 	}
 	valid := r.Term != 0 && !s.item.Edited && r.Election == s.Election
-	if s.missing {
-		_, some := v.deleted()
-		counted := b.firstEpoch // without a meta item only this process knows that the store was rebuilt
-		if m, ok := v.meta.Value.(*Meta); ok {
-			counted = m.Epoch
-		} else if v.meta.Version != "" || v.records > 0 { // it was damaged or deleted: nobody knows what else was
-			some = true
-		}
-		s.suspect = b.known[s.Election] || some || v.wentBack > 0 || counted != v.epoch
-	} else {
-		s.suspect = !valid || s.item.Old || r.Epoch != v.epoch
+	if s.suspect = !valid || s.item.Old || r.Epoch != v.epoch; s.missing {
+		s.suspect = b.known[s.Election] || b.mayMiss(v)
 	}
 	s.Lease = backend.Lease{
 		Election: s.Election, Term: r.Term, Age: b.age(&s.item, r.Written),
@@ -223,29 +214,7 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 	s.Request = r.Request.of(s.Election, r.Term)
 	created, renewed := "", Heartbeat(0)
 	if s.session = (Item{}); r.ID != "" || r.Nonce != "" {
-		s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
-		s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
-		s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
-		if valid { // no session renews a record that was edited
-			b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
-			if key, ok := sessionOf(&s.item); ok {
-				s.session = items[key]
-				s.session.Key = key
-			}
-			of, ok := s.session.Value.(*Session)
-			switch {
-			case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
-				created = "!" + s.session.Version
-			case ok && of.Generation == r.Session:
-				created, renewed = s.session.Created, of.Of(s.Election)
-				if renewed == of.Heartbeat {
-					s.Age = min(s.Age, b.age(&s.session, of.At))
-				}
-			}
-		}
-		if _, may := b.held[s.Election]; may && v.nonce != "" && r.Nonce == string(v.nonce) && !s.suspect {
-			s.own, s.ObserveFor = true, 0
-		}
+		created, renewed = b.classifyHeld(v, s, r, valid, items)
 	}
 	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
 	if s.suspect {
@@ -258,6 +227,47 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		}
 	}
 	s.Lease = clean.Lease(s.Lease)
+}
+
+// mayMiss reports whether the store may have lost a record. The caller holds b.mu.
+func (b *Backend) mayMiss(v *view) bool {
+	counted := b.firstEpoch // without a meta item only this process knows that the store was rebuilt
+	if m, ok := v.meta.Value.(*Meta); ok {
+		counted = m.Epoch
+	} else if v.meta.Version != "" || v.records > 0 {
+		return true // it was damaged or deleted: nobody knows what else was
+	}
+	_, some := v.deleted()
+	return some || v.wentBack > 0 || counted != v.epoch
+}
+
+// classifyHeld notes who holds a lease, and returns what of the session shows that it is renewed. The caller
+// holds b.mu.
+func (b *Backend) classifyHeld(v *view, s *state, r *Record, valid bool, items map[Key]Item) (created string, renewed Heartbeat) {
+	s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+	s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
+	s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
+	if valid { // no session renews a record that was edited
+		b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
+		if key, ok := sessionOf(&s.item); ok {
+			s.session = items[key]
+			s.session.Key = key
+		}
+		of, ok := s.session.Value.(*Session)
+		switch {
+		case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
+			created = "!" + s.session.Version
+		case ok && of.Generation == r.Session:
+			created, renewed = s.session.Created, of.Of(s.Election)
+			if renewed == of.Heartbeat {
+				s.Age = min(s.Age, b.age(&s.session, of.At))
+			}
+		}
+	}
+	if _, may := b.held[s.Election]; may && v.nonce != "" && r.Nonce == string(v.nonce) && !s.suspect {
+		s.own, s.ObserveFor = true, 0
+	}
+	return created, renewed
 }
 
 // longest returns the greatest TTL that may have been granted. The caller holds b.mu.

@@ -153,10 +153,7 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	return others
 }
 
-// rewrite reads leases and refuses those that this process no longer holds. It moves those of
-// another generation of the session to the present one by writing their records, and writes all if
-// marks are to be written. Others are renewed if a heartbeat was written for them just before,
-// and left for the next round otherwise.
+// rewrite reads leases, and renews those that a heartbeat does not renew by writing their records.
 func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error {
 	b := r.b
 	names := make([]string, len(part))
@@ -171,35 +168,14 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 	var records []*Record
 	var rewritten []int
 	for n, i := range part {
-		h, st := &r.held[i], &states[n]
-		g, ok := b.heldInTerm(h)
-		ours := ok && !st.suspect && st.heldBy(h.Holder.Nonce) && st.Term == h.Term &&
-			(st.record.Heartbeat == g.heartbeat || slices.Contains(g.unconfirmed, st.record.Heartbeat))
-		if !ours || st.Request.Kind == backend.Depose {
-			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
-			continue
+		next, err := r.next(ctx, i, &states[n], renewed)
+		if err != nil {
+			return err
 		}
-		s := b.currentSession()
-		if s == nil {
-			if s, err = b.makeSession(ctx, h.Holder, h.TTL); err != nil {
-				return err
-			}
+		if next != nil {
+			records, rewritten = append(records, next), append(rewritten, i)
+			changes = append(changes, Change{Put: []Put{{states[n].item, next}}})
 		}
-		late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
-		if st.record.Session == s.value.Generation && !r.mark && !late {
-			b.markHeld(st.record, st.item)
-			if renewed && g.heartbeat == st.record.Heartbeat {
-				r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(h.TTL, st.TTL)}
-			}
-			continue
-		}
-		next := *st.record
-		next.Session, next.Heartbeat, next.Written = s.value.Generation, NewHeartbeat(), b.driver.Now().UTC()
-		if r.mark {
-			next.MovedTo, next.MovedFrom = h.MovedTo, h.MovedFrom
-		}
-		records, rewritten = append(records, &next), append(rewritten, i)
-		changes = append(changes, Change{Put: []Put{{st.item, &next}}})
 	}
 	if changes == nil {
 		return nil
@@ -218,4 +194,38 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 		}
 	}
 	return err
+}
+
+// next returns the record to write for a lease, or nil. A lease that this process no longer holds is refused. One of
+// another generation of the session moves to the present one, and all are written if marks are to be. Others are
+// renewed if a heartbeat was written for them just before, and left for the next round otherwise.
+func (r *renewing) next(ctx context.Context, i int, st *state, renewed bool) (_ *Record, err error) {
+	b, h := r.b, &r.held[i]
+	g, ok := b.heldInTerm(h)
+	ours := ok && !st.suspect && st.heldBy(h.Holder.Nonce) && st.Term == h.Term &&
+		(st.record.Heartbeat == g.heartbeat || slices.Contains(g.unconfirmed, st.record.Heartbeat))
+	if !ours || st.Request.Kind == backend.Depose {
+		r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
+		return nil, nil
+	}
+	s := b.currentSession()
+	if s == nil {
+		if s, err = b.makeSession(ctx, h.Holder, h.TTL); err != nil {
+			return nil, err
+		}
+	}
+	late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
+	if st.record.Session == s.value.Generation && !r.mark && !late {
+		b.markHeld(st.record, st.item)
+		if renewed && g.heartbeat == st.record.Heartbeat {
+			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(h.TTL, st.TTL)}
+		}
+		return nil, nil
+	}
+	next := *st.record
+	next.Session, next.Heartbeat, next.Written = s.value.Generation, NewHeartbeat(), b.driver.Now().UTC()
+	if r.mark {
+		next.MovedTo, next.MovedFrom = h.MovedTo, h.MovedFrom
+	}
+	return &next, nil
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// connect checks what connections need, and makes the client, which dials when it is used.
-func (d *driver) connect(o Options) (err error) {
-	config, port, files := o.TLS.Clone(), "6379", o.CAFile+o.CertFile+o.KeyFile != ""
+// check returns what is wrong with o.
+func (o *Options) check() error {
 	switch {
 	case len(o.Addresses) == 0:
 		return errors.New("no addresses")
@@ -33,11 +32,18 @@ func (d *driver) connect(o Options) (err error) {
 		return errors.New("a user name is set without its password")
 	case o.DB < 0:
 		return fmt.Errorf("db is %d, it must be at least 0", o.DB)
-	case files && o.TLS != nil:
+	case o.TLS != nil && o.CAFile+o.CertFile+o.KeyFile != "":
 		return errors.New("both TLS and files for it are set")
-	case files:
-		config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile)
 	}
+	return nil
+}
+
+// connect makes the client, which dials when it is used.
+func (d *driver) connect(o Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	port := "6379"
 	if o.Master != "" {
 		port = "26379"
 	}
@@ -51,8 +57,12 @@ func (d *driver) connect(o Options) (err error) {
 		}
 		addresses = append(addresses, a)
 	}
-	if err != nil {
-		return err
+	config := o.TLS.Clone()
+	if o.CAFile+o.CertFile+o.KeyFile != "" {
+		var err error
+		if config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return err
+		}
 	}
 	// go-redis neither repeats requests nor announces itself, and follows a name that has moved within a minute.
 	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
