@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/internal/relational"
 )
 
 const (
@@ -169,10 +168,17 @@ func (d *driver) learn(ctx context.Context, c conn) error {
 // again on another connection if the first one does not answer or breaks: all changes are conditional,
 // so that a second copy has no effect.
 func (d *driver) query(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
-	err = relational.Retry(ctx, func(err error) bool { return (code(err) == 0 || is(err, readOnly...)) && !d.Denied(err) }, func(ctx context.Context) error {
-		rows, err = d.queryOnce(ctx, statements)
-		return err
-	})
+	for tries := 3; tries > 0; tries-- { // each has its part of the time that is left
+		within, cancel := ctx, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && tries > 1 {
+			within, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries))
+		}
+		rows, err = d.queryOnce(within, statements)
+		cancel()
+		if err == nil || code(err) != 0 && !is(err, readOnly...) || d.Denied(err) {
+			break
+		}
+	}
 	return rows, err
 }
 

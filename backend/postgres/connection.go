@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,48 +21,67 @@ import (
 
 // exec sends statements in one message, and returns their results. The server has the whole message
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
-// again on another connection if the first one does not answer or breaks: all changes are
-// conditional, so that a second copy has no effect.
+// again on another connection if the first one breaks, or has not answered after half of the call's
+// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
 //
-// A connection that was used before may be dead without notice, so it has half of the time that is left. A new one has
-// all of it, which is at least half of the call's: if connecting took longer, the next call uses it. The server
-// starts a process for each connection. Clients that give up on new ones would keep a busy server busy with that.
-func (d *driver) exec(ctx context.Context, statements string) (results []*pgconn.Result, err error) {
-	began := time.Now()
-	for range 3 {
-		err = d.withConn(ctx, func(c *pgx.Conn) (err error) {
-			conn, within := c.PgConn(), ctx
-			if by, ok := ctx.Deadline(); ok {
-				left := time.Until(by)
-				if conn.CustomData()[used] != nil {
-					var cancel context.CancelFunc
-					within, cancel = context.WithTimeout(ctx, left/2)
-					defer cancel()
-				} else if left < by.Sub(began)/2 {
-					return errSlow
-				}
+// The end of a call does not end a connection. The server starts a process for each, and clients that
+// close them because answers are late keep a busy server busy. The next call uses it.
+func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result, error) {
+	const tries = 3
+	answers := make(chan answer, tries)
+	var half <-chan time.Time
+	if by, ok := ctx.Deadline(); ok {
+		half = time.After(time.Until(by) / 2)
+	}
+	for sent := 0; ; {
+		if sent < tries {
+			sent++
+			go func() { answers <- d.try(ctx, statements) }()
+		}
+		select {
+		case a := <-answers:
+			if a.err == nil || !broken(a.err) || sent == tries {
+				return a.results, a.err
 			}
-			conn.CustomData()[used] = true
-			results, err = conn.Exec(within, statements).ReadAll()
-			switch {
-			case standby(err):
-				conn.Close(ctx) // the next connection may lead to the primary
-			case conn.TxStatus() == 'E':
-				_, _ = conn.Exec(ctx, "ROLLBACK").ReadAll()
-			}
-			return err
-		})
-		if err == nil || !broken(err) || err == errSlow || ctx.Err() != nil {
-			break
+		case <-half:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
-	return results, err
 }
 
-// used marks a connection on which exec has sent something.
-const used = "election.used"
+type answer struct {
+	results []*pgconn.Result
+	err     error
+}
 
-var errSlow = fmt.Errorf("connecting took more than half of the time of a call: %w", context.DeadlineExceeded)
+// lateness is how long a connection may answer after the end of a call. One that does not is closed.
+const lateness = 2 * time.Second
+
+// try sends statements on one connection. It may outlast ctx.
+func (d *driver) try(ctx context.Context, statements string) (a answer) {
+	within := ctx
+	if by, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadline(d.ctx, by.Add(lateness))
+		defer cancel()
+	}
+	a.err = d.withConn(within, func(c *pgx.Conn) (err error) {
+		if ctx.Err() != nil {
+			return ctx.Err() // connecting took all the time
+		}
+		conn := c.PgConn()
+		a.results, err = conn.Exec(within, statements).ReadAll()
+		switch {
+		case standby(err):
+			conn.Close(within) // the next connection may lead to the primary
+		case conn.TxStatus() == 'E':
+			_, _ = conn.Exec(within, "ROLLBACK").ReadAll()
+		}
+		return err
+	})
+	return a
+}
 
 // withConn calls f with a connection. One that is in a transaction afterwards is closed.
 func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err error) {

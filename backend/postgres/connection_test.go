@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,5 +31,36 @@ func TestABusyServerIsNotKeptBusy(t *testing.T) {
 	}
 	if opened := proxy.Stats().Accepted; succeeded < 5 || opened > 8 {
 		t.Errorf("%d of 10 calls succeeded, over %d connections; want at least 5, over at most 8", succeeded, opened)
+	}
+}
+
+// TestALateAnswerDoesNotEndTheConnection: an answer takes longer than a call has.
+func TestALateAnswerDoesNotEndTheConnection(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	db := withTable(t, server.Database(t))
+	proxy := testbed.NewProxy(t, server.Addr())
+	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
+	read := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := d.Read(ctx, []lease.Key{recordKey("jobs")})
+		return err
+	}
+	if err := read(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Delay(350 * time.Millisecond) // in each direction
+	for range 20 {
+		if err := read(500 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call of 500ms, answered after 700ms: %v; want that its deadline has passed", err)
+		}
+	}
+	proxy.Delay(0)
+	if err := read(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if opened := proxy.Stats().Accepted; opened > maxConns {
+		t.Errorf("21 calls opened %d connections, want at most the %d of the pool", opened, maxConns)
 	}
 }

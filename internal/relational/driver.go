@@ -237,21 +237,3 @@ func (d *Driver) Fail(err error) error {
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)
 }
-
-// Retry calls f up to three times, until it succeeds or no further try helps. Each try has its part of
-// the time that is left.
-func Retry(ctx context.Context, helps func(error) bool, f func(ctx context.Context) error) (err error) {
-	const tries = 3
-	for try := range tries {
-		within, cancel := ctx, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && try < tries-1 {
-			within, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
-		}
-		err = f(within)
-		cancel()
-		if err == nil || !helps(err) {
-			break
-		}
-	}
-	return err
-}
