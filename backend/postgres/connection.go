@@ -107,8 +107,11 @@ func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err err
 	return errors.Join(failed, err)
 }
 
-// broken reports whether another connection may succeed.
+// broken reports whether another connection may succeed. If no connection could be made, the next call makes one.
 func broken(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return false
+	}
 	c := code(err)
 	return c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
 }
