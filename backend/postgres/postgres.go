@@ -37,7 +37,8 @@ type Options struct {
 	DSN string `yaml:"dsn" json:"dsn"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
-	// package pgx/v5/stdlib. Besides their connections one more is opened, which listens.
+	// package pgx/v5/stdlib. Besides their connections one more is opened, which listens. A call that is
+	// not answered in time keeps one of theirs for up to two seconds more.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
