@@ -98,7 +98,7 @@ func (d *simDriver) notice(a *itemsAnswer, newest uint64, wentBack int) (went bo
 }
 
 func (d *simDriver) Limits() lease.Limits {
-	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, MaxValue: 64 << 10}
+	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, MaxValue: 64 << 10, ReadsToo: d.items.readsToo}
 }
 
 func (d *simDriver) Now() time.Time { return epoch.Add(d.items.st.clock()) }
@@ -109,11 +109,15 @@ func (d *simDriver) Read(ctx context.Context, keys []lease.Key) (lease.View, err
 	if err != nil {
 		return lease.View{}, err
 	}
-	a.view.WentBack = d.wentBack
-	for i := range a.view.Items {
-		a.view.Items[i].Old = a.versions[i] > 0 && a.versions[i] <= d.oldUpTo
-	}
+	d.finish(&a.view, a.versions)
 	return a.view, nil
+}
+
+func (d *simDriver) finish(v *lease.View, versions []uint64) {
+	v.WentBack = d.wentBack
+	for i := range v.Items {
+		v.Items[i].Old = versions[i] > 0 && versions[i] <= d.oldUpTo
+	}
 }
 
 func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
@@ -126,6 +130,9 @@ func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, chang
 	}
 	if err != nil {
 		return lease.Written{}, err
+	}
+	if len(changes) == 1 && a.written.Results[0].View != nil {
+		d.finish(a.written.Results[0].View, a.versions)
 	}
 	return a.written, nil
 }

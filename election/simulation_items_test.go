@@ -15,6 +15,7 @@ import (
 type simItems struct {
 	st       *simStore
 	batch    int     // room of a change
+	readsToo bool    // a change of a session may read, too
 	tells    telling // whether Listen is told of changes
 	operator *lease.Backend
 
@@ -69,6 +70,7 @@ type itemWrite struct {
 func newSimItems(st *simStore) *simItems {
 	it := &simItems{st: st, table: map[lease.Key]simItem{}, replica: map[lease.Key]simItem{}}
 	it.batch = []int{4, 8, 40}[st.s.random.IntN(3)]
+	it.readsToo = st.s.random.IntN(2) == 0
 	it.tells = []telling{silent, byItems, byItems, bySignal}[st.s.random.IntN(4)]
 	it.operator = lease.New(&simDriver{items: it})
 	it.setEpoch()
@@ -143,6 +145,10 @@ func (it *simItems) write(d *simDriver, epoch string, changes []lease.Change, ve
 		}
 	}
 	a.counter = max(a.counter, it.counter)
+	if len(changes) == 1 && changes[0].Read != nil && a.written.Results[0].Outcome == backend.Granted {
+		found := it.read(changes[0].Read)
+		a.written.Results[0].View, a.versions = &found.view, found.versions
+	}
 	return a
 }
 

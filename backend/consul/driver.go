@@ -49,7 +49,7 @@ func newDriver(a *consulagent.Agent) *driver {
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations, one of a session up to two.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
 }
 
 // Now implements [lease.Driver].
@@ -106,29 +106,22 @@ const maxByKey = 100
 // Read implements [lease.Driver]. It takes a transaction for each 128 items. Many records are listed:
 // then it takes a request that tells whether any of them has changed, too. The records are counted
 // after the meta item was read, so that a change that requires the item counts no record twice.
-func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
-	call, meta, records := d.begin(), false, 0
-	for _, k := range keys {
-		meta = meta || k.Kind == lease.Metas
-		if k.Kind == lease.Records {
-			records++
-		}
-	}
-	var singly []lease.Key
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	return d.read(ctx, d.begin(), keys, nil)
+}
+
+// read reads items. found has those of singly if a change was sent with their operations.
+func (d *driver) read(ctx context.Context, call uint64, keys []lease.Key, found map[string]*api.KVPair) (v lease.View, err error) {
+	single, meta := singly(keys), slices.Contains(keys, lease.Key{Kind: lease.Metas})
 	changes := uint64(0)
-	for _, k := range keys {
-		if k.Kind != lease.Records || records <= maxByKey {
-			singly = append(singly, k)
-		}
-	}
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(singly, consulagent.MaxOps-1) {
-		if changes, err = d.get(ctx, call, part, items); err != nil {
+	for part := range slices.Chunk(single, consulagent.MaxOps-1) {
+		if changes, err = d.get(ctx, call, part, found, items); err != nil {
 			return v, d.Fail(err)
 		}
 	}
 	var listed map[string]lease.Item
-	if records > maxByKey {
+	if len(single) < len(keys) {
 		if listed, err = d.listRecords(ctx, changes, editsUnnoticed); err != nil {
 			return v, d.Fail(err)
 		}
@@ -152,6 +145,15 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, nil
 }
 
+// singly returns the keys that are read one by one: many records are listed.
+func singly(keys []lease.Key) []lease.Key {
+	others := slices.DeleteFunc(slices.Clone(keys), func(k lease.Key) bool { return k.Kind == lease.Records })
+	if len(keys)-len(others) > maxByKey {
+		return others
+	}
+	return keys
+}
+
 // count counts the records after the meta item was read. If there are some and there was no meta item,
 // the first record may have been made in between, and both are read again.
 func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
@@ -167,22 +169,30 @@ func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lea
 		if records = int64(len(names)); records == 0 || items[meta].Version != "" || try > 0 {
 			break
 		}
-		if _, err := d.get(ctx, call, []lease.Key{meta}, items); err != nil {
+		if _, err := d.get(ctx, call, []lease.Key{meta}, nil, items); err != nil {
 			return 0, err
 		}
 	}
 	return records, nil
 }
 
-// get reads items in one transaction, with the index of the key changes; 0: it is not there.
-func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, into map[lease.Key]lease.Item) (changes uint64, err error) {
+// names returns what is read with items: the key changes, and the items' keys.
+func (d *driver) names(keys []lease.Key) []string {
 	names := []string{d.changes()}
 	for _, k := range keys {
 		names = append(names, d.key(k))
 	}
-	pairs, err := d.Get(ctx, names...)
-	if err != nil {
-		return 0, err
+	return names
+}
+
+// get reads items in one transaction, unless they are in pairs, and returns the index of the key changes; 0: it is
+// not there.
+func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, pairs map[string]*api.KVPair, into map[lease.Key]lease.Item) (changes uint64, err error) {
+	names := d.names(keys)
+	if pairs == nil {
+		if pairs, err = d.Get(ctx, names...); err != nil {
+			return 0, err
+		}
 	}
 	if p := pairs[d.changes()]; p != nil {
 		changes = p.ModifyIndex

@@ -44,6 +44,11 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return lease.Written{Results: w.results}, d.Fail(err)
 		}
 	}
+	if len(changes) == 1 && changes[0].Read != nil {
+		if names := d.names(singly(changes[0].Read)); 1+len(w.plans[0].ops)+len(names) <= consulagent.MaxOps {
+			w.names = names
+		}
+	}
 	for len(todo) > 0 {
 		n := w.fit(todo)
 		left, err := w.try(ctx, todo[:n])
@@ -51,6 +56,11 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return lease.Written{Results: w.results}, d.Fail(err)
 		}
 		todo = append(left, todo[n:]...)
+	}
+	if w.found != nil {
+		if v, err := d.read(ctx, w.call, changes[0].Read, w.found); err == nil {
+			w.results[0].View = &v
+		}
 	}
 	stale, err := w.verify(ctx, verify)
 	return lease.Written{Results: w.results, Stale: stale}, d.Fail(err)
@@ -125,6 +135,9 @@ type writing struct {
 	results []lease.Result
 	compare bool   // whether records are compared afterwards
 	changes uint64 // the index of the key changes, if compare; 0: unknown
+
+	names []string               // keys to read with the only change; nil: none
+	found map[string]*api.KVPair // them
 }
 
 // fit returns how many of the changes fit into one transaction, at least one.
@@ -154,7 +167,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	case w.compare:
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
-	ok, answer, err := w.Txn(ctx, ops)
+	ok, answer, err := w.Txn(ctx, append(ops, consulagent.Gets(w.names)...))
 	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
 		w.results[part[0]].Err = err
 		return nil, nil
@@ -163,6 +176,9 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 		return nil, err
 	}
 	if ok {
+		if w.names != nil {
+			w.found, _ = consulagent.Found(answer, w.names) // if it may not be read, the next reading says so
+		}
 		return nil, w.applied(ctx, part, answer.Results)
 	}
 	failed := make(map[int]string)

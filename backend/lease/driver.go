@@ -79,6 +79,7 @@ type Limits struct {
 	Batch          int           // the greatest number of puts and checks in one change; at least 4
 	Checks         int           // the greatest number of checks in a change with one put of a session; 0: Batch-1; negative: none, since somebody may lock an item that is checked
 	EditsUnnoticed time.Duration // for how long Write may not tell that an item in verify was edited or deleted by somebody else than this package; usually 0
+	ReadsToo       bool          // Write may answer Change.Read, in the same request
 	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB; more than MaxValue counts as that
 }
 
@@ -141,6 +142,7 @@ type Change struct {
 	Put    []Put
 	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long; 0: the driver chooses
 	Notify bool          // a listener waits for it
+	Read   []Key         // what the caller reads next; only if Limits.ReadsToo, and there is one change
 }
 
 // A Put replaces an item, which must still have its version.
@@ -156,6 +158,7 @@ type Result struct {
 	Outcome backend.Outcome
 	Err     error  // why there is no outcome
 	Items   []Item // if Granted: one for each put, without its Value; of a deletion, without Version
+	View    *View  // if Granted: the answer of Driver.Read to Change.Read, after the change; nil: the caller calls Read
 }
 
 // Written is the answer of a write.

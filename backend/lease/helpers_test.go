@@ -273,16 +273,21 @@ func (w *wire) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 		w.reading = nil
 	}
 	v, err := w.Driver.Read(ctx, keys)
-	if w.unordered {
-		v.Position = 0
-		for i := range v.Items {
-			v.Items[i].Order = 0
-		}
-	}
+	w.disorder(&v)
 	if reading != nil {
 		reading()
 	}
 	return v, err
+}
+
+func (w *wire) disorder(v *lease.View) {
+	if !w.unordered {
+		return
+	}
+	v.Position = 0
+	for i := range v.Items {
+		v.Items[i].Order = 0
+	}
 }
 
 func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
@@ -305,6 +310,11 @@ func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []
 	done, err := w.Driver.Write(ctx, epoch, wentBack, changes, verify)
 	if time.Now().Before(w.late) {
 		done.Stale = nil
+	}
+	for i := range done.Results {
+		if v := done.Results[i].View; v != nil {
+			w.disorder(v)
+		}
 	}
 	return done, err
 }

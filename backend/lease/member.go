@@ -71,8 +71,11 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		next := s.value
 		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
 		if next.sameMember(&s.value) && !s.at.IsZero() {
-			kept := b.keeper != nil && b.keeper.Kept()
-			if age := b.driver.Now().Sub(s.at); kept || age >= 0 && age < m.TTL/2 {
+			after := m.TTL / 2
+			if s.withReading { // the next write is probably, too
+				after = m.TTL * 5 / 4
+			}
+			if !b.due(s, after) {
 				return nil
 			}
 		}
@@ -81,6 +84,56 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		}
 	}
 	return errBusy
+}
+
+// due reports whether the session must be written again to show that the member is there.
+func (b *Backend) due(s *session, after time.Duration) bool {
+	age := b.driver.Now().Sub(s.at)
+	return (age < 0 || age >= after) && (b.keeper == nil || !b.keeper.Kept())
+}
+
+// readAnnouncing reads items. Where that is one request, it writes the session once a TTL, too, unless renewals do: so
+// followers need no requests to announce themselves. If that fails, Announce finds out why.
+func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) {
+	b.mu.Lock()
+	s, ttl, holding := b.session, time.Duration(b.member.TTL), len(b.held) > 0
+	b.mu.Unlock()
+	if b.limits.ReadsToo && s != nil && !s.at.IsZero() && ttl > 0 && !holding {
+		after := ttl / 2
+		if s.withReading { // the first is before the next Announce, later ones are instead of it
+			after = ttl * 3 / 4
+		}
+		if b.due(s, after) {
+			if v := b.announceWith(ctx, s, ttl, keys); v != nil {
+				return *v, nil
+			}
+		}
+	}
+	return b.driver.Read(ctx, keys)
+}
+
+// announceWith writes the session if nobody else does, and returns what was read with that, or nil.
+func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duration, keys []Key) *View {
+	select {
+	case b.sessionMutex <- struct{}{}:
+		defer func() { <-b.sessionMutex }()
+	case <-ctx.Done():
+		return nil
+	default:
+		return nil
+	}
+	if b.currentSession() != s {
+		return nil
+	}
+	next, now := s.value, b.driver.Now()
+	next.At = now.UTC().Round(0)
+	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl, Read: keys}}, nil)
+	r := w.result(0)
+	if err != nil || r.Outcome != backend.Granted {
+		return nil
+	}
+	b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now, withReading: true})
+	return r.View
 }
 
 func (s *Session) sameMember(o *Session) bool {

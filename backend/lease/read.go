@@ -47,7 +47,17 @@ func (s *state) heldBy(nonce backend.Nonce) bool {
 
 // read reads elections that this process takes part in or observes, and remembers what it has read.
 func (b *Backend) read(ctx context.Context, names []string) (*view, []state, error) {
-	v, states, items, err := b.readItems(ctx, names)
+	return b.readBy(ctx, b.driver.Read, names)
+}
+
+// readBy is read, by Driver.Read or readAnnouncing.
+func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) (View, error), names []string) (*view, []state, error) {
+	keys, asked, number := b.keysFor(names)
+	got, err := read(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, states, items, err := b.complete(ctx, &got, names, asked, number)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,16 +69,6 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	}
 	b.cache.addRead(v, items, b.driver.Now())
 	return v, states, nil
-}
-
-// readItems reads elections, and completes them.
-func (b *Backend) readItems(ctx context.Context, names []string) (v *view, states []state, items map[Key]Item, err error) {
-	keys, asked, number := b.keysFor(names)
-	got, err := b.driver.Read(ctx, keys)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return b.complete(ctx, &got, names, asked, number)
 }
 
 // complete reads what is needed besides a reading or listing of records to tell whether the

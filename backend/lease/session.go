@@ -19,6 +19,8 @@ type session struct {
 	epoch    string
 	wentBack int
 	at       time.Time // when it was last written; zero: unknown
+
+	withReading bool // it was written by readAnnouncing
 }
 
 // lockSession waits for the exclusive right to write the session.
@@ -101,7 +103,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
-		b.setSession(&session{r.Items[0], next, s.epoch, s.wentBack, now})
+		b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now})
 		return w.Stale, true, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)

@@ -120,17 +120,27 @@ func (a *Agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api
 
 // Get reads up to MaxOps keys consistently, in one transaction. Keys that do not exist are nil.
 func (a *Agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair, error) {
-	ops := make(api.KVTxnOps, len(keys))
-	for i, key := range keys {
-		ops[i] = &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key}
-	}
-	ok, answer, err := a.Txn(ctx, ops)
+	ok, answer, err := a.Txn(ctx, Gets(keys))
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
 		return nil, Refusal(answer)
 	}
+	return Found(answer, keys)
+}
+
+// Gets returns the operations of a transaction that read keys.
+func Gets(keys []string) api.KVTxnOps {
+	ops := make(api.KVTxnOps, len(keys))
+	for i, key := range keys {
+		ops[i] = &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key}
+	}
+	return ops
+}
+
+// Found returns what operations of Gets have read. Keys that do not exist are nil.
+func Found(answer *api.KVTxnResponse, keys []string) (map[string]*api.KVPair, error) {
 	pairs := make(map[string]*api.KVPair, len(keys))
 	for _, pair := range answer.Results {
 		if pairs[pair.Key] = pair; pair.ModifyIndex == 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ func Run(t *testing.T, h Harness) {
 		{"each change is done by itself", eachByItself},
 		{"no version comes twice", versions},
 		{"verify names the items that have changed", verify},
+		{"a reading with a change shows it", readsToo},
 		{"of many writers over one version one wins", contended},
 		{"another epoch is refused", otherEpoch},
 		{"a remembered value is compared too", remembered},
@@ -180,6 +182,47 @@ func verify(l *lab) {
 		}
 		if err != nil || !slices.Equal(w.Stale, want) {
 			l.Errorf("of %d items these have changed: %v, want %v; %v", most, w.Stale, want, err)
+		}
+	}
+}
+
+func readsToo(l *lab) {
+	if !l.d.Limits().ReadsToo {
+		l.Skip("this store reads apart")
+	}
+	first, other := l.created("a", 1), l.open(l)
+	session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}
+	epoch := l.read(other, key("a")).Epoch
+	for _, most := range []int{3, 150} {
+		keys := []lease.Key{key("a"), session.Key, {Kind: lease.Metas}}
+		for i := len(keys); i < most; i++ {
+			keys = append(keys, key(fmt.Sprintf("v%03d", i)))
+		}
+		for i, over := range []lease.Item{session, {Key: session.Key, Version: "1"}} {
+			l.put(backend.Granted, "a change by another client", lease.Change{Put: []lease.Put{{Over: first, Value: record("a", uint64(most))}}})
+			first = l.item(key("a"))
+			c := lease.Change{Lasts: time.Minute, Read: keys, Put: []lease.Put{{Over: over, Value: &lease.Session{Nonce: "0123", TTL: lease.Span(most) + 1}}}}
+			w, err := other.Write(l.Context(), epoch, 0, []lease.Change{c}, nil)
+			if err != nil || (w.Results[0].Outcome == backend.Granted) != (i == 0) || w.Results[0].View != nil && i > 0 {
+				l.Fatalf("a session over %q, read with %d items: %+v, %v", over.Version, len(keys), w.Results, err)
+			}
+			if i > 0 {
+				continue
+			}
+			session = w.Results[0].Items[0]
+			v, now := w.Results[0].View, l.read(l.d, keys...)
+			if v == nil {
+				if most == 3 {
+					l.Fatal("three items were not read with a session")
+				}
+				continue
+			}
+			for n := range now.Items {
+				now.Items[n].Age, v.Items[n].Age = 0, 0
+			}
+			if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records {
+				l.Errorf("with the change was read %+v, after it %+v", v, now)
+			}
 		}
 	}
 }

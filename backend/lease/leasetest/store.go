@@ -48,7 +48,7 @@ type entry struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, MaxValue: 1 << 20},
+		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, MaxValue: 1 << 20, ReadsToo: true},
 		epoch:  "1", entries: map[lease.Key]entry{}, changed: make(chan struct{}),
 	}
 }
@@ -189,16 +189,21 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
-	v = d.view()
+	return d.read(keys), nil
+}
+
+// read reads items. The caller holds s.mu.
+func (d *driver) read(keys []lease.Key) lease.View {
+	v := d.view()
 	for _, k := range keys {
 		v.Items = append(v.Items, d.item(k))
 	}
-	for k := range s.entries {
+	for k := range d.s.entries {
 		if k.Kind == lease.Records {
 			v.Records++
 		}
 	}
-	return v, nil
+	return v
 }
 
 // separate reports that an item that one change puts is in another one, which package lease promises
@@ -245,6 +250,10 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	d.newest = s.counter
 	if went { // it answers too late to refuse the changes
 		return lease.Written{}, lease.ErrEpoch
+	}
+	if len(changes) == 1 && changes[0].Read != nil && w.Results[0].Outcome == backend.Granted {
+		v := d.read(changes[0].Read)
+		w.Results[0].View = &v
 	}
 	for n, it := range verify {
 		if s.item(it.Key).Version != it.Version {
