@@ -67,7 +67,7 @@ func (d *driver) channel() string { return "{" + d.prefix + "}:changed" }
 
 // Limits implements [lease.Driver]. A restart or failover may lose what was acknowledged.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, MaxValue: lease.MaxValue}
+	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, ReadsToo: true, MaxValue: lease.MaxValue}
 }
 
 // Now implements [lease.Driver].
@@ -179,11 +179,17 @@ func (d *driver) readPart(ctx context.Context, v *lease.View, keys []lease.Key) 
 	case v.Epoch != "" && v.Epoch != epoch:
 		return lease.ErrEpoch
 	}
-	for i, k := range keys {
-		v.Items = append(v.Items, item(k, text(rest[2*i]), text(rest[2*i+1])))
-	}
+	v.Items = append(v.Items, itemsOf(keys, rest)...)
 	v.Epoch, v.Records = epoch, records
 	return nil
+}
+
+// itemsOf returns items as the script tells of them: version and text of each.
+func itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
+	for i, k := range keys {
+		items = append(items, item(k, text(told[2*i]), text(told[2*i+1])))
+	}
+	return items
 }
 
 // item returns an item as the script tells of it. A version has "!" if somebody else wrote the text.

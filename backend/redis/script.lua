@@ -47,12 +47,13 @@ if not epoch or origin[2] ~= run or (origin[3] ~= id and promoted) or (epoch == 
 end
 local out = {epoch, string.format('%.0f', number), maxTTL, redis.call('HLEN', hashes.record)}
 
+local function answer(kind, name)
+  local version, text = get(kind, name)
+  out[#out + 1], out[#out + 2] = version, #text > maxValue and '' or text
+end
+
 if ARGV[1] == 'read' then -- kind, name
-  for i = 9, #ARGV, 2 do
-    local version, text = get(ARGV[i], ARGV[i + 1])
-    if #text > maxValue then text = '' end
-    out[#out + 1], out[#out + 2] = version, text
-  end
+  for i = 9, #ARGV, 2 do answer(ARGV[i], ARGV[i + 1]) end
 elseif ARGV[1] == 'names' then -- kind
   for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[9]])) do out[#out + 1] = name end
 elseif epoch == ARGV[5] then -- number of changes, changes: number of items, ring, items: kind, name, version, put or delete or check, text
@@ -80,9 +81,13 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, rin
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
-  for j = i, #ARGV, 3 do -- kind, name, version
-    if get(ARGV[j], ARGV[j + 1]) ~= ARGV[j + 2] then out[#out + 1] = (j - i) / 3 end
+  for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
+    if ARGV[j + 2] == 'read' then
+      answer(ARGV[j], ARGV[j + 1])
+    elseif get(ARGV[j], ARGV[j + 1]) ~= ARGV[j + 2] then
+      out[#out + 1] = (j - i) / 3
+    end
   end
-  out[2] = string.format('%.0f', number)
+  out[2], out[4] = string.format('%.0f', number), redis.call('HLEN', hashes.record)
 end
 return out
