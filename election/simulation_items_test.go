@@ -15,7 +15,6 @@ import (
 type simItems struct {
 	st       *simStore
 	batch    int     // room of a change
-	readsToo bool    // a change of a session may read, too
 	tells    telling // whether Listen is told of changes
 	operator *lease.Backend
 
@@ -70,7 +69,6 @@ type itemWrite struct {
 func newSimItems(st *simStore) *simItems {
 	it := &simItems{st: st, table: map[lease.Key]simItem{}, replica: map[lease.Key]simItem{}}
 	it.batch = []int{4, 8, 40}[st.s.random.IntN(3)]
-	it.readsToo = st.s.random.IntN(2) == 0
 	it.tells = []telling{silent, byItems, byItems, bySignal}[st.s.random.IntN(4)]
 	it.operator = lease.New(&simDriver{items: it})
 	it.setEpoch()

@@ -93,7 +93,7 @@ func (b *Backend) due(s *session, after time.Duration) bool {
 }
 
 // readAnnouncing reads items. Where that is one request, it writes the session once a TTL, too, unless renewals do: so
-// followers need no requests to announce themselves. If that fails, Announce finds out why.
+// followers need no requests to announce themselves.
 func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) {
 	b.mu.Lock()
 	s, ttl, holding := b.session, time.Duration(b.member.TTL), len(b.held) > 0
@@ -129,7 +129,8 @@ func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duratio
 	next.At = now.UTC().Round(0)
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl, Read: keys}}, nil)
 	r := w.result(0)
-	if err != nil || r.Outcome != backend.Granted {
+	if err != nil || r.Outcome != backend.Granted { // readings do not try again before Announce has succeeded
+		b.setSession(&session{item: s.item, value: s.value, epoch: s.epoch, wentBack: s.wentBack})
 		return nil
 	}
 	b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now, withReading: true})

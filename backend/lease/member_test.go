@@ -77,15 +77,16 @@ func TestAFollowerReadsThoughItCannotAnnounceItself(t *testing.T) {
 		if err := b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}); err != nil {
 			w.Fatal(err)
 		}
-		last := ""
+		last, before := "", len(b.wire.history)
+		b.wire.loses = request
 		for range 9 {
 			time.Sleep(ttl / 3)
 			a.renews(l)
-			b.wire.loses = request
 			now := b.sees("jobs").Version
 			w.want(now != last, "a renewal was not read")
 			last = now
 		}
+		w.want(len(b.wire.history) == before+1, "a reading has tried to write %d times", len(b.wire.history)-before)
 		w.want(b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}) == nil, "Announce fails after the faults")
 	})
 }
