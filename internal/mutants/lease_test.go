@@ -95,7 +95,7 @@ var leaseMutants = []mutant{
 		"s.suspect = !valid || r.Epoch != v.epoch", "may have been led since", protocol("TestARestoredVacancy")},
 	{"a record of another epoch is free", "read.go",
 		"s.suspect = !valid || s.item.Old || r.Epoch != v.epoch",
-		"s.suspect = !valid || s.item.Old", "S13:", overLease},
+		"s.suspect = !valid || s.item.Old", "a restored record is watched for the greatest TTL", protocol("TestARestoredRecordIsWatchedByAll")},
 	{"an edited record is watched for its own TTL", "read.go",
 		"r.Term != 0 && !s.item.Edited && r.Election == s.Election",
 		"r.Term != 0 && r.Election == s.Election", "an edited record is watched for the greatest TTL", protocol("TestAnEdited")},
