@@ -273,20 +273,28 @@ func (w *wire) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 		w.reading = nil
 	}
 	v, err := w.Driver.Read(ctx, keys)
-	w.disorder(&v)
+	if w.unordered {
+		disorder(&v)
+	}
 	if reading != nil {
 		reading()
 	}
 	return v, err
 }
 
-func (w *wire) disorder(v *lease.View) {
-	if !w.unordered {
-		return
-	}
+// disorder makes a reading that of a store that does not tell of items.
+func disorder(v *lease.View) {
 	v.Position = 0
 	for i := range v.Items {
 		v.Items[i].Order = 0
+	}
+}
+
+func disorderAll(w *lease.Written) {
+	for i := range w.Results {
+		if v := w.Results[i].View; v != nil {
+			disorder(v)
+		}
 	}
 }
 
@@ -311,10 +319,8 @@ func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []
 	if time.Now().Before(w.late) {
 		done.Stale = nil
 	}
-	for i := range done.Results {
-		if v := done.Results[i].View; v != nil {
-			w.disorder(v)
-		}
+	if w.unordered {
+		disorderAll(&done)
 	}
 	return done, err
 }
