@@ -220,7 +220,7 @@ func readsToo(l *lab) {
 			for n := range now.Items {
 				now.Items[n].Age, v.Items[n].Age = 0, 0
 			}
-			if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records {
+			if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records || (v.Position == 0) != (now.Position == 0) {
 				l.Errorf("with the change was read %+v, after it %+v", v, now)
 			}
 		}
