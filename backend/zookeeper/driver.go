@@ -88,9 +88,9 @@ func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, 
 	return v, err
 }
 
-// readAll reads items and returns the newest zxid: sessions first, because what a watch says of records
-// is as new as the last answer, and the meta item last, so that it is not older than any record. The
-// records are counted after that.
+// readAll reads items and returns the newest zxid. What a watch says of a record is as new as the last answer, so
+// records that are in memory come after what is asked for. The meta item is last, so that it is not older than any
+// record. The records are counted after that.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, newest int64, err error) {
 	o, err := d.readOrigin(ctx)
 	if err != nil {
@@ -99,17 +99,25 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Items: make([]lease.Item, len(keys))}
 	v.Position, _ = d.session.Watches.Fired()
 	v.Position++ // never 0
-	of, errs := map[lease.Kind][]int{}, make([]error, len(keys)+1)
+	var asked, remembered, metas []int
 	for i, k := range keys {
-		of[k.Kind] = append(of[k.Kind], i)
+		switch {
+		case k.Kind == lease.Metas:
+			metas = append(metas, i)
+		case k.Kind == lease.Records && d.remembers(k):
+			remembered = append(remembered, i)
+		default:
+			asked = append(asked, i)
+		}
 	}
-	for _, kind := range []lease.Kind{lease.Sessions, lease.Records, lease.Metas} {
-		ensemble.InParallel(len(of[kind]), func(n int) {
-			i := of[kind][n]
+	errs := make([]error, len(keys)+1)
+	for _, step := range [][]int{asked, remembered, metas} {
+		ensemble.InParallel(len(step), func(n int) {
+			i := step[n]
 			v.Items[i], errs[i] = d.readItem(ctx, keys[i], o)
 		})
 	}
-	if of[lease.Metas] != nil {
+	if metas != nil {
 		var n ensemble.Node
 		n, errs[len(keys)] = d.session.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
 		v.Records = int64(n.Stat.NumChildren)
@@ -118,6 +126,12 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 		newest = max(newest, int64(v.Items[i].Order))
 	}
 	return v, newest, cmp.Or(errs...)
+}
+
+// remembers reports whether a watch says that a record has not changed.
+func (d *driver) remembers(k lease.Key) bool {
+	_, known := d.session.Watches.Node(ensemble.Data, d.root.path(k))
+	return known
 }
 
 // readItem reads an item. A record leaves a watch, and comes from memory if one says that it has not changed.

@@ -131,3 +131,60 @@ func TestARefusedChangeSetsNoOtherWatch(t *testing.T) {
 		t.Errorf("%d requests have left a watch", watches)
 	}
 }
+
+// What a reading must ask for goes out before the first answer has come: a handover waits for one answer, not for two.
+func TestAReadingAsksForAllAtOnce(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	proxy := testbed.NewProxy(t, servers[0])
+	m := testbed.NewZooKeeperMeter(t, proxy.Addr())
+	o := Options{Servers: servers, Root: newRoot(t, servers)}
+	writer, err := newDriver(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	o.Servers = []string{m.Addr}
+	d, err := newDriver(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	keys := []lease.Key{{Kind: lease.Records, Name: "jobs"}, {Kind: lease.Sessions, Name: "a"}}
+	v, err := writer.Read(ctx, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(ctx, keys); err != nil { // from now on the record is remembered
+		t.Fatal(err)
+	}
+	put := lease.Put{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}
+	if w, err := writer.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{put}}}, nil); err != nil || w.Results[0].Outcome != backend.Granted {
+		t.Fatal(w, err)
+	}
+	testbed.Eventually(t, patience, "the reader's watch has fired", func() error {
+		if d.remembers(keys[0]) {
+			return errors.New("the record is remembered")
+		}
+		return nil
+	})
+	proxy.CutReplies(true)
+	m.Take()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Read(ctx, keys)
+	}()
+	asked := 0
+	testbed.Eventually(t, patience, "both are asked for", func() error {
+		kinds, _ := m.Take()
+		if asked += kinds[getData]; asked != len(keys) {
+			return fmt.Errorf("%d requests for %d items", asked, len(keys))
+		}
+		return nil
+	})
+	cancel()
+	<-ended
+}
