@@ -83,7 +83,7 @@ type Backend struct {
 	watch     *watch
 	listeners map[*listener]bool
 
-	announcing sync.Mutex
+	announcing chan struct{}       // held while the following are used
 	member     *coordination.Lease // this process's own
 	others     map[string]sighting // Leases of other members
 	swept      time.Time           // when members that have ended were looked for
@@ -158,7 +158,7 @@ func open(o Options) (*Backend, error) {
 	return &Backend{
 		client: leases.Leases(namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) }, namespace: namespace, host: config.Host,
 		secrets: secrets, names: naming{o.Prefix},
-		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{},
+		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{}, announcing: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -37,8 +37,10 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
-	b.announcing.Lock()
-	defer b.announcing.Unlock()
+	if err := b.lockMember(ctx); err != nil {
+		return wrap("announce", b.fail(err))
+	}
+	defer b.unlockMember()
 	first := b.member == nil
 	if err := b.announce(ctx, m); err != nil {
 		return wrap("announce", b.fail(err))
@@ -93,8 +95,10 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err
 	}
-	b.announcing.Lock()
-	defer b.announcing.Unlock()
+	if err := b.lockMember(ctx); err != nil {
+		return nil, wrap("members", b.fail(err))
+	}
+	defer b.unlockMember()
 	list, err := b.members(ctx)
 	if err != nil {
 		return nil, wrap("members", b.fail(err))
@@ -148,9 +152,23 @@ const listedTTLs = 4
 
 // leave deletes this process's own record.
 func (b *Backend) leave(ctx context.Context) {
-	b.announcing.Lock()
-	defer b.announcing.Unlock()
+	if b.lockMember(ctx) != nil {
+		return
+	}
+	defer b.unlockMember()
 	if l := b.member; l != nil {
 		b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &meta.Preconditions{UID: &l.UID}})
 	}
 }
+
+// lockMember waits for other calls that use b.member and b.others.
+func (b *Backend) lockMember(ctx context.Context) error {
+	select {
+	case b.announcing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *Backend) unlockMember() { <-b.announcing }

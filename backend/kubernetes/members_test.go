@@ -1,12 +1,15 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
@@ -50,4 +53,48 @@ func TestRecordsOfMembersThatHaveEndedAreDeleted(t *testing.T) {
 	if _, err := closed.Members(ctx, "", 1); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
+}
+
+// The server takes connections, and answers nothing. A call ends with its context although another one waits for longer.
+func TestACallDoesNotWaitForAnotherThatHangs(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	b, err := Open(Options{Config: &rest.Config{Host: "http://" + silent.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	hanging, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Announce(hanging, backend.Member{Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second})
+	}()
+	testbed.Eventually(t, patient, "a process announces itself", func() error {
+		if len(b.announcing) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	returned := make(chan error, 1)
+	go func() {
+		_, err := b.Members(ctx, "", 1)
+		returned <- err
+	}()
+	select {
+	case err := <-returned:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Members: %v, want that its deadline has passed", err)
+		}
+	case <-time.After(patient):
+		t.Error("Members waits for Announce")
+	}
+	end()
+	<-ended
 }
