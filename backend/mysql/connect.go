@@ -45,11 +45,11 @@ func (d *driver) connect(o Options) (err error) {
 			return errors.New(dsnProblem(err))
 		}
 	}
-	if config.DBName == "" && o.Schema == "" {
+	if d.Table.Schema = cmp.Or(o.Schema, config.DBName); d.Table.Schema == "" {
 		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
 	d.Password, d.dsn = config.Passwd, login{config.User, "%", config.DBName}
-	within := cmp.Or(o.Schema, config.DBName)
+	within := d.Table.Schema
 	if o.Prefix != "" {
 		within += "/" + o.Prefix
 	}
@@ -122,8 +122,19 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if waits {
 		limit = 0
 	}
-	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && d.Table.Schema != "" {
-		_, err = c.ExecContext(ctx, "USE `"+d.Table.Schema+"`") // MySQL evaluates JSON_TABLE only if some schema is selected
+	if !d.ownDB { // the program may have left a transaction open, whose snapshot is old, or tables locked
+		_, err = c.ExecContext(ctx, "ROLLBACK")
+		if err == nil {
+			_, err = c.ExecContext(ctx, "UNLOCK TABLES")
+		}
+		if err != nil {
+			c.drop()
+			return c, err
+		}
+	}
+	schema := d.Settled().Schema
+	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && schema != d.dsn.schema {
+		_, err = c.ExecContext(ctx, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
 	}
 	if err == nil {
 		err = d.learn(ctx, c)

@@ -74,13 +74,13 @@ func (*driver) Denied(err error) bool {
 
 // Hint implements [relational.Dialect].
 func (d *driver) Hint(err error) string {
-	account := d.loginIn(err)
+	account, table := d.loginIn(err), d.Settled()
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
 	switch {
 	case is(err, errNoTable):
-		return make + ", or with this: " + createSQL(account.within(d.Table))
+		return make + ", or with this: " + createSQL(account.within(table))
 	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
-		return make + account.grantHint(makerRights, d.Table)
+		return make + account.grantHint(makerRights, table)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -96,9 +96,9 @@ func (d *driver) Hint(err error) string {
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
 	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):
-		return account.grantHint(makerRights, d.Table)
+		return account.grantHint(makerRights, table)
 	case is(err, rights...):
-		return account.grantHint(memberRights, d.Table)
+		return account.grantHint(memberRights, table)
 	case is(err, errStatementLog):
 		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // ErrFenced is the error of [Fence.Do] after it has rolled a transaction back because the
@@ -29,8 +30,9 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // A fence does not protect data in another server. Between the expiry of a lease and the next
 // grant, its term still passes. The account needs SELECT.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do
-	// writes to, in any schema.
+	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do writes to, in any
+	// schema. If none is named, the account must see one table of the name; Do asks for it, which takes one request
+	// more. The schema that the connection has selected decides nothing.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops between the fence and COMMIT keeps a
@@ -102,13 +104,17 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 	if _, err := tx.ExecContext(ctx, limitHoldSQL, seconds, seconds); err != nil {
 		return d.Fail(err)
 	}
-	latest, err := d.lockTerm(ctx, tx, election)
+	t, err := d.find(ctx, tx)
+	if err != nil {
+		return d.Fail(err)
+	}
+	latest, err := lockTerm(ctx, tx, t, election)
 	switch {
 	case is(err, errChanged): // MariaDB with innodb_snapshot_isolation; renewals do not write the row
 		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
 	case is(err, rights...):
 		err = d.denied(ctx, c, err)
-		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", d.Table))
+		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", t))
 	case err != nil:
 		return d.Fail(err)
 	case latest != term:
@@ -126,10 +132,24 @@ func (c conn) restoreLimits(ctx context.Context) {
 	}
 }
 
+// find returns the table with its schema.
+func (d *driver) find(ctx context.Context, tx *sql.Tx) (relational.Table, error) {
+	t := d.Table
+	if t.Schema != "" {
+		return t, nil
+	}
+	tables := 0
+	err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MIN(TABLE_SCHEMA), '') FROM information_schema.TABLES WHERE TABLE_NAME = "+literal(t.Prefix+"_item")).Scan(&tables, &t.Schema)
+	if err == nil && tables != 1 {
+		err = fmt.Errorf("%w: the account sees %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
+	}
+	return t, err
+}
+
 // lockTerm reads the term of an election's leader and locks its row; 0 if it has none.
-func (d *driver) lockTerm(ctx context.Context, tx *sql.Tx, election string) (uint64, error) {
+func lockTerm(ctx context.Context, tx *sql.Tx, t relational.Table, election string) (uint64, error) {
 	var value []byte
-	err := tx.QueryRowContext(ctx, fill(fenceSQL, d.Table), []byte(election)).Scan(&value)
+	err := tx.QueryRowContext(ctx, fill(fenceSQL, t), []byte(election)).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

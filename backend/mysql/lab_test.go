@@ -44,7 +44,7 @@ func newLab(t testing.TB, s *testbed.Server) *lab {
 func (l *lab) withTable(t testing.TB, prefix string) {
 	t.Helper()
 	maker := open(t, Options{Config: l.Admin, Prefix: prefix})
-	if err := maker.CreateTable(context.Background()); err != nil {
+	if err := maker.CreateTables(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -61,21 +61,6 @@ func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.Crea
 // create it, and [Options].KeepSchema is not set.
 func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
-// HasTable implements [relational.Dialect].
-func (d *driver) HasTable(ctx context.Context) bool {
-	_, err := d.query(ctx, func() []string { return []string{fill("SELECT 1 FROM {table} LIMIT 0", d.Table)} })
-	return !is(err, errNoTable)
-}
-
-// CreateTable implements [relational.Dialect].
-func (d *driver) CreateTable(ctx context.Context) error {
-	_, err := d.query(ctx, func() []string { return []string{createSQL(d.Table)} })
-	if err == nil { // the view is not needed, and may be there
-		d.query(ctx, func() []string { return []string{fill(strings.TrimSuffix(viewSQL, ";"), d.Table)} })
-	}
-	return err
-}
-
 // CreateTables is like the method of this name, for a program's own pool.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	b, err := Open(Options{DB: db, Schema: schema, Prefix: prefix, Poll: true})

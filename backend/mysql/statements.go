@@ -30,11 +30,15 @@ func identity(vars map[string]string) string {
 	return mariadbIdentity
 }
 
+// placeSQL is the identity of the table: a copy of the rows in another one is another store. No right but those of a
+// member or observer is needed. The time is whole seconds.
+const placeSQL = `COALESCE((SELECT LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA, i.CREATE_TIME), 256), 12) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
+
 // versionSQL is the Version of a row. It shows whether somebody has edited the value.
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`
 
 // headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
-const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT o.value FROM {table} o WHERE o.kind = 'origin' AND o.name = '') AS value, ` + serverSQL + ` AS version,
+const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT o.value FROM {table} o WHERE o.kind = 'origin' AND o.name = '') AS value, CONCAT(` + serverSQL + `, '-', ` + placeSQL + `) AS version,
  @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
 
 // itemSQL has the columns of an item. A value that is too large is not sent.
@@ -64,7 +68,7 @@ const (
 	// compareSQL locks the rows, and compares them: those that are put for update, those that are only checked
 	// for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and 2 if somebody
 	// else has locked a row, which is skipped. The result is NULL in another epoch.
-	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND LEFT({epoch}, LENGTH(@go_election_server) + 1) = CONCAT(@go_election_server, '.')
+	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND SUBSTRING_INDEX({epoch}, '.', 1) = CONCAT(@go_election_server, '-', ` + placeSQL + `)
  AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, (SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
   WHEN COALESCE(l.version, '') <=> q.w AND (q.b IS NULL OR q.b <=> l.value) THEN 0 ELSE 1 END) AS s FROM ` + columnsSQL + ` q
  LEFT JOIN (` + lockedSQL + `1 LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) UNION ALL ` + lockedSQL + `0 LIMIT 1000000 /*!80000 FOR SHARE OF t */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED)) l
@@ -90,7 +94,8 @@ const (
 
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
-	return strings.NewReplacer(append(more, "{table}", d.Table.String(), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
+	t := d.Settled()
+	return strings.NewReplacer(append(more, "{table}", t.String(), "{schema}", literal(t.Schema), "{name}", literal(t.Prefix+"_item"), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
 }
 
 // payload returns data as JSON in an expression. Nothing in it can be SQL.

@@ -163,7 +163,7 @@ func TestTLSAndSCRAM(t *testing.T) {
 	}
 	verified := "sslmode=verify-full&sslrootcert=" + server.CAFile()
 	trusted := open(t, Options{DSN: dsn(db.Password, verified)})
-	if err := trusted.CreateTable(t.Context()); err != nil {
+	if err := trusted.CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, trusted, recordKey("jobs"))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +18,10 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/relational"
 )
 
-// exec sends statements in one message, and returns their results. The server has the whole message
+// exec sends statements in one message, and returns the results of its queries. The server has the whole message
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one breaks, or has not answered after half of the call's
 // time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
@@ -71,7 +73,12 @@ func (d *driver) try(ctx context.Context, statements string) (a answer) {
 			return ctx.Err() // connecting took all the time
 		}
 		conn := c.PgConn()
-		a.results, err = conn.Exec(within, statements).ReadAll()
+		if conn.TxStatus() != 'I' {
+			conn.Close(within)
+			return errInTransaction
+		}
+		a.results, err = conn.Exec(within, onConnection(statements, conn)).ReadAll()
+		a.results = slices.DeleteFunc(a.results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() })
 		switch {
 		case standby(err):
 			conn.Close(within) // the next connection may lead to the primary
@@ -81,6 +88,19 @@ func (d *driver) try(ctx context.Context, statements string) (a answer) {
 		return err
 	})
 	return a
+}
+
+// errInTransaction is the error of a connection on which the program has left a transaction open.
+var errInTransaction = errors.New("a transaction is open on this connection of the program's pool")
+
+// onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process that the
+// server named when it was made.
+func onConnection(statements string, c *pgconn.PgConn) string {
+	newer := ""
+	if major, _, _ := strings.Cut(c.ParameterStatus("server_version"), "."); len(major) > 1 && major >= "17" {
+		newer = newerSQL
+	}
+	return strings.NewReplacer("{newer}", newer, "{pid}", strconv.FormatUint(uint64(c.PID()), 10)).Replace(statements)
 }
 
 // withConn calls f with a connection. One that is in a transaction afterwards is closed.
@@ -128,7 +148,11 @@ func payload(v any) string {
 // text returns a value of a result; "" for NULL.
 func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }
 
-const uniqueViolation = "23505"
+// Codes of errors (postgresql.org/docs/current/errcodes-appendix.html).
+const (
+	uniqueViolation = "23505"
+	undefinedTable  = "42P01"
+)
 
 // code returns the server's code of an error; "" for none.
 func code(err error) string {
@@ -138,9 +162,9 @@ func code(err error) string {
 	return ""
 }
 
-// standby reports whether the server can only be read.
+// standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its own.
 func standby(err error) bool {
-	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
+	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "0A000" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
 }
 
 // OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
@@ -160,7 +184,7 @@ func isDenied(err error) bool {
 		text := err.Error()
 		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
 	}
-	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", "42P01", "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
+	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", undefinedTable, "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
 }
 
 // MayNotWrite implements [relational.Dialect].
@@ -171,19 +195,33 @@ func (*driver) Denied(err error) bool { return isDenied(err) }
 
 // Hint implements [relational.Dialect].
 func (d *driver) Hint(err error) string {
+	t := d.Settled()
 	switch code(err) {
-	case "42P01", "3F000", "42703", "42804":
-		return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(d.Table)
-	case "42501":
-		grant := grantSQL(d.Table, d.account())
-		if strings.Contains(err.Error(), "pg_control_system") {
-			grant = "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
+	case "3F000":
+		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
+	case undefinedTable, "42703", "42804":
+		if a, ok := errors.AsType[absent](err); ok && a.hint != "" {
+			return a.hint
 		}
-		return "; an administrator can grant what is needed: " + grant
+		return d.HintToMake(t)
+	case "42501":
+		return "; " + d.hintToGrant(err, t)
 	case "22P05":
 		return "; the encoding of the database must be UTF8"
 	}
 	return ""
+}
+
+// hintToGrant says what an administrator can do about missing rights.
+func (d *driver) hintToGrant(err error, t relational.Table) string {
+	const grant = "an administrator can grant what is needed: "
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Routine == "check_enable_rls" {
+		return "rows that are hidden look like rows that are not there, so the table must show all of them to all members; its owner can let it: ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
+	}
+	if strings.Contains(err.Error(), "pg_control_system") {
+		return grant + "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
+	}
+	return grant + grantSQL(t, d.account())
 }
 
 // account returns the name of the account as a statement has it.
@@ -191,5 +229,5 @@ func (d *driver) account() string {
 	if d.user == "" || clean.Text(d.user, 63, false) != d.user {
 		return `"account"`
 	}
-	return `"` + strings.ReplaceAll(d.user, `"`, `""`) + `"`
+	return quoted(d.user)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -64,22 +64,10 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return b.driver.Preflight(ctx, b.Backend, bids)
 }
 
-// HasTable implements [relational.Dialect].
-func (d *driver) HasTable(ctx context.Context) bool {
-	_, err := d.exec(ctx, d.statement("SELECT FROM {table} LIMIT 0", nil))
-	return code(err) != "42P01"
-}
-
-// CreateTable implements [relational.Dialect].
-func (d *driver) CreateTable(ctx context.Context) error {
-	_, err := d.exec(ctx, beginSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+createSQL(d.Table)+" COMMIT")
-	return err
-}
-
 // inspectSQL also fails as every call would, if the table is missing or must not be read.
-const inspectSQL = `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
+const inspectSQL = readingSQL + `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
- coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)`
+ coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid}; COMMIT`
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -87,13 +75,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, err
 	}
 	d := b.driver
-	results, err := d.exec(ctx, d.statement(inspectSQL, nil))
-	pooled := false
-	if err == nil {
-		err = d.withConn(ctx, func(c *pgx.Conn) (err error) {
-			pooled, err = behindPooler(ctx, c)
-			return err
-		})
+	var results []*pgconn.Result
+	if _, err = d.Place(ctx); err == nil {
+		results, err = d.ask(ctx, d.statement(inspectSQL, nil))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: inspect: %w", d.Fail(err))
@@ -101,7 +85,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	fact := func(column int) string { return text(results[1], 0, column) }
+	fact := func(column int) string { return text(results[len(results)-1], 0, column) }
 	add(false, "server", "PostgreSQL %s", fact(0))
 	if fact(1) != "UTF8" {
 		add(true, "encoding", "that of the database is %s, which cannot keep every name: it must be UTF8", fact(1))
@@ -120,7 +104,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if fact(6) != "t" {
 		add(false, "encryption", "the connection has no TLS: set sslmode=verify-full in the dsn if it leaves the machine")
 	}
-	if pooled {
+	if fact(7) == "t" {
 		add(true, "notifications", "none: the connection leads to a pooler, such as PgBouncer, which does not pass them on. A handover takes until the next poll. Elections work; connect to the server itself for handovers in milliseconds")
 	}
 	return append(list, d.InspectTTL(ttl)...), nil

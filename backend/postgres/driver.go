@@ -66,11 +66,11 @@ var errStandby = errors.New("the server is a standby, which is read-only")
 
 // reading runs a statement that begins with headSQL.
 func (d *driver) reading(ctx context.Context, statement string) (relational.Answer, error) {
-	results, err := d.exec(ctx, statement)
+	results, err := d.ask(ctx, statement)
 	if err != nil {
 		return relational.Answer{}, err
 	}
-	head, rows := results[1], results[2]
+	head, rows := results[0], results[1]
 	a := relational.Answer{Server: text(head, 0, 0), Origin: text(head, 0, 3), Records: int64(number(head, 0, 4)), Position: number(head, 0, 1), Next: number(head, 0, 2)}
 	if a.Server == "" {
 		return a, errStandby
@@ -121,12 +121,12 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	if b.Inserts {
 		lock = lockSQL
 	}
-	results, err := d.exec(ctx, d.statement(beginSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
+	results, err := d.ask(ctx, d.statement(writingSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
 		d.statement(verifySQL, relational.Versions(b.Verify)))
 	if err != nil {
 		return c, err
 	}
-	answer, after := results[len(results)-3], results[len(results)-1]
+	answer, after := results[len(results)-2], results[len(results)-1]
 	c.Position, c.Next = number(after, 0, 0), number(after, 0, 1)
 	for _, i := range strings.Fields(text(after, 0, 2)) {
 		n, _ := strconv.Atoi(i)

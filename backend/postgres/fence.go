@@ -33,7 +33,8 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // Until the transaction has ended no other leader is elected; renewals go on. The account needs SELECT,
 // and UPDATE of the column kind. Between the expiry of a lease and the next grant, its term still passes.
 type Fence struct {
-	// Schema and Prefix are those of [Options].
+	// Schema and Prefix are those of [Options]. If no schema is named, the database must have one table of the name, in
+	// any schema; Check asks for it, which takes one request more. The search_path of the transaction decides nothing.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops within the transaction keeps a successor from being
@@ -44,23 +45,26 @@ type Fence struct {
 // fenceSQL locks the row of the record, which renewals do not write.
 const fenceSQL = `SELECT value, set_config('idle_in_transaction_session_timeout', $2, true) FROM {table} WHERE kind = 'record' AND name = $1 FOR SHARE`
 
+// findSQL finds the table if no schema is named.
+const findSQL = `SELECT count(*), coalesce(min(n.nspname::text), '') ` + tablesSQL
+
 // Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It
 // waits for a grant that is being written. The error is ErrFenced if it is another term. After any
 // error tx must be rolled back.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx, election string, term uint64) error {
-	return f.check(election, term, func(statement, hold string, value *string) error {
-		return tx.QueryRow(ctx, statement, election, hold).Scan(value, nil)
+	return f.check(election, term, func(into []any, statement string, args ...any) error {
+		return tx.QueryRow(ctx, statement, args...).Scan(into...)
 	})
 }
 
 // CheckSQL is Check for a transaction of database/sql, with any driver.
 func (f Fence) CheckSQL(ctx context.Context, tx *sql.Tx, election string, term uint64) error {
-	return f.check(election, term, func(statement, hold string, value *string) error {
-		return tx.QueryRowContext(ctx, statement, election, hold).Scan(value, new(string))
+	return f.check(election, term, func(into []any, statement string, args ...any) error {
+		return tx.QueryRowContext(ctx, statement, args...).Scan(into...)
 	})
 }
 
-func (f Fence) check(election string, term uint64, query func(statement, hold string, value *string) error) error {
+func (f Fence) check(election string, term uint64, query func(into []any, statement string, args ...any) error) error {
 	t, err := newTable(f.Schema, f.Prefix)
 	if f.Hold == 0 {
 		f.Hold = 3 * time.Second
@@ -71,10 +75,21 @@ func (f Fence) check(election string, term uint64, query func(statement, hold st
 	if err != nil {
 		return fmt.Errorf("postgres: fence: %w: %w", backend.ErrInvalid, err)
 	}
+	d := unconnected(t)
+	if t.Schema == "" {
+		tables := 0
+		err = query([]any{&tables, &t.Schema}, d.named(findSQL))
+		if err == nil && tables != 1 {
+			err = fmt.Errorf("%w: the database has %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
+		}
+	}
 	value := ""
-	err = query(strings.ReplaceAll(fenceSQL, "{table}", t.String()), fmt.Sprint(f.Hold.Milliseconds()), &value)
+	if err == nil {
+		err = query([]any{&value, new(string)}, strings.ReplaceAll(fenceSQL, "{table}", t.String()), election, fmt.Sprint(f.Hold.Milliseconds()))
+	}
+
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
-		err = unconnected(t).Fail(err)
+		err = d.Fail(err)
 	} else if r, _ := lease.Decode(lease.Records, []byte(value)).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
 		err = ErrFenced
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/go-election/go-election/internal/testbed"
@@ -27,11 +28,11 @@ func open(t testing.TB, o Options) *driver {
 	return d
 }
 
-// withTable makes the table of a database by its owner.
-func withTable(t testing.TB, db *testbed.PostgresDatabase) *testbed.PostgresDatabase {
+// withTable makes the table of a database by its owner, in a schema if one is named.
+func withTable(t testing.TB, db *testbed.PostgresDatabase, schema ...string) *testbed.PostgresDatabase {
 	t.Helper()
-	d := open(t, Options{DSN: db.DSN("")})
-	if err := d.CreateTable(t.Context()); err != nil {
+	d := open(t, Options{DSN: db.DSN(""), Schema: strings.Join(schema, "")})
+	if err := d.CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -58,7 +58,7 @@ func (d *driver) listen(ctx context.Context) (err error) {
 	}
 	pooled, err := behindPooler(ctx, d.listener)
 	if err == nil && !pooled {
-		_, err = d.listener.PgConn().Exec(ctx, d.statement(`LISTEN "{channel}"`, nil)).ReadAll()
+		_, err = d.listener.PgConn().Exec(ctx, "LISTEN "+quoted(channel(d.Table))).ReadAll()
 	}
 	if pooled || err != nil {
 		d.dropListener()

@@ -2,16 +2,38 @@ package postgres
 
 import "strings"
 
-// hereSQL is the identity of the server and its timeline. pg_control_checkpoint still has the old
-// timeline for minutes after a promotion.
-const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)`
+// settingsSQL sets for one transaction what somebody else may have told the connection: another client of a pooler, or
+// another part of the program. See docs/design/postgres.md, "What a connection was told". The limit of the running time
+// comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
+// may: the role, and whether transactions may write.
+const settingsSQL = `SET LOCAL statement_timeout = 10000; {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL client_encoding = 'UTF8'; SET LOCAL row_security = off; SET LOCAL lock_timeout = 1000;
+`
+
+// newerSQL is part of settingsSQL from PostgreSQL 17 on.
+const newerSQL = `SET LOCAL transaction_timeout = 0;`
+
+// readingSQL and writingSQL begin a transaction. What was acknowledged must survive a crash. A lock that somebody holds
+// must not keep this transaction.
+const (
+	readingSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + settingsSQL
+	writingSQL = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settingsSQL + `SET LOCAL default_transaction_read_only TO DEFAULT; SET LOCAL synchronous_commit TO DEFAULT;
+SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), true),
+ set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END, true);
+`
+)
+
+// hereSQL is the identity of the server, its timeline, the database and the table. pg_control_checkpoint still has the
+// old timeline for minutes after a promotion. The table is that of the row of the origin, if there is one.
+const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)
+ || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
+ || '.' || coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), '{table}'::regclass)::oid`
 
 // positionSQL only grows in one server, whatever crashes: it is flushed.
 const positionSQL = `(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)`
 
 // headSQL is the first statement of a reading. All of a reading has one snapshot.
-const headSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE ` + hereSQL + ` END,
+const headSQL = readingSQL + `SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE ` + hereSQL + ` END,
  CASE WHEN pg_is_in_recovery() THEN 0 ELSE ` + positionSQL + ` END,
  pg_snapshot_xmax(pg_current_snapshot()), (SELECT value FROM {table} WHERE kind = 'origin' AND name = ''),
  CASE WHEN {count} THEN (SELECT count(*) FROM {table} WHERE kind = 'record') ELSE 0 END;
@@ -26,18 +48,12 @@ const readSQL = headSQL + itemSQL + `JOIN json_array_elements({payload}) AS q ON
 const listSQL = headSQL + itemSQL + `JOIN (SELECT {payload} AS j) AS q
  ON t.kind = q.j->>0 AND t.name >= (q.j->>1) COLLATE "C" AND NOT ((q.j->>2)::bool AND t.name = q.j->>1) ORDER BY t.name COLLATE "C" LIMIT {limit}; COMMIT`
 
-// beginSQL begins a writing. What was acknowledged must survive a crash. A lock that somebody
-// holds must not keep this transaction.
-const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED;
-SELECT set_config('lock_timeout', '1000', true), set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END, true);
-`
-
 // lockSQL lets nobody else of this package make an item.
 const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, '{table}'::regclass::oid::int4);
 `
 
 // originSQL sets the row that has the epoch, if it is as it was read.
-const originSQL = beginSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, value, written, created, at)
+const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, value, written, created, at)
  VALUES ('origin', '', {payload}->>0, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp())
  ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, written = excluded.written, at = excluded.at WHERE t.value = {payload}->>1; COMMIT`
 
@@ -66,10 +82,10 @@ COMMIT;
 `
 
 // verifySQL follows a writing, so that the position is not before its commit.
-const verifySQL = `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snapshot()), (SELECT string_agg(q->>0, ' ') FROM json_array_elements({payload}) AS q
- LEFT JOIN {table} t ON t.kind = q->>1 AND t.name = q->>2 WHERE coalesce(t.written || '.' || t.xmin, '') <> q->>3)`
+const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snapshot()), (SELECT string_agg(q->>0, ' ') FROM json_array_elements({payload}) AS q
+ LEFT JOIN {table} t ON t.kind = q->>1 AND t.name = q->>2 WHERE coalesce(t.written || '.' || t.xmin, '') <> q->>3); COMMIT`
 
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
-	return strings.NewReplacer(append(more, "{table}", d.Table.String(), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
+	return strings.NewReplacer(append(more, "{table}", d.Settled().String(), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -36,11 +37,12 @@ type Dialect interface {
 	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
 	SetOrigin(ctx context.Context, origin, kept string) error
 
-	// CreateTable creates the table if it is not there.
-	CreateTable(ctx context.Context) error
+	// Survey asks where the table is.
+	Survey(ctx context.Context) (Survey, error)
 
-	// HasTable reports whether the table may be there. If that is not known, it may.
-	HasTable(ctx context.Context) bool
+	// CreateTable creates the table in its schema if it is not there. HintToMake says how: "; …".
+	CreateTable(ctx context.Context, t Table) error
+	HintToMake(t Table) string
 
 	// MayNotWrite reports whether the account lacks a right.
 	MayNotWrite(err error) bool
@@ -57,7 +59,7 @@ type Dialect interface {
 
 // An Answer is what a server has answered to a reading.
 type Answer struct {
-	Server  string // that has answered
+	Server  string // the identity of the server that has answered, and of its table
 	Origin  string // the text of that row; "": it is not there
 	Records int64
 
@@ -75,10 +77,12 @@ type Driver struct {
 	Dialect Dialect
 
 	Name           string // of the backend
-	Table          Table
+	Table          Table  // as it was named: see Place
 	MinTTL, MaxTTL time.Duration
 	KeepSchema     bool // not to create the table
 	Password       string
+
+	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
 
 	mu  sync.Mutex
 	now origin
@@ -144,6 +148,9 @@ func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 // reading returns an answer. The first process that finds a new server gives it an epoch, and reads
 // again.
 func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v lease.View, err error) {
+	if _, err := d.Place(ctx); err != nil {
+		return v, d.Fail(err)
+	}
 	for range 3 {
 		before, position := d.origin(), d.Position()
 		a, err := read()
@@ -175,8 +182,8 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 	return v, lease.ErrEpoch
 }
 
-// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server and a random text,
-// since a table may be dropped and made again.
+// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server with its table, since a copy of
+// the rows in another table is another store, and a random text, since the rows may be deleted.
 var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
 
 func parseOrigin(text string) (epoch string, maxTTL time.Duration) {
@@ -214,7 +221,7 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 		d.now = origin{wentBack: before.wentBack + 1, backTo: next, former: before.former}
 		if server, last, now := serverOf(epoch), serverOf(before.epoch), time.Now(); server != last {
 			if slices.ContainsFunc(before.former, func(f former) bool { return f.server == server && now.Sub(f.at) < d.MaxTTL }) {
-				err = fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
+				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: %q and %q; all members must write to one (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
 			}
 			d.now.former = append([]former{{last, now}}, before.former[:min(len(before.former), maxFormer-1)]...)
 		}

@@ -67,25 +67,6 @@ func (d *Driver) CheckOptions(sources string, given ...bool) error {
 	return nil
 }
 
-// CreateTables creates the table if it is not there.
-func (d *Driver) CreateTables(ctx context.Context) error {
-	if err := d.Dialect.CreateTable(ctx); err != nil {
-		return fmt.Errorf("%s: create tables: %w", d.Name, d.Fail(err))
-	}
-	return nil
-}
-
-// Prepare implements [backend.Preparer].
-func (d *Driver) Prepare(ctx context.Context) error {
-	if d.KeepSchema || d.Dialect.HasTable(ctx) {
-		return nil
-	}
-	if err := d.Dialect.CreateTable(ctx); err != nil && !d.Dialect.Denied(err) {
-		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err))
-	}
-	return nil
-}
-
 // Preflight implements [backend.Preflighter] for a backend with this driver. It sends a change whose
 // condition is never met: the server checks the rights first.
 func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend.Bid) []error {

@@ -78,6 +78,9 @@ func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
 	}
+	if _, err := d.Place(ctx); err != nil {
+		return w.Written, d.Fail(err)
+	}
 	w.Results = make([]lease.Result, len(changes))
 	all := make([]int, len(changes))
 	for i := range all {

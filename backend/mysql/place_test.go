@@ -1,0 +1,261 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// poolOf is a program's own pool.
+func poolOf(t *testing.T, c *mysql.Config) *sql.DB {
+	made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.MultiStatements, c.Logger = true, &mysql.NopLogger{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(made)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// tell tells as many connections of a pool something as a Backend uses, and leaves them in the pool.
+func tell(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	const used = maxConns + 2
+	db.SetMaxIdleConns(used)
+	for range used {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// tenant makes a schema in which the user may make tables.
+func (l *lab) tenant(t *testing.T) (schema string) {
+	schema = l.Name + "_tenant"
+	var host string
+	if err := l.admin.QueryRowContext(t.Context(), "SELECT Host FROM mysql.user WHERE User = ?", l.User.User).Scan(&host); err != nil {
+		t.Fatal(err)
+	}
+	l.exec(t, "CREATE DATABASE "+schema, fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'%s'", schema, l.User.User, host))
+	t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + schema) })
+	return schema
+}
+
+func (l *lab) tables(t *testing.T) int64 {
+	return l.number(t, "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_NAME = 'election_item' AND TABLE_SCHEMA LIKE ?", l.Name+"%")
+}
+
+// A program that says USE on connections of its own pool makes no second leader: its Backend makes no second table, and
+// follows.
+func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprintf("schema named %v", named), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, testbed.Shared(t, k))
+				use := "USE " + l.tenant(t)
+				options := func() Options {
+					o := Options{DB: poolOf(t, l.User)}
+					if named {
+						o.Schema = l.Name
+					}
+					return o
+				}
+				old := join(t, "old", 2*time.Second, options())
+				led, err := old.Campaign(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				told := options()
+				tell(t, told.DB, use)
+				newer := join(t, "new", 2*time.Second, told)
+				if err := newer.Lead(nil); err != nil {
+					t.Fatal(err)
+				}
+				testbed.Eventually(t, patience, "the new process follows the old one", func() error {
+					if newer.Leading() && old.Leading() {
+						t.Fatal("two processes lead one election, each in a schema of its own")
+					}
+					if who, _, known := newer.Leader(); !known || who.ID != "old" {
+						return errors.New(newer.Current().String())
+					}
+					return nil
+				})
+				if n := l.tables(t); n != 1 || !led.Leading() {
+					t.Errorf("there are %d tables, want 1; the old process leads: %v", n, led.Leading())
+				}
+				tell(t, told.DB, use)
+				if err := led.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				testbed.Eventually(t, patience, "the new process leads", func() error {
+					if !newer.Leading() {
+						return errors.New(newer.Current().String())
+					}
+					return nil
+				})
+			})
+		}
+	})
+}
+
+// While it is not certain which schema is meant, nothing is read and no table is made. The error says what is known.
+func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, c := range map[string]struct {
+			want    string
+			prepare func(t *testing.T, l *lab, tenant string)
+		}{
+			"no table": {"none is made, since it is not certain where: the DB is the program's own", func(t *testing.T, l *lab, _ string) { l.exec(t, "DROP TABLE election_item") }},
+			"a table in another schema": {"and the connection leads to the schema", func(t *testing.T, l *lab, tenant string) {
+				l.exec(t, "RENAME TABLE election_item TO "+tenant+".election_item")
+			}},
+			"a table in each of two schemas": {"have one each", func(t *testing.T, l *lab, tenant string) {
+				l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+			}},
+		} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, testbed.Shared(t, k))
+				c.prepare(t, l, l.tenant(t))
+				before := l.tables(t)
+				b := backendOn(t, Options{DB: poolOf(t, l.User)})
+				if err := b.Prepare(t.Context()); err != nil {
+					t.Errorf("Prepare: %v", err)
+				}
+				_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+				_, doctor := b.Inspect(t.Context(), time.Second, time.Second)
+				for _, err := range []error{err, doctor, b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]} {
+					if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("%v; want ErrDenied with %q", err, c.want)
+					}
+				}
+				if after := l.tables(t); after != before {
+					t.Errorf("there were %d tables, and now %d", before, after)
+				}
+			})
+		}
+	})
+}
+
+// Whatever the program has told a connection of its pool, requests on it do what they do on a new one.
+func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		limit := map[testbed.Kind]string{testbed.MySQL: "max_execution_time = 1", testbed.MariaDB: "max_statement_time = 0.001"}[k]
+		value := ""
+		for _, told := range []string{
+			"USE " + tenant, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SET autocommit = 0", "LOCK TABLES " + tenant + ".other READ", "SET SESSION " + limit,
+			"SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE,ONLY_FULL_GROUP_BY'", "SET sql_mode = ''", "SET NAMES latin1", "SET NAMES binary",
+			"SET time_zone = '+05:30'", "SET timestamp = 1000000000", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET SESSION TRANSACTION READ ONLY",
+			"SET completion_type = 'CHAIN'", "SET sql_select_limit = 1", "SET sql_safe_updates = 1", "SET sql_big_selects = 0, max_join_size = 1", "SET innodb_lock_wait_timeout = 50",
+			"SET group_concat_max_len = 4", "SET max_sort_length = 8", "SET div_precision_increment = 0", "SET optimizer_switch = 'index_condition_pushdown=off,materialization=off'",
+			"SET foreign_key_checks = 0, unique_checks = 0", "SET lc_messages = 'de_DE'", "SET @go_election = 'x', @go_election_server = 'y', @go_election_states = 'z'",
+		} {
+			l.exec(t, "CREATE TABLE IF NOT EXISTS "+tenant+".other (a INT)")
+			db := poolOf(t, l.User)
+			tell(t, db, told)
+			d := open(t, Options{DB: db, Schema: l.Name})
+			v := read(t, d, recordKey("jobs"))
+			if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
+				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
+			}
+			value = told + "é€😀"
+			results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+			if err != nil || results[0].Outcome != backend.Granted {
+				t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
+			}
+			d.Close()
+			db.Close()
+		}
+	})
+}
+
+// A table that is put in the place of another one is another store, though its rows are a copy.
+func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		knew := open(t, Options{Config: l.User})
+		before := read(t, knew, recordKey("jobs"))
+		mustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+		l.copied(t, "election_item", "copied")
+		l.exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
+
+		if _, err := put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+			t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
+		}
+		after := read(t, knew, recordKey("jobs"))
+		if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
+			t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
+		}
+		if fresh := read(t, open(t, Options{Config: l.User}), recordKey("jobs")); fresh.Epoch != after.Epoch {
+			t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
+		}
+		l.exec(t, "RENAME TABLE election_item TO copied, former TO election_item")
+		again, err := knew.Read(t.Context(), []lease.Key{recordKey("jobs")})
+		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), "take turns"); !denied && (err != nil || again.Epoch == after.Epoch) {
+			t.Errorf("the former table is back: %v, epoch %s; want ErrDenied, or another epoch (MariaDB: each renaming makes one)", err, again.Epoch)
+		}
+	})
+}
+
+// copied makes a copy of a table with its rows, at a later second.
+func (l *lab) copied(t *testing.T, table, as string) {
+	testbed.Eventually(t, patience, "a copy is younger", func() error {
+		l.exec(t, "DROP TABLE IF EXISTS "+as, fmt.Sprintf("CREATE TABLE %s LIKE %s", as, table), fmt.Sprintf("INSERT INTO %s SELECT * FROM %s", as, table))
+		if l.number(t, "SELECT COUNT(DISTINCT CREATE_TIME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN (?, ?)", table, as) != 2 {
+			return errors.New("it is of the same second")
+		}
+		return nil
+	})
+}
+
+// A fence finds the table whatever schema the transaction has selected.
+func TestAFenceFindsTheTableBehindAnyUse(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		d := open(t, Options{Config: l.User})
+		v := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+		db := poolOf(t, l.User)
+		check := func(f Fence) error {
+			return f.Do(t.Context(), db, "jobs", 7, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(context.Background(), "USE "+tenant)
+				return err
+			})
+		}
+		if err := check(Fence{}); err != nil {
+			t.Errorf("with one table: %v", err)
+		}
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		if err := check(Fence{}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "name the schema") {
+			t.Errorf("with two tables: %v, want ErrDenied", err)
+		}
+		if err := check(Fence{Schema: l.Name}); err != nil {
+			t.Errorf("with two tables and a schema: %v", err)
+		}
+	})
+}

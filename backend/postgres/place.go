@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/go-election/go-election/internal/relational"
+)
+
+// surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
+// leads, and for all tables of the name. No right hides a table in pg_class. The first two differ if somebody has told
+// the connection another one.
+const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
+	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
+ (SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass('"{name}"')),
+ pg_catalog.to_regnamespace('"{schema}"') IS NOT NULL;
+SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname; COMMIT`
+
+// tablesSQL has all tables of the name, and what may stand for one. Temporary ones are of one connection.
+const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = '{name}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' `
+
+// Survey implements [relational.Dialect].
+func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
+	results, err := d.exec(ctx, d.named(surveySQL))
+	if err != nil {
+		return s, err
+	}
+	told, begun, tables := results[0], results[1], results[2]
+
+	s.Where = fmt.Sprintf("the database %q", text(begun, 0, 1))
+	s.Default = cmp.Or(text(begun, 0, 3), text(begun, 0, 2))
+	for i := range tables.Rows {
+		schema := text(tables, i, 0)
+		s.Found = append(s.Found, schema)
+		if d.Table.Schema != "" {
+			s.Hint += "; the schema " + schema + " has a table of this name, if that is meant"
+		} else if text(tables, i, 1) != "t" {
+			s.Hint += "; the account may not use the schema " + schema + ": GRANT USAGE ON SCHEMA " + quoted(schema) + " TO " + d.account() + ";"
+		}
+	}
+
+	if d.Table.Schema != "" && text(begun, 0, 4) != "t" {
+		s.Hint += "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(d.Table.Schema) + ";"
+	}
+
+	switch {
+	case text(told, 0, 0) != text(begun, 0, 0):
+		s.Doubt = fmt.Sprintf("somebody has set the search_path of this connection to %.100q, where it began with %.100q", text(told, 0, 0), text(begun, 0, 0))
+	case text(told, 0, 1) == "t":
+		s.Doubt = "a pooler, such as PgBouncer, shares this connection with others, who may set its search_path"
+	}
+	return s, nil
+}
+
+// absent is the error of a request whose table is not there, with what a survey says about it.
+type absent struct {
+	error
+	hint string
+}
+
+func (e absent) Unwrap() error { return e.error }
+
+// ask is exec, and says more about a table that is not there.
+func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, error) {
+	results, err := d.exec(ctx, statements)
+	if code(err) == undefinedTable {
+		if s, failed := d.Survey(ctx); failed == nil {
+			err = absent{err, s.Hint}
+		}
+	}
+	return results, err
+}
+
+// CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has been made
+// since the survey.
+func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
+	make := createSQL(t)
+	if d.Table.Schema == "" {
+		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + tablesSQL + ") THEN " + make + " END IF; END $go_election$;")
+	}
+	_, err := d.exec(ctx, writingSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+make+" COMMIT")
+	return err
+}
+
+// HintToMake implements [relational.Dialect].
+func (d *driver) HintToMake(t relational.Table) string {
+	return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(t)
+}
+
+// named completes the text of a statement that looks for the table by its name.
+func (d *driver) named(text string) string {
+	return strings.NewReplacer("{name}", d.Table.Prefix+"_item", "{schema}", d.Table.Schema).Replace(text)
+}
+
+// quoted returns a name as a statement has it.
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,383 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// shared are ways in which members share connections with somebody else. A way returns the options of two members, and
+// a function that tells all shared connections something, as the neighbour.
+var shared = map[string]func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(statements string)){
+	"PgBouncer": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		bouncer := testbed.StartPgBouncer(t, db, "transaction")
+		o := Options{DSN: db.DSN(bouncer.Addr())}
+		return o, o, func(statements string) {
+			const pool = 5
+			var held []*pgx.Conn
+			for range pool {
+				c, err := pgx.Connect(t.Context(), db.DSN(bouncer.Addr())+"&default_query_exec_mode=simple_protocol")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
+				if _, err := c.Exec(t.Context(), "BEGIN"); err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, c)
+			}
+			for _, c := range held {
+				if _, err := c.Exec(t.Context(), statements+"; COMMIT"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	},
+	"pgxpool.Pool": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		pool := poolOf(t, db)
+		return Options{DSN: db.DSN("")}, Options{Pool: pool}, func(statements string) { tellPool(t, pool, statements) }
+	},
+	"sql.DB": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		pool := poolOf(t, db)
+		own := stdlib.OpenDBFromPool(pool)
+		t.Cleanup(func() { own.Close() })
+		return Options{DSN: db.DSN("")}, Options{DB: own}, func(statements string) { tellPool(t, pool, statements) }
+	},
+}
+
+func poolOf(t *testing.T, db *testbed.PostgresDatabase) *pgxpool.Pool {
+	c, err := pgxpool.ParseConfig(db.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 3
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// tellPool tells all connections of a pool something.
+func tellPool(t *testing.T, pool *pgxpool.Pool, statements string) {
+	for range pool.Config().MaxConns {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+		if _, err := c.Conn().PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// forget undoes what a connection was told, in a transaction.
+const forget = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; DEALLOCATE ALL"
+
+// withTenant makes a schema in which everybody may make tables.
+func withTenant(t *testing.T) *testbed.PostgresDatabase {
+	db := testbed.SharedPostgres(t).Database(t)
+	db.Exec(t, "CREATE SCHEMA tenant1", "GRANT ALL ON SCHEMA tenant1, public TO PUBLIC")
+	return db
+}
+
+// Somebody who sets the search_path of shared connections makes no second leader: a process that is given such a
+// connection makes no second table, and follows.
+func TestAnotherSearchPathMakesNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	for way, share := range shared {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := withTable(t, withTenant(t))
+			first, second, tell := share(t, db)
+			old := join(t, "old", 2*time.Second, first)
+			led, err := old.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tell("SET search_path TO tenant1")
+
+			newer := join(t, "new", 2*time.Second, second)
+			if err := newer.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the new process follows the old one", func() error {
+				if newer.Leading() && old.Leading() {
+					t.Fatal("two processes lead one election, each in a schema of its own")
+				}
+				if who, _, known := newer.Leader(); !known || who.ID != "old" {
+					return errors.New(newer.Current().String())
+				}
+				return nil
+			})
+			if !led.Leading() {
+				t.Errorf("the leadership has ended: %v", old.Current())
+			}
+			if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {
+				t.Errorf("there are %s tables, want 1", n)
+			}
+
+			if err := led.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the new process leads", func() error {
+				if !newer.Leading() {
+					return errors.New(newer.Current().String())
+				}
+				return nil
+			})
+			if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
+				t.Errorf("the next term is %d, after %d", term, led.Term)
+			}
+		})
+	}
+}
+
+// Whatever somebody has told a shared connection, requests on it do what they do on one of their own.
+func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
+	t.Parallel()
+	for way, share := range shared {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := withTable(t, withTenant(t))
+			db.Exec(t, "CREATE ROLE nobody_"+db.Name, "GRANT nobody_"+db.Name+" TO "+db.User)
+			t.Cleanup(func() { db.Exec(t, "DROP ROLE nobody_"+db.Name) })
+			_, o, tell := share(t, db)
+			d := open(t, o)
+
+			value, text := "", func() string { return strings.Repeat("é€😀", 9) }
+			for _, told := range []string{
+				"SET search_path TO tenant1", "SET search_path TO ''", "SET search_path TO tenant1, pg_catalog",
+				"SET ROLE nobody_" + db.Name, "SET row_security = off", "SET client_encoding = 'LATIN1'", "SET client_encoding = 'SQL_ASCII'",
+				"SET default_transaction_read_only = on", "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+				"SET statement_timeout = '1ms'", "SET lock_timeout = '1ms'", "SET synchronous_commit = off",
+				"SET standard_conforming_strings = off", "SET DateStyle = 'SQL, DMY'", "SET TimeZone = 'Asia/Kolkata'", "SET IntervalStyle = 'sql_standard'",
+				"SET bytea_output = 'escape'", "SET extra_float_digits = -15", "SET transform_null_equals = on", "SET quote_all_identifiers = on",
+				"SET xmloption = document", "SET enable_indexscan = off", "SET work_mem = '64kB'", "SET default_tablespace = ''",
+				"CREATE TEMP TABLE IF NOT EXISTS election_item (kind text, name text)", "LISTEN election_item", "PREPARE p AS SELECT 1",
+			} {
+				tell(told)
+				v := read(t, d, recordKey("jobs"))
+				if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
+					t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
+				}
+				value = told + text()
+				results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				if err != nil || results[0].Outcome != backend.Granted {
+					t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
+				}
+				tell(forget)
+			}
+		})
+	}
+}
+
+// While it is not certain where the table is, or where one is to be made, nobody leads and none is made. The error says
+// what is known, and what to write into the configuration.
+func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	for what, c := range map[string]struct {
+		want    string // in the error
+		prepare func(t *testing.T, db *testbed.PostgresDatabase) Options
+	}{
+		"behind a pooler": {"none is made, since it is not certain where: a pooler", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			return Options{DSN: db.DSN(testbed.StartPgBouncer(t, db, "transaction").Addr())}
+		}},
+		"behind somebody's search_path": {`somebody has set the search_path of this connection to "tenant1"`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			pool := poolOf(t, db)
+			tellPool(t, pool, "SET search_path TO tenant1")
+			return Options{Pool: pool}
+		}},
+		"with a table in another schema": {`the schema tenant1 has one, and the connection leads to the schema "public"; name the schema`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, db, "tenant1")
+			return Options{DSN: db.DSN("")}
+		}},
+		"with two tables": {`the schemas public, tenant1 have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, withTable(t, db), "tenant1")
+			return Options{DSN: db.DSN("")}
+		}},
+		"with a role's own schema": {`have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, db)
+			db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", db.User, db.User))
+			withTable(t, db, db.User)
+			return Options{DSN: db.DSN("")}
+		}},
+		"with a table that another role's path leads to": {`name the schema`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", db.User, db.User))
+			withTable(t, db)
+			user, password := db.AddUser(t)
+			db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", user, user))
+			return Options{DSN: db.DSNOf(user, password, "")}
+		}},
+		"with a table in a schema that may not be used": {`GRANT USAGE ON SCHEMA "app"`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
+			withTable(t, db, "app")
+			user, password := db.AddUser(t)
+			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = app, public", user))
+			return Options{DSN: db.DSNOf(user, password, "")}
+		}},
+		"in a schema that is not there": {"CREATE SCHEMA", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			return Options{DSN: db.DSN(""), Schema: "nowhere"}
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := server.Database(t)
+			db.Exec(t, "CREATE SCHEMA tenant1", "GRANT ALL ON SCHEMA tenant1, public TO PUBLIC")
+			o := c.prepare(t, db)
+			before := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'")
+			b := backendOn(t, o)
+			if err := b.Prepare(t.Context()); err != nil {
+				t.Errorf("Prepare: %v", err)
+			}
+			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			for _, err := range []error{err, b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]} {
+				if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v; want ErrDenied with %q", err, c.want)
+				}
+			}
+			if _, err := b.Inspect(t.Context(), time.Second, time.Second); !errors.Is(err, backend.ErrDenied) {
+				t.Errorf("the doctor says %v, want ErrDenied", err)
+			}
+			if after := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); after != before {
+				t.Errorf("there were %s tables, and now %s", before, after)
+			}
+		})
+	}
+}
+
+// Many processes whose roles lead to different schemas make one table among them, or none.
+func TestRolesWithDifferentPathsMakeOneTable(t *testing.T) {
+	t.Parallel()
+	db := withTenant(t)
+	const roles = 6
+	errs := make(chan error)
+	for n := range roles {
+		user, password := db.AddUser(t)
+		db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", user, user))
+		if n%2 == 0 {
+			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public", user))
+		}
+		b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
+		go func() { errs <- b.Prepare(context.Background()) }()
+	}
+	for range roles {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {
+		t.Errorf("%s tables were made, want 1", n)
+	}
+}
+
+// Row security that hides rows is denied, from the start and under a leader: who may not see a row must not take it for
+// one that is not there.
+func TestHiddenRowsAreDenied(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	user, password := db.AddUser(t)
+	db.Exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON election_item TO %s", user))
+	led, err := join(t, "leader", 2*time.Second, Options{DSN: db.DSN("")}).Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
+	if l := observe(t, member, "jobs"); l.Holder.ID != "leader" {
+		t.Fatalf("before: %+v", l)
+	}
+
+	hide := "ALTER TABLE public.election_item ENABLE ROW LEVEL SECURITY"
+	db.Exec(t, hide)
+	for what, b := range map[string]*Backend{"a member": member, "a new one": backendOn(t, Options{DSN: db.DSNOf(user, password, ""), Schema: "public"})} {
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		_, listed := b.List(t.Context(), "", 10)
+		_, doctor := b.Inspect(t.Context(), time.Second, time.Second)
+		for call, err := range map[string]error{"Observe": err, "List": listed, "Inspect": doctor} {
+			if want := `ALTER TABLE "public"."election_item" DISABLE ROW LEVEL SECURITY;`; !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s of %s: %v; want ErrDenied with %q at the end", call, what, err, want)
+			}
+		}
+	}
+	if !led.Leading() {
+		t.Error("the owner of the table, from whom nothing is hidden, does not lead any more")
+	}
+	db.Exec(t, strings.Replace(hide, "ENABLE", "DISABLE", 1))
+	if l := observe(t, member, "jobs"); l.Holder.ID != "leader" {
+		t.Errorf("afterwards: %+v", l)
+	}
+}
+
+// A table that is put in the place of another one is another store for those who knew the first, and for those who did
+// not: its rows are a copy.
+func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	knew := open(t, Options{DSN: db.DSN("")})
+	before := read(t, knew, recordKey("jobs"))
+	mustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+	db.Exec(t, "CREATE TABLE copied (LIKE election_item INCLUDING ALL)", "INSERT INTO copied SELECT * FROM election_item", "ALTER TABLE copied OWNER TO "+db.User,
+		"ALTER TABLE election_item RENAME TO former", "ALTER TABLE copied RENAME TO election_item")
+
+	if _, err := put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+		t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
+	}
+	after := read(t, knew, recordKey("jobs"))
+	if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
+		t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
+	}
+	if fresh := read(t, open(t, Options{DSN: db.DSN("")}), recordKey("jobs")); fresh.Epoch != after.Epoch {
+		t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
+	}
+	db.Exec(t, "ALTER TABLE election_item RENAME TO copied", "ALTER TABLE former RENAME TO election_item")
+	if _, err := knew.Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "take turns") {
+		t.Errorf("tables that take turns: %v, want ErrDenied", err)
+	}
+}
+
+// A fence finds the table whatever search_path the transaction has.
+func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, withTenant(t))
+	d := open(t, Options{DSN: db.DSN("")})
+	v := read(t, d, recordKey("jobs"))
+	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+	own := stdlib.OpenDBFromPool(db.Admin())
+	defer own.Close()
+	check := func(f Fence) error {
+		tx, err := own.BeginTx(t.Context(), &sql.TxOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("SET LOCAL search_path TO tenant1"); err != nil {
+			t.Fatal(err)
+		}
+		return f.CheckSQL(t.Context(), tx, "jobs", 7)
+	}
+	if err := check(Fence{}); err != nil {
+		t.Errorf("with one table: %v", err)
+	}
+	withTable(t, db, "tenant1")
+	if err := check(Fence{}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "name the schema") {
+		t.Errorf("with two tables: %v, want ErrDenied", err)
+	}
+	if err := check(Fence{Schema: "public"}); err != nil {
+		t.Errorf("with two tables and a schema: %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+package relational
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Survey is what a server says about where the table is.
+type Survey struct {
+	Where   string   // the server or database that was asked, for errors
+	Default string   // the schema that a connection leads to if nobody has told it another; "": none
+	Found   []string // the schemas that have a table of this name
+	Doubt   string   // why Default may be somebody else's choice; "": it is not
+	Hint    string   // what an administrator can do about a table that the account cannot use: "; …", or ""
+}
+
+// Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
+// as long as the Driver is used, whatever connections are told afterwards.
+func (d *Driver) Place(ctx context.Context) (Table, error) {
+	if d.Table.Schema != "" {
+		return d.Table, nil
+	}
+	if t := d.settled.Load(); t != nil {
+		return *t, nil
+	}
+
+	s, err := d.Dialect.Survey(ctx)
+	if err != nil {
+		return d.Table, err
+	}
+	t, err := d.settle(&s)
+	if err != nil {
+		return t, err
+	}
+
+	d.settled.CompareAndSwap(nil, &t)
+	return *d.settled.Load(), nil
+}
+
+// Settled is the table as it stands in statements. Place has returned it before.
+func (d *Driver) Settled() Table {
+	if t := d.settled.Load(); t != nil {
+		return *t
+	}
+	return d.Table
+}
+
+// settle returns the table in the schema that is meant. That is only beyond doubt if this schema has the table and no
+// other has one: two processes whose connections lead to two schemas would have a leader each.
+func (d *Driver) settle(s *Survey) (Table, error) {
+	t := d.Table
+	if len(s.Found) == 0 {
+		t, err := d.toMake(s)
+		if err == nil {
+			err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, d.Table, s.Where, d.Dialect.HintToMake(t))
+		}
+		return t, err
+	}
+	if len(s.Found) == 1 && s.Found[0] == s.Default {
+		t.Schema = s.Default
+		return t, nil
+	}
+
+	has := "the schema " + s.Found[0] + " has one"
+	if len(s.Found) > 1 {
+		has = "the schemas " + strings.Join(s.Found, ", ") + " have one each"
+	}
+	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s %s, and the connection leads to the schema %q; name the schema in the configuration, the same for all processes (schema: %s)%s",
+		backend.ErrDenied, t, s.Where, has, s.Default, s.Found[0], s.Hint)
+}
+
+// toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
+func (d *Driver) toMake(s *Survey) (Table, error) {
+	t := d.Table
+	switch {
+	case t.Schema != "":
+		return t, nil
+	case len(s.Found) > 0:
+		return d.settle(s)
+	case s.Doubt != "":
+		return t, fmt.Errorf("%w: there is no table %s in %s, and none is made, since it is not certain where: %s; name the schema in the configuration, the same for all processes",
+			backend.ErrDenied, t, s.Where, s.Doubt)
+	}
+	t.Schema = s.Default
+	return t, nil
+}
+
+// CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless some schema
+// has a table already.
+func (d *Driver) CreateTables(ctx context.Context) error {
+	s, err := d.Dialect.Survey(ctx)
+	s.Doubt = ""
+	var t Table
+	if err == nil {
+		t, err = d.toMake(&s)
+	}
+	if err == nil {
+		err = d.Dialect.CreateTable(ctx, t)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: create tables: %w", d.Name, d.Fail(err))
+	}
+	return nil
+}
+
+// Prepare implements [backend.Preparer]. Where a missing table belongs is in doubt, it makes none.
+func (d *Driver) Prepare(ctx context.Context) error {
+	if d.KeepSchema {
+		return nil
+	}
+	s, err := d.Dialect.Survey(ctx)
+	if err != nil || len(s.Found) > 0 && (d.Table.Schema == "" || slices.Contains(s.Found, d.Table.Schema)) {
+		return nil
+	}
+	t, err := d.toMake(&s)
+	if err != nil {
+		return nil
+	}
+	if err := d.Dialect.CreateTable(ctx, t); err != nil && !d.Dialect.Denied(err) {
+		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err))
+	}
+	return nil
+}
