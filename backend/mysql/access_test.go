@@ -235,7 +235,7 @@ func TestAStoreThatIsNotOneIsReported(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k))
 		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
 		l.exec(t, "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
-		for want, o := range map[string]Options{"name the schema: ": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
+		for want, o := range map[string]Options{"name the schema": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
 			if err := preflight(t, backendOn(t, o)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want ErrDenied and %q", err, want)
 			}

@@ -32,12 +32,19 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	}
 
 	s.Default = string(rows[0][0])
-	s.Where = fmt.Sprintf("what the account %q may see of this server", rows[0][2])
+	who := string(rows[0][2])
+	s.Where = fmt.Sprintf("what the account %q may see of this server", who)
 	for _, row := range rows[1:] {
 		s.Found = append(s.Found, string(row[0]))
 		if string(row[1]) == "1" {
 			s.Default = string(row[0])
 		}
+	}
+	if len(s.Found) == 0 && s.Default != "" { // or the account may not see it
+		t := d.Table
+		t.Schema = s.Default
+		at := strings.LastIndexByte(who, '@') // nothing is quoted, and no host has an @
+		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), account(who[:at], who[at+1:]))
 	}
 	if s.Doubt != "" && !slices.Contains(s.Found, s.Default) {
 		d.dropIdle() // the next one may not have been told
@@ -52,11 +59,6 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 		d.query(ctx, func() []string { return []string{fill(strings.TrimSuffix(viewSQL, ";"), t)} })
 	}
 	return err
-}
-
-// HintToMake implements [relational.Dialect].
-func (d *driver) HintToMake(t relational.Table) string {
-	return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(t)
 }
 
 // quoted returns a name as a statement has it.

@@ -124,7 +124,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			want    string
 			prepare func(t *testing.T, l *lab, tenant string)
 		}{
-			"no table": {"none is made, since it is not certain where: the DB is the program's own", func(t *testing.T, l *lab, _ string) { l.exec(t, "DROP TABLE election_item") }},
+			"no table": {"none is made by itself, since it is not certain where: the DB is the program's own", func(t *testing.T, l *lab, _ string) { l.exec(t, "DROP TABLE election_item") }},
 			"a table in another schema": {"and the connection leads to the schema", func(t *testing.T, l *lab, tenant string) {
 				l.exec(t, "RENAME TABLE election_item TO "+tenant+".election_item")
 			}},

@@ -203,7 +203,7 @@ func (d *driver) Hint(err error) string {
 		if a, ok := errors.AsType[absent](err); ok && a.hint != "" {
 			return a.hint
 		}
-		return d.HintToMake(t)
+		return hintToMake(t)
 	case "42501":
 		return "; " + d.hintToGrant(err, t)
 	case "22P05":

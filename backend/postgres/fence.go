@@ -79,7 +79,7 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 	if t.Schema == "" {
 		tables := 0
 		err = query([]any{&tables, &t.Schema}, d.named(findSQL))
-		if err == nil && tables != 1 {
+		if err == nil && tables > 1 {
 			err = fmt.Errorf("%w: the database has %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
 		}
 	}

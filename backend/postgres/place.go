@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,7 +45,13 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	}
 
 	if d.Table.Schema != "" && text(begun, 0, 4) != "t" {
-		s.Hint += "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(d.Table.Schema) + ";"
+		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(d.Table.Schema) + ";"
+	}
+
+	t := d.Table
+	t.Schema = cmp.Or(t.Schema, s.Default)
+	if t.Schema != "" && (len(s.Found) == 0 || d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema)) {
+		s.Hint += hintToMake(t)
 	}
 
 	switch {
@@ -86,8 +93,8 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	return err
 }
 
-// HintToMake implements [relational.Dialect].
-func (d *driver) HintToMake(t relational.Table) string {
+// hintToMake says how a missing table can be made.
+func hintToMake(t relational.Table) string {
 	return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(t)
 }
 

@@ -195,7 +195,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 		want    string // in the error
 		prepare func(t *testing.T, db *testbed.PostgresDatabase) Options
 	}{
-		"behind a pooler": {"none is made, since it is not certain where: a pooler", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"behind a pooler": {"none is made by itself, since it is not certain where: a pooler", func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(testbed.StartPgBouncer(t, db, "transaction").Addr())}
 		}},
 		"behind somebody's search_path": {`somebody has set the search_path of this connection to "tenant1"`, func(t *testing.T, db *testbed.PostgresDatabase) Options {

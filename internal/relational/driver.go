@@ -40,9 +40,8 @@ type Dialect interface {
 	// Survey asks where the table is.
 	Survey(ctx context.Context) (Survey, error)
 
-	// CreateTable creates the table in its schema if it is not there. HintToMake says how: "; …".
+	// CreateTable creates the table in its schema if it is not there.
 	CreateTable(ctx context.Context, t Table) error
-	HintToMake(t Table) string
 
 	// MayNotWrite reports whether the account lacks a right.
 	MayNotWrite(err error) bool

@@ -15,7 +15,7 @@ type Survey struct {
 	Default string   // the schema that a connection leads to if nobody has told it another; "": none
 	Found   []string // the schemas that have a table of this name
 	Doubt   string   // why Default may be somebody else's choice; "": it is not
-	Hint    string   // what an administrator can do about a table that the account cannot use: "; …", or ""
+	Hint    string   // what an administrator can do about a table that is not there, or cannot be used: "; …", or ""
 }
 
 // Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
@@ -54,9 +54,9 @@ func (d *Driver) Settled() Table {
 func (d *Driver) settle(s *Survey) (Table, error) {
 	t := d.Table
 	if len(s.Found) == 0 {
-		t, err := d.toMake(s)
+		_, err := d.toMake(s)
 		if err == nil {
-			err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, d.Table, s.Where, d.Dialect.HintToMake(t))
+			err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, t, s.Where, s.Hint)
 		}
 		return t, err
 	}
@@ -82,8 +82,8 @@ func (d *Driver) toMake(s *Survey) (Table, error) {
 	case len(s.Found) > 0:
 		return d.settle(s)
 	case s.Doubt != "":
-		return t, fmt.Errorf("%w: there is no table %s in %s, and none is made, since it is not certain where: %s; name the schema in the configuration, the same for all processes",
-			backend.ErrDenied, t, s.Where, s.Doubt)
+		return t, fmt.Errorf("%w: there is no table %s in %s, and none is made by itself, since it is not certain where: %s; name the schema in the configuration, the same for all processes%s",
+			backend.ErrDenied, t, s.Where, s.Doubt, s.Hint)
 	}
 	t.Schema = s.Default
 	return t, nil
