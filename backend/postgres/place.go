@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -37,6 +38,9 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	for i := range tables.Rows {
 		schema := text(tables, i, 0)
 		s.Found = append(s.Found, schema)
+		if clean.Text(schema, 63, false) != schema {
+			continue // it is not put into a statement to paste
+		}
 		if d.Table.Schema != "" {
 			s.Hint += "; the schema " + schema + " has a table of this name, if that is meant"
 		} else if text(tables, i, 1) != "t" {

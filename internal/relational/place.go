@@ -7,7 +7,11 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
+
+// maxName is how many characters of a schema's name are shown. Servers allow 63 and 64.
+const maxName = 64
 
 // A Survey is what a server says about where the table is.
 type Survey struct {
@@ -65,12 +69,16 @@ func (d *Driver) settle(s *Survey) (Table, error) {
 		return t, nil
 	}
 
-	has := "the schema " + s.Found[0] + " has one"
-	if len(s.Found) > 1 {
-		has = "the schemas " + strings.Join(s.Found, ", ") + " have one each"
+	shown := make([]string, len(s.Found))
+	for i, schema := range s.Found {
+		shown[i] = clean.Text(schema, maxName, false)
+	}
+	has := "the schema " + shown[0] + " has one"
+	if len(shown) > 1 {
+		has = "the schemas " + strings.Join(shown, ", ") + " have one each"
 	}
 	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s %s, and the connection leads to the schema %q; name the schema in the configuration, the same for all processes (schema: %s)%s",
-		backend.ErrDenied, t, s.Where, has, s.Default, s.Found[0], s.Hint)
+		backend.ErrDenied, t, s.Where, has, s.Default, shown[0], s.Hint)
 }
 
 // toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
