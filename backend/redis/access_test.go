@@ -22,6 +22,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	defer ring.Close()
 	cluster := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
+	sentinels := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, DB: 3})
+	defer sentinels.Close()
 	one := []string{"127.0.0.1:1"}
 	for want, o := range map[string]Options{
 		"no addresses":                       {},
@@ -31,6 +33,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"set together with Client":           {Client: client, Password: "canary7f3a"},
 		"the Client is a Ring":               {Client: ring},
 		"the Client is that of a cluster":    {Client: cluster, WaitReplicas: 1},
+		"the Client has ClusterSlots":        {Client: sentinels},
+		"its database cannot be known":       {Client: struct{ goredis.UniversalClient }{client}},
 		`prefix is "a{b}"`:                   {Addresses: one, Prefix: "a{b}"},
 		"max_ttl is 500ms":                   {Addresses: one, MaxTTL: 500 * time.Millisecond},
 		"max_ttl is 6m0s":                    {Addresses: one, MaxTTL: 6 * time.Minute},
@@ -69,7 +73,7 @@ func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 	rights := strings.Fields(statement)[1:]
 	for i, right := range rights { // each is needed
 		switch right {
-		case "+select", "+ping", "+wait", "+hello": // for another database, wait_replicas, or the client
+		case "+ping", "+wait", "+hello": // for wait_replicas, or the client
 			continue
 		}
 		less := append(append([]string{"+hello"}, rights[:i]...), rights[i+1:]...)
@@ -148,7 +152,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	o := options(server)
 	watching := o
 	watching.Username, watching.Password = "observer", "canary-observer"
-	server.AddUser(t, watching.Username, watching.Password, "~{"+o.Prefix+"}:*", "&{"+o.Prefix+"}:*", "+eval", "+evalsha", "+info", "+hget", "+hmget", "+hlen", "+hkeys", "+subscribe", "+hello")
+	server.AddUser(t, watching.Username, watching.Password, "~{"+o.Prefix+"}:*", "&{"+o.Prefix+"}:*", "+eval", "+evalsha", "+info", "+hget", "+hmget", "+hlen", "+hkeys", "+subscribe", "+hello", "+select")
 	b := backendOn(t, watching)
 	if l := observe(t, b, "jobs"); !l.Vacant() { // nobody has written the epoch yet
 		t.Errorf("an empty store: %+v", l)

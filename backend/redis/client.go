@@ -86,18 +86,31 @@ func dialer(config *tls.Config) func(ctx context.Context, network, addr string) 
 	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 }
 
-// locate notes what a client of the program says of the server.
-func (d *driver) locate() {
+// locate notes which database a client of the program is for, and what it says of the server.
+func (d *driver) locate() error {
 	switch c := d.client.(type) {
-	case *goredis.Client:
+	case *goredis.Ring:
+		return errors.New("the Client is a Ring, which moves keys to another server when one is down")
+	case interface{ Options() *goredis.Options }:
 		o := c.Options()
-		d.user, d.secrets = o.Username, []string{o.Password}
+		d.db, d.user, d.secrets = o.DB, o.Username, []string{o.Password}
 		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
-	case *goredis.ClusterClient:
+	case interface {
+		Options() *goredis.ClusterOptions
+	}:
 		o := c.Options()
+		if d.replicas > 0 {
+			return errors.New("WaitReplicas is set, and the Client is that of a cluster")
+		}
+		if o.ClusterSlots != nil { // of NewFailoverClusterClient, which keeps the database to itself
+			return errors.New("the Client has ClusterSlots of its own, and its database cannot be known: hand in a NewFailoverClient, or name addresses and master")
+		}
 		d.user, d.secrets = o.Username, []string{o.Password}
 		d.location = clean.Location(d.prefix, o.Addrs...)
+	default:
+		return fmt.Errorf("the Client is a %T, and its database cannot be known: it needs the method Options() *redis.Options", d.client)
 	}
+	return nil
 }
 
 // run runs the script. It is sent again if it is not answered after a third of the call's time, or if the

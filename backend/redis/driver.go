@@ -18,11 +18,12 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A driver is access to the keys of one prefix. It implements [lease.Driver] and [lease.Listener]. An
+// A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and [lease.Listener]. An
 // item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
 	client    goredis.UniversalClient
 	ownClient bool
+	db        int // that each run of the script selects
 	prefix    string
 	maxTTL    time.Duration
 	replicas  int // that must have a change
@@ -98,7 +99,7 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	d.mu.Unlock()
 	young := int64(d.maxTTL.Seconds()) + 3 // the server's seconds are whole ones
 	lost := lease.Encode(&lease.Meta{Layout: lease.Layout, Deleted: 1, MaxTTL: lease.Span(d.maxTTL), Epoch: "lost"})
-	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel()}, args...)
+	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel(), d.db}, args...)
 	answer, err := d.run(ctx, operation == "write", args)
 	if err != nil {
 		return "", 0, nil, d.fail(err)

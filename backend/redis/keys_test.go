@@ -76,11 +76,11 @@ func TestAnEditedLeadershipEnds(t *testing.T) {
 	}
 }
 
-// After FLUSHALL, or if the item with the epoch is deleted, or counts backwards, it is another epoch.
+// After FLUSHALL or SWAPDB, or if the item with the epoch is deleted, moved, or counts backwards, it is another epoch.
 func TestALostOriginIsAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	for what, command := range map[string][]any{"everything is deleted": {"FLUSHALL"}, "the epoch is deleted": {"DEL", "origin"}, "its number goes back": {"HSET", "origin", "number", "1"}, "its number is none": {"HSET", "origin", "number", "x"}} {
+	for what, command := range map[string][]any{"everything is deleted": {"FLUSHALL"}, "the database is swapped": {"SWAPDB", 0, 1}, "the epoch is deleted": {"DEL", "origin"}, "the epoch is moved": {"MOVE", "origin", 2}, "its number goes back": {"HSET", "origin", "number", "1"}, "its number is none": {"HSET", "origin", "number", "x"}} {
 		t.Run(what, func(t *testing.T) {
 			o := options(server)
 			d, other := open(t, o), open(t, o)
@@ -89,7 +89,7 @@ func TestALostOriginIsAnotherEpoch(t *testing.T) {
 				mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
 			}
 			before := read(t, d, recordKey("jobs"))
-			if len(command) > 1 {
+			if len(command) > 1 && command[1] == "origin" {
 				command[1] = d.keys()[0]
 			}
 			server.Do(t, command...)

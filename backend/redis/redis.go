@@ -65,7 +65,9 @@ type Options struct {
 	// replicas, an old master that was cut off confirms nothing. 0 to 100; no cluster. Default: 0.
 	WaitReplicas int `yaml:"wait_replicas" json:"wait_replicas"`
 
-	// Client is the program's own, and stays open. Only Prefix, MaxTTL and WaitReplicas may be set with it.
+	// Client is the program's own, and stays open. Only Prefix, MaxTTL and WaitReplicas may be set with it. The
+	// database is that of its options, whatever the program selects on its connections, so it must be a
+	// *Client or *ClusterClient, or have the method Options of one of them.
 	Client goredis.UniversalClient `yaml:"-" json:"-"`
 }
 
@@ -115,12 +117,10 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{
-		client: o.Client, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
+		client: o.Client, db: o.DB, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
 		user: o.Username, secrets: []string{o.Password, o.SentinelPassword}, position: 1, changed: make(chan struct{}),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	_, cluster := o.Client.(*goredis.ClusterClient)
-	_, ring := o.Client.(*goredis.Ring)
 	given := o.Master+o.Username+o.Password+o.SentinelUsername+o.SentinelPassword+o.CAFile+o.CertFile+o.KeyFile != ""
 	switch {
 	case !prefixForm.MatchString(d.prefix):
@@ -133,11 +133,6 @@ func newDriver(o Options) (*driver, error) {
 		return d, d.connect(o)
 	case given || len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil:
 		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
-	case o.WaitReplicas > 0 && cluster:
-		return nil, errors.New("WaitReplicas is set, and the Client is that of a cluster")
-	case ring:
-		return nil, errors.New("the Client is a Ring, which moves keys to another server when one is down")
 	}
-	d.locate()
-	return d, nil
+	return d, d.locate()
 }

@@ -1,6 +1,7 @@
 -- KEYS: origin, version, record, session, meta. ARGV: what to do, a random text, the greatest TTL, for how
 -- many seconds a server is young, the epoch and the greatest number that the caller knows, a meta item of
--- a store that lost all, the channel; then what the operation needs.
+-- a store that lost all, the channel, the database; then what the operation needs.
+redis.call('SELECT', ARGV[9]) -- for the script alone, whatever was selected on the connection
 local versions, channel, maxValue = KEYS[2], ARGV[8], 1048576
 local hashes = {record = KEYS[3], session = KEYS[4], meta = KEYS[5]}
 
@@ -53,12 +54,12 @@ local function answer(kind, name)
 end
 
 if ARGV[1] == 'read' then -- kind, name
-  for i = 9, #ARGV, 2 do answer(ARGV[i], ARGV[i + 1]) end
+  for i = 10, #ARGV, 2 do answer(ARGV[i], ARGV[i + 1]) end
 elseif ARGV[1] == 'names' then -- kind
-  for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[9]])) do out[#out + 1] = name end
+  for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[10]])) do out[#out + 1] = name end
 elseif epoch == ARGV[5] then -- number of changes, changes: number of items, ring, items: kind, name, version, put or delete or check, text
-  local i, begun = 10, false
-  for _ = 1, tonumber(ARGV[9]) do
+  local i, begun = 11, false
+  for _ = 1, tonumber(ARGV[10]) do
     local items, ok = tonumber(ARGV[i]), true
     for j = i + 2, i + 1 + 5 * items, 5 do
       ok = ok and get(ARGV[j], ARGV[j + 1]) == ARGV[j + 2]

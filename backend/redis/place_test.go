@@ -1,0 +1,109 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A program selects another database on its connections, which the store uses, too. A process that starts with them
+// finds the leader all the same, and the leader's own go on renewing.
+func TestWhatAProgramSelectsMovesNoElection(t *testing.T) {
+	t.Parallel()
+	const ttl, greatest = 4 * time.Second, 5 * time.Second
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	awaitAge(t, server, greatest+4*time.Second)
+	for _, db := range []int{0, 3} {
+		t.Run(fmt.Sprint("database ", db), func(t *testing.T) {
+			t.Parallel()
+			o := Options{Prefix: options(server).Prefix, MaxTTL: greatest}
+			shared := func() *goredis.Client {
+				c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), DB: db})
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			before, now := shared(), shared()
+			o.Client = before
+			leader := join(t, "old", ttl, o)
+			lead, err := leader.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			onEach(t, now, "SELECT", db+1)
+			onEach(t, before, "SELECT", db+2)
+			o.Client = now
+			follower := join(t, "new", ttl, o)
+			if err := follower.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); time.Since(began) < greatest+2*ttl; <-time.After(time.Millisecond) {
+				if follower.Leading() {
+					t.Fatalf("two processes lead after %v: %v", time.Since(began), follower.Current())
+				}
+			}
+			if still := leader.Leadership(); still == nil || still.Term != lead.Term {
+				t.Errorf("the leader lost its leadership: %v", leader.Current())
+			}
+		})
+	}
+}
+
+// awaitAge waits until a server has run for so long.
+func awaitAge(t testing.TB, server *testbed.RedisServer, age time.Duration) {
+	t.Helper()
+	testbed.Eventually(t, patience, "the server is no longer young", func() error {
+		if up, _ := strconv.Atoi(server.Info(t, "uptime_in_seconds")); time.Duration(up)*time.Second < age {
+			return fmt.Errorf("it has run for %d s", up)
+		}
+		return nil
+	})
+}
+
+// onEach says something on each of eight connections of a pool, and gives them back.
+func onEach(t testing.TB, c *goredis.Client, command ...any) {
+	t.Helper()
+	var all []*goredis.Conn
+	for range 8 {
+		conn := c.Conn()
+		if err := conn.Do(context.Background(), command...).Err(); err != nil {
+			t.Fatal(command, err)
+		}
+		all = append(all, conn)
+	}
+	for _, conn := range all {
+		conn.Close()
+	}
+}
+
+// What is written in the named database is there on replicas and after a restart, too.
+func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, server, testbed.RedisOptions{})
+	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), DB: 3})
+	t.Cleanup(func() { c.Close() })
+	d := open(t, Options{Client: c})
+	onEach(t, c, "SELECT", 4)
+	v := read(t, d, recordKey("jobs"))
+	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	replica.CatchUp(t, server)
+	replica.Promote(t)
+	server.Kill(t)
+	server.Start(t)
+	for _, s := range []*testbed.RedisServer{server, replica} {
+		got := read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 3}), recordKey("jobs"))
+		if it := got.Items[0]; it.Version == "" || it.Edited || got.Records != 1 {
+			t.Errorf("in database 3 of %s: %+v", s.Addr(), got)
+		}
+		if other := read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 4}), recordKey("jobs")); other.Records != 0 {
+			t.Errorf("in database 4 of %s: %+v", s.Addr(), other)
+		}
+	}
+}
