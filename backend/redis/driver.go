@@ -104,8 +104,8 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	if err != nil {
 		return "", 0, nil, d.fail(err)
 	}
-	if len(answer) < 4 {
-		return "", 0, nil, fmt.Errorf("%w: the script has answered with %d values", backend.ErrUnavailable, len(answer))
+	if len(answer) < 5 || text(answer[4]) != nonce { // as after HELLO 3 and SUBSCRIBE on a connection of the program
+		return "", 0, nil, fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
 	}
 	now = text(answer[0])
 	records, _ = answer[3].(int64)
@@ -114,7 +114,7 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 		return "", 0, nil, fmt.Errorf("%w: max_ttl is %v, and that of the keys {%s} is %.20s: all processes need the same; docs/redis.md says how to change it", backend.ErrDenied, d.maxTTL, d.prefix, maxTTL)
 	}
 	d.note(now, number)
-	return now, records, answer[4:], nil
+	return now, records, answer[5:], nil
 }
 
 // note notes an answer. Another epoch may be that of another server, where somebody must listen anew.

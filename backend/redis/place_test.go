@@ -82,6 +82,40 @@ func onEach(t testing.TB, c *goredis.Client, command ...any) {
 	}
 }
 
+// A program subscribes on a connection that it shares with the store. What the server sends there unasked shifts the
+// answers: then the answer to an earlier request arrives, and is not taken for that to the present one.
+func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
+	t.Cleanup(func() { c.Close() })
+	d := open(t, Options{Client: c})
+	v := read(t, d, recordKey("a"), recordKey("b"))
+	mustPut(t, d, &v, &lease.Record{Election: "a", Term: 1}, &lease.Record{Election: "b", Term: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			server.Admin().Publish(ctx, "noise", "x")
+		}
+	}()
+	for refused := 0; refused < 400; {
+		onEach(t, c, "HELLO", 3)
+		onEach(t, c, "SUBSCRIBE", "noise")
+		for _, name := range []string{"a", "b"} {
+			got, err := d.Read(ctx, []lease.Key{recordKey(name)})
+			switch {
+			case ctx.Err() != nil:
+				t.Fatal("no answer was shifted: this test tests nothing")
+			case err != nil:
+				refused++
+			case got.Items[0].Value.(*lease.Record).Election != name:
+				t.Fatalf("the record of %s is read as %+v", name, got.Items[0].Value)
+			}
+		}
+	}
+}
+
 // What is written in the named database is there on replicas and after a restart, too.
 func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ if not epoch or origin[2] ~= run or (origin[3] ~= id and promoted) or (epoch == 
     put('meta', '', ARGV[7], '0.' .. ARGV[2], '')
   end
 end
-local out = {epoch, string.format('%.0f', number), maxTTL, redis.call('HLEN', hashes.record)}
+local out = {epoch, string.format('%.0f', number), maxTTL, redis.call('HLEN', hashes.record), ARGV[2]}
 
 local function answer(kind, name)
   local version, text = get(kind, name)
