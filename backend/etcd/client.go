@@ -38,12 +38,17 @@ func newDriver(o Options) (*driver, error) {
 		why = "username and password are needed together"
 	case files && o.TLS != nil:
 		why = "both TLS and files for it are set"
-	case o.Client == nil:
-		return d, d.connect(o, files)
-	default:
-		return d, nil
 	}
-	return nil, fmt.Errorf("%w: %s", backend.ErrInvalid, why)
+	if why != "" {
+		return nil, fmt.Errorf("%w: %s", backend.ErrInvalid, why)
+	}
+	if o.Client == nil {
+		if err := d.connect(o, files); err != nil {
+			return nil, err
+		}
+	}
+	d.kv, d.watcher = clientv3.NewKV(d.client), clientv3.NewWatcher(d.client)
+	return d, nil
 }
 
 // connect creates the client.

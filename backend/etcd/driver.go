@@ -19,7 +19,9 @@ import (
 // is the id of the cluster.
 type driver struct {
 	client    *clientv3.Client
-	ownClient bool // Close closes the client
+	ownClient bool             // Close closes the client
+	kv        clientv3.KV      // of the connection: what a program puts in the place of the client's does not move keys
+	watcher   clientv3.Watcher // the same
 	login     *login
 	keys      keyPrefix
 	origins   origins
@@ -42,7 +44,7 @@ func (d *driver) Now() time.Time { return time.Now() }
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
 	if !d.ownClient {
-		return nil
+		return d.fail(d.watcher.Close())
 	}
 	if err := d.client.Close(); !errors.Is(err, context.Canceled) {
 		return d.fail(err)
@@ -54,7 +56,7 @@ func (d *driver) Close() error {
 func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, origin, error) {
 	before := d.origins.Now()
 	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return d.client.Txn(ctx).If(when...).Then(then...).Commit()
+		return d.kv.Txn(ctx).If(when...).Then(then...).Commit()
 	})
 	if err != nil {
 		return nil, before, d.fail(err)

@@ -27,7 +27,8 @@ type Options struct {
 	// Prefix begins every key. It ends in "/" and has up to 255 bytes of printable text.
 	// No prefix may lie among the keys of another, as "election/record/" does in
 	// "election/". Elections of one prefix are read together: give unrelated fleets
-	// different prefixes. Default: DefaultPrefix.
+	// different prefixes. It is the whole beginning of each key, whatever namespace Client
+	// was given. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Username and Password are the credentials, if the cluster has users. They are sent

@@ -17,7 +17,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	o := d.origins.Now()
-	watch := d.client.Watch(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Sessions)), clientv3.WithRev(int64(position)+1))
+	watch := d.watcher.Watch(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Sessions)), clientv3.WithRev(int64(position)+1))
 	for {
 		var resp clientv3.WatchResponse
 		more := false

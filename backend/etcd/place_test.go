@@ -1,0 +1,156 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A program puts its client into a namespace, as etcd's package namespace says: before another process starts, and under
+// a leader. The prefix is the whole beginning of each key all the same.
+func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
+	t.Parallel()
+	for what, assign := range map[string]func(c *clientv3.Client){
+		"the keys alone": func(c *clientv3.Client) { c.KV = namespace.NewKV(c.KV, "tenant/") },
+		"keys and watches": func(c *clientv3.Client) {
+			c.KV, c.Watcher = namespace.NewKV(c.KV, "tenant/"), namespace.NewWatcher(c.Watcher, "tenant/")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			before, now := dial(t, l.endpoints...), dial(t, l.endpoints...)
+			leader := join(t, "old", Options{Client: before, Prefix: l.prefix})
+			lead, err := leader.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			assign(before)
+			assign(now)
+			follower := join(t, "new", Options{Client: now, Prefix: l.prefix})
+			if err := follower.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); time.Since(began) < 2*joinTTL; <-time.After(time.Millisecond) {
+				if follower.Leading() {
+					t.Fatalf("two processes lead after %v: %v", time.Since(began), follower.Current())
+				}
+			}
+			if still := leader.Leadership(); still == nil || still.Term != lead.Term {
+				t.Errorf("the leader lost its leadership: %v", leader.Current())
+			}
+			resigned := time.Now()
+			if err := lead.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the other one leads", leads(follower))
+			if took := time.Since(resigned); took > joinTTL/2 {
+				t.Errorf("the other one leads %v later: it was not told", took)
+			}
+		})
+	}
+}
+
+// A program leads its client to another cluster under a leader. What was granted in the first one is not renewed in
+// the second, and whoever knew the first watches.
+func TestAnotherClusterBehindTheClientIsAnotherStore(t *testing.T) {
+	t.Parallel()
+	first, second := testbed.StartEtcd(t, testbed.EtcdOptions{}), testbed.StartEtcd(t, testbed.EtcdOptions{})
+	l := newLab(t, first.URL())
+	c := dial(t, first.URL())
+	a := openNode(t, "a", Options{Client: c, Prefix: l.prefix})
+	held := a.lead("jobs")
+	c.SetEndpoints(second.URL())
+	testbed.Eventually(t, patience, "the renewal fails", func() error {
+		if got, err := a.renew(held); err == nil && got.Outcome == backend.Granted { // the connection to the first one is there for a moment
+			return errors.New("it is granted")
+		}
+		return nil
+	})
+	a.mustRefuse(held, "which another cluster has granted")
+	next := a.mustTakeOver(a.mustBeWatched("jobs", "another cluster answers"))
+	if stays := l.node(t, "b").read("jobs"); next.Term <= held.Term || stays.Term != held.Term {
+		t.Errorf("term %d after %d; the first cluster has %+v", next.Term, held.Term, stays)
+	}
+}
+
+// A user may read all keys except one. etcd denies the ranges around it, and leaves nothing out.
+func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
+	strong := openNode(t, "strong", o)
+	strong.lead("hidden")
+	strong.lead("shown")
+	ctx, cancel := strong.ctx()
+	defer cancel()
+	_, err := root.RoleAdd(ctx, "hole")
+	for _, r := range [][2]string{{prefix, prefix + "record/hidden"}, {prefix + "record/hidden\x00", clientv3.GetPrefixRangeEnd(prefix)}} {
+		if err == nil {
+			_, err = root.RoleGrantPermission(ctx, "hole", r[0], r[1], clientv3.PermissionType(clientv3.PermReadWrite))
+		}
+	}
+	if err == nil {
+		_, err = root.UserRevokeRole(ctx, "eye", "observer")
+	}
+	if err == nil {
+		_, err = root.UserGrantRole(ctx, "eye", "hole")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Username = "eye"
+	eye := openNode(t, "eye", o)
+	_, list := eye.List(ctx, "", 10)
+	_, hidden := eye.tryRead("hidden")
+	_, shown := eye.tryRead("shown") // whose reading counts all records
+	for what, err := range map[string]error{"List": list, "Observe": hidden, "Observe of another one": shown, "Listen": eye.Listen(ctx, []backend.Lease{{Election: "shown"}})} {
+		if !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("%s: %v, want ErrDenied", what, err)
+		}
+	}
+}
+
+const joinTTL = 4 * time.Second
+
+// join opens a manager that has joined the election jobs.
+func join(t testing.TB, id string, o Options) *election.Election {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := election.New(b, election.Options{ID: id, TTL: joinTTL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		m.Close(ctx)
+	})
+	e, err := m.Join("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func leads(e *election.Election) func() error {
+	return func() error {
+		if !e.Leading() {
+			return fmt.Errorf("it does not: %v", e.Current())
+		}
+		return nil
+	}
+}
