@@ -59,9 +59,9 @@ type Options struct {
 	Checks        []string `yaml:"checks" json:"checks"`
 	ServiceChecks []string `yaml:"service_checks" json:"service_checks"`
 
-	// Client is used as it is: the fields about address, token, TLS and datacenter are
-	// ignored, and Namespace and Partition must be those of Client. Each call brings its
-	// own context.
+	// Client is used as it is: the fields about address, token and TLS are ignored. Datacenter,
+	// Namespace and Partition are named in each request, and must be set if Client has its own:
+	// Consul's environment variables count for Client, too. Each call brings its own context.
 	Client *api.Client `yaml:"-" json:"-"`
 }
 
@@ -153,12 +153,14 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 // too. So a transaction of the leader may be refused until its next renewal: then call Fence again.
 //
 // Fence makes no request. The error is [backend.ErrStale] if this Backend does not know that it
-// holds the election in that term. The caller's client must use the same datacenter, may have to
-// set namespace and partition in the operation, and needs the right to read the key.
+// holds the election in that term. The operation names namespace and partition. The caller's client
+// must use the same datacenter, and needs the right to read the key.
 func (b *Backend) Fence(election string, term uint64) (*api.KVTxnOp, error) {
 	it, ok := b.Granted(election, term)
 	if !ok {
 		return nil, fmt.Errorf("consul: fence %q in term %d: %w", election, term, backend.ErrStale)
 	}
-	return b.driver.pin(&it), nil
+	op := b.driver.pin(&it)
+	b.driver.SetPlace(op)
+	return op, nil
 }

@@ -159,9 +159,9 @@ func singly(keys []lease.Key) []lease.Key {
 func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
 	meta := lease.Key{Kind: lease.Metas}
 	for try := range 2 {
-		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", consulagent.Consistent(ctx))
-		if err == nil && q.ResultsFilteredByACLs {
-			err = consulagent.ErrFiltered
+		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", d.Consistent(ctx))
+		if err == nil {
+			err = d.Complete(ctx, d.directory(lease.Records), q)
 		}
 		if err != nil {
 			return 0, err

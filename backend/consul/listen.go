@@ -60,14 +60,14 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 // waitForRecords returns the records once the index of their keys differs, and those that are
 // known and no longer there.
 func (d *driver) waitForRecords(ctx context.Context, after uint64, known []lease.Item) (items []lease.Item, now uint64, err error) {
-	q := consulagent.Consistent(ctx)
+	q := d.Consistent(ctx)
 	q.WaitIndex, q.WaitTime = after, consulagent.ListenWait
 	found, meta, err := d.Client.KV().List(d.directory(lease.Records), q)
 	if err != nil {
 		return nil, 0, err
 	}
-	if meta.ResultsFilteredByACLs {
-		return nil, 0, consulagent.ErrFiltered
+	if err := d.Complete(ctx, d.directory(lease.Records), meta); err != nil {
+		return nil, 0, err
 	}
 	there := make(map[string]bool, len(found))
 	for _, p := range found {

@@ -34,14 +34,14 @@ type Agent struct {
 	Prefix    string
 	Policy    string // the rights that the token needs, for errors
 
-	Partition string // of Consul Enterprise
+	Partition string // of Consul Enterprise; "": that of Client
 
 	name  string   // of the backend, for errors
 	token aclToken // none with Options.Client
 	host  string   // or the path of a unix socket; empty with Options.Client
 
 	checks, serviceChecks []string
-	namespace             string
+	datacenter, namespace string // "": that of Client
 }
 
 // Connect checks o and returns an Agent for the backend with that name. It makes no request. Errors
@@ -50,7 +50,7 @@ func Connect(name string, o Options) (*Agent, error) {
 	if o.Prefix == "" {
 		o.Prefix = "election"
 	}
-	a := &Agent{Prefix: o.Prefix, name: name, checks: o.Checks, serviceChecks: o.ServiceChecks, Partition: o.Partition, namespace: o.Namespace}
+	a := &Agent{Prefix: o.Prefix, name: name, checks: o.Checks, serviceChecks: o.ServiceChecks, Partition: o.Partition, datacenter: o.Datacenter, namespace: o.Namespace}
 	err := checkPrefix(o.Prefix)
 	if err == nil {
 		err = a.connect(&o)
@@ -91,27 +91,52 @@ func (a *Agent) Close() {
 
 // Consistent returns the options of a consistent read: the servers' leader answers it after it has
 // made sure that it is still the leader.
-func Consistent(ctx context.Context) *api.QueryOptions {
-	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+func (a *Agent) Consistent(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true, Datacenter: a.datacenter, Namespace: a.namespace, Partition: a.Partition}).WithContext(ctx)
 }
 
-func write(ctx context.Context) *api.WriteOptions {
-	return (&api.WriteOptions{}).WithContext(ctx)
+func (a *Agent) write(ctx context.Context) *api.WriteOptions {
+	return (&api.WriteOptions{Datacenter: a.datacenter, Namespace: a.namespace, Partition: a.Partition}).WithContext(ctx)
 }
+
+// Complete returns ErrFiltered if the servers have left out keys of a listing, because the token may not read them.
+// They do not say so in an answer to a request without a token. So it is made again by the name of the token that
+// they then use, unless the agent has put one of its own in its place.
+func (a *Agent) Complete(ctx context.Context, prefix string, meta *api.QueryMeta) error {
+	if meta.ResultsFilteredByACLs {
+		return ErrFiltered
+	}
+	if a.token.Get() != "" || meta.DefaultACLPolicy != "deny" {
+		return nil
+	}
+	q := a.Consistent(ctx)
+	q.Token = anonymous
+	_, named, err := a.Client.KV().Keys(prefix, "/", q)
+	if denied(err) || err == nil && named.ResultsFilteredByACLs {
+		_, _, err = a.Client.ACL().TokenReadSelf(a.Consistent(ctx)) // only the anonymous token may not read itself
+		if denied(err) {
+			return ErrFiltered
+		}
+	}
+	return err
+}
+
+// SetPlace names namespace and partition in an operation of a transaction: the client does not do it.
+func (a *Agent) SetPlace(op *api.KVTxnOp) { op.Namespace, op.Partition = a.namespace, a.Partition }
 
 // MaxOps is the most operations of one transaction that Consul allows.
 const MaxOps = 128
 
 // Txn runs a transaction: Consul applies all of it or nothing. Refusal says why it applied nothing.
 func (a *Agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {
-	for _, op := range ops { // the client does not apply its own settings to them
-		op.Namespace, op.Partition = a.namespace, a.Partition
+	for _, op := range ops {
+		a.SetPlace(op)
 	}
-	ok, answer, _, err = a.Client.KV().Txn(ops, Consistent(ctx))
+	ok, answer, _, err = a.Client.KV().Txn(ops, a.Consistent(ctx))
 	if err != nil && strings.Contains(err.Error(), "connection reset") { // some are wrapped, others only printed
 		// An agent that expects TLS says so and closes the connection. If it has not read
 		// the whole request, only the reset arrives. A short request gets the answer.
-		if _, why := a.Client.Status().LeaderWithQueryOptions(Consistent(ctx)); why != nil {
+		if _, why := a.Client.Status().LeaderWithQueryOptions(a.Consistent(ctx)); why != nil {
 			err = why
 		}
 	}
@@ -157,12 +182,12 @@ func Found(answer *api.KVTxnResponse, keys []string) (map[string]*api.KVPair, er
 
 // List reads all keys with a prefix consistently.
 func (a *Agent) List(ctx context.Context, prefix string) (api.KVPairs, uint64, error) {
-	found, meta, err := a.Client.KV().List(prefix, Consistent(ctx))
+	found, meta, err := a.Client.KV().List(prefix, a.Consistent(ctx))
 	if err != nil {
 		return nil, 0, err
 	}
-	if meta.ResultsFilteredByACLs {
-		return nil, 0, ErrFiltered
+	if err := a.Complete(ctx, prefix, meta); err != nil {
+		return nil, 0, err
 	}
 	if len(found) == 0 { // without a token, the servers do not say that they left out keys
 		if _, err := a.Get(ctx, prefix); err != nil {
@@ -179,7 +204,7 @@ const ListenWait = 5 * time.Minute
 // one. With after, it waits until the index differs from that, or for a while; then the answer is
 // only a hint.
 func (a *Agent) Index(ctx context.Context, prefix string, after uint64) (uint64, error) {
-	q := Consistent(ctx)
+	q := a.Consistent(ctx)
 	if after > 0 {
 		q.RequireConsistent, q.WaitIndex, q.WaitTime = false, after, ListenWait
 	}
@@ -187,10 +212,7 @@ func (a *Agent) Index(ctx context.Context, prefix string, after uint64) (uint64,
 	if err != nil {
 		return 0, err
 	}
-	if meta.ResultsFilteredByACLs {
-		return 0, ErrFiltered
-	}
-	return meta.LastIndex, nil
+	return meta.LastIndex, a.Complete(ctx, prefix, meta)
 }
 
 // HasChecks reports whether sessions depend on health checks.
@@ -199,7 +221,7 @@ func (a *Agent) HasChecks() bool { return len(a.checks)+len(a.serviceChecks) > 0
 // CreateSession makes a session with the configured checks and no others.
 func (a *Agent) CreateSession(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
 	if !a.HasChecks() {
-		id, _, err = a.Client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
+		id, _, err = a.Client.Session().CreateNoChecks(entry, a.write(ctx)) // without serfHealth
 		return id, err
 	}
 	if len(a.checks) == 0 {
@@ -211,19 +233,19 @@ func (a *Agent) CreateSession(ctx context.Context, entry *api.SessionEntry) (id 
 		body := map[string]any{"Name": entry.Name, "Behavior": entry.Behavior, "TTL": entry.TTL, "LockDelay": entry.LockDelay.String(),
 			"NodeChecks": []string{}, "ServiceChecks": services}
 		var made struct{ ID string }
-		_, err = a.Client.Raw().Write("/v1/session/create", body, &made, write(ctx))
+		_, err = a.Client.Raw().Write("/v1/session/create", body, &made, a.write(ctx))
 		return made.ID, err
 	}
 	entry.NodeChecks = a.checks
 	for _, name := range a.serviceChecks {
 		entry.ServiceChecks = append(entry.ServiceChecks, api.ServiceCheck{ID: name})
 	}
-	id, _, err = a.Client.Session().Create(entry, write(ctx))
+	id, _, err = a.Client.Session().Create(entry, a.write(ctx))
 	return id, err
 }
 
 // RenewSession renews a session, and reports whether it has ended.
 func (a *Agent) RenewSession(ctx context.Context, id string) (ended bool, err error) {
-	entry, _, err := a.Client.Session().Renew(id, write(ctx))
+	entry, _, err := a.Client.Session().Renew(id, a.write(ctx))
 	return err == nil && entry == nil, err
 }

@@ -86,7 +86,7 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 			return err
 		},
 		"is this the address of a Consul agent?": func(ctx context.Context) error {
-			_, err := a.Client.Raw().Query("/no-such-page", nil, Consistent(ctx))
+			_, err := a.Client.Raw().Query("/no-such-page", nil, a.Consistent(ctx))
 			return err
 		},
 	} {

@@ -17,6 +17,9 @@ type aclToken struct {
 	file string // "": none
 }
 
+// anonymous is the token that the servers use for a request without one.
+const anonymous = "anonymous"
+
 // isToken reports whether the text can be sent in a header.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -56,9 +59,10 @@ type Transport struct {
 // RoundTrip implements [http.RoundTripper].
 func (v *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Del("X-Consul-Token")
 	if now := v.token.Get(); now != "" {
 		r.Header.Set("X-Consul-Token", now)
+	} else if r.Header.Get("X-Consul-Token") != anonymous {
+		r.Header.Del("X-Consul-Token")
 	}
 	q := r.URL.Query()
 	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
