@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/election"
@@ -69,36 +70,44 @@ func throughFault(fault, name string) func(*Trial) error {
 		if err != nil {
 			return err
 		}
-		members, reader := append(others, leader), t.client("reader")
-		for i, length := range []time.Duration{t.TTL / 2, 2 * t.TTL} {
-			t.sleep(t.TTL)
-			if err := t.inject(fault, true, name); err != nil {
-				return err
+		return t.harmTwice(fault, append(others, leader), [2]time.Duration{t.TTL / 2, 2 * t.TTL}, func(on bool) error {
+			if !on && !slices.Contains([]string{FaultPause, FaultCut, FaultCutReplies, FaultHide}, fault) {
+				return nil // it ends by itself
 			}
-			t.sleep(length)
-			if fault == FaultPause || fault == FaultCut || fault == FaultCutReplies {
-				if err := t.inject(fault, false, name); err != nil {
-					return err
-				}
-			}
-			// After a change of server or the loss of a record, a store may require
-			// challengers to observe for longer than a TTL. ObserveFor says so.
-			var observeFor time.Duration
-			if err := t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
-				l, err := reader.readQuickly("jobs")
-				observeFor = max(l.ObserveFor, 0)
-				return err == nil
-			}); err != nil {
-				return err
-			}
-			if _, _, err := t.waitForLeader(observeFor+2*t.takeoverBound(), members...); err != nil {
-				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
-			}
-			t.sleep(t.takeoverBound())
-			if err := t.waitForOneLeader(members...); err != nil {
-				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
-			}
-		}
-		return nil
+			return t.inject(fault, on, name)
+		})
 	}
+}
+
+// harmTwice begins harm and ends it after each of these times, and expects one leader afterwards.
+func (t *Trial) harmTwice(what string, members []*participant, lengths [2]time.Duration, harm func(on bool) error) error {
+	reader := t.client("reader")
+	for i, length := range lengths {
+		t.sleep(t.TTL)
+		if err := harm(true); err != nil {
+			return err
+		}
+		t.sleep(length)
+		if err := harm(false); err != nil {
+			return err
+		}
+		// After a change of server or the loss of a record, a store may require
+		// challengers to observe for longer than a TTL. ObserveFor says so.
+		var observeFor time.Duration
+		if err := t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
+			l, err := reader.readQuickly("jobs")
+			observeFor = max(l.ObserveFor, 0)
+			return err == nil
+		}); err != nil {
+			return err
+		}
+		if _, _, err := t.waitForLeader(observeFor+2*t.takeoverBound(), members...); err != nil {
+			return fmt.Errorf("after %s number %d: %w", what, i+1, err)
+		}
+		t.sleep(t.takeoverBound())
+		if err := t.waitForOneLeader(members...); err != nil {
+			return fmt.Errorf("after %s number %d: %w", what, i+1, err)
+		}
+	}
+	return nil
 }

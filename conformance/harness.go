@@ -63,6 +63,11 @@ type Store struct {
 	// store. Nil: a client that makes no more calls is the same as a dead one.
 	Kill func(backend.Backend)
 
+	// Elsewhere leads a client that Open has returned to another store (on), or back to this
+	// one, as a pooler, a proxy or a name that is resolved anew may. The other store is of the same
+	// kind, and is as this one was when Elsewhere was called first. Nil: the harness cannot do that.
+	Elsewhere func(client backend.Backend, on bool) error
+
 	// Faults holds functions that harm the store itself, by name; see the constants.
 	// Faults between client and store need none: [Wrap] produces them.
 	Faults map[string]Fault
@@ -81,6 +86,7 @@ const (
 	FaultCutReplies   = "cut-replies"   // requests reach the server, answers do not come back
 	FaultFailover     = "failover"      // another server takes over, with all writes or without the last ones
 	FaultDeleteRecord = "delete-record" // an operator deletes the election's record
+	FaultHide         = "hide"          // rights hide the store's records from all clients, which may do all else
 	FaultPlantRecord  = "plant-record"  // an attacker overwrites the election's record with hostile text as holder
 )
 

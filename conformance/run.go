@@ -66,7 +66,7 @@ func Cases() []Case {
 		contract[i].Contract = true
 	}
 	return slices.Concat(contract,
-		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
+		safetyCases, faultCases, placeCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
 		costCases, stormCases,
 	)
 }

@@ -247,15 +247,7 @@ func TestConformanceOfOtherDrivers(t *testing.T) {
 					if what == "small" {
 						store.Limits.Batch = 4
 					}
-					return conformance.Store{
-						Open: func(testing.TB) backend.Backend { return lease.New(of(store.Driver())) },
-						Faults: map[string]conformance.Fault{
-							conformance.FaultDeleteRecord: func(_ bool, election string) error {
-								store.Delete(lease.Key{Kind: lease.Records, Name: election})
-								return nil
-							},
-						},
-					}
+					return store.Suite(of)
 				},
 			})
 		})
