@@ -105,7 +105,7 @@ func postgresPair(t testing.TB) *Site {
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	d := postgresDatabase(t, primary)
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
-	site := postgresSiteOn(t, "postgres x2", primary, d)
+	site := postgresSiteOn(t, "postgres x2", primary.Addr(), d)
 	p := &pair{
 		addr:    func() string { return primary.Addr() },
 		catchUp: func(r *run) { standby.CatchUp(r, primary) },

@@ -24,6 +24,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
 	"postgres":         postgresSite,
+	"postgres pooled":  pooledSite,
 	"redis":            redisSite,
 	"etcd":             etcdSite,
 	"consul":           consulSite,
@@ -149,7 +150,7 @@ func addSlowDisk(t testing.TB, site *Site, s server) {
 func postgresSite(t testing.TB) *Site {
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	d := postgresDatabase(t, server)
-	site := postgresSiteOn(t, "postgres", server, d)
+	site := postgresSiteOn(t, "postgres", server.Addr(), d)
 	site.faults = join(processFaults(), networkFaults(), serverFaults(server), postgresAdmin(server, d))
 	return site
 }
@@ -168,8 +169,8 @@ func postgresDatabase(t testing.TB, server *testbed.PostgresServer) *testbed.Pos
 	return d
 }
 
-func postgresSiteOn(t testing.TB, name string, server *testbed.PostgresServer, d *testbed.PostgresDatabase) *Site {
-	site := &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, server.Addr())}
+func postgresSiteOn(t testing.TB, name, addr string, d *testbed.PostgresDatabase) *Site {
+	site := &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, addr)}
 	site.environ = func(i int) []string {
 		return environ("postgres", "DSN", d.DSN(site.proxies[i][0].Addr()), "MAX_TTL", greatestTTL.String())
 	}

@@ -41,7 +41,7 @@ func startPgBouncer(d *PostgresDatabase, mode string) (*Daemon, error) {
 		return nil, err
 	}
 	host, serverPort, _ := net.SplitHostPort(d.server.addr)
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=plain\nauth_file=%s\npool_mode=%s\ndefault_pool_size=5\n",
+	text := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=plain\nauth_file=%s\npool_mode=%s\ndefault_pool_size=5\nserver_login_retry=1\n",
 		host, serverPort, port, users, mode)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, err
