@@ -48,7 +48,11 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 		}
 	}
 	b.password = c.Passwd
-	b.location = clean.Location(cmp.Or(b.options.Schema, c.DBName)+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
+
+	// Each statement names the schema, so that none depends on what a connection was told to use. mysql.Open refuses
+	// a configuration that names none.
+	b.options.Schema = cmp.Or(b.options.Schema, c.DBName)
+	b.location = clean.Location(b.options.Schema+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	var driverConnector sqldriver.Connector
 	driverConnector, err := driver.NewConnector(c)
 	if err != nil {

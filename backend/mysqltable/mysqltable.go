@@ -31,8 +31,8 @@ type Options struct {
 	DSN    string
 	Config *driver.Config
 
-	// Schema and Table name the other programs' table. Default: the schema of the
-	// connection, and "leader_election".
+	// Schema and Table name the other programs' table. Default: the schema that the DSN
+	// names, and "leader_election". One of both must name a schema.
 	Schema, Table string
 
 	// Layout is the table's shape. There is no default.

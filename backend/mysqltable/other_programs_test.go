@@ -1,6 +1,7 @@
 package mysqltable
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -235,6 +236,40 @@ func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 					t.Errorf("term %d after %d", next.Term, held.Term)
 				}
 			})
+		}
+	})
+}
+
+// Whatever schema a connection was told to use, the row is that of the schema that the DSN names.
+func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k, LastSeenActive, threshold)
+		l.options.Config = l.Admin
+		tenant := testbed.Shared(t, k).Database(t).Name
+		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], tenant+".leader_election"))
+		l.runOnce(t, "jobs", "other-1")
+		a := l.node(t, "go-a")
+		var conns []*sql.Conn
+		for range maxConns {
+			conn, err := a.db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.ExecContext(t.Context(), "USE "+tenant); err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			conn.Close()
+		}
+		if got := a.observe("jobs"); got.Holder.ID != "other-1" {
+			t.Errorf("the table that the DSN names has other-1 as leader, and %+v is read", got)
+		}
+		a.lead("reports")
+		if leader := l.leader(t, "reports"); !strings.HasPrefix(leader, "go-a#") {
+			t.Errorf("other programs see %q as leader, want go-a#…", leader)
 		}
 	})
 }

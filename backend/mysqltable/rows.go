@@ -47,10 +47,7 @@ func (b *Backend) call(ctx context.Context, op string, f func(*sql.Conn) error) 
 
 // table returns the quoted name of the other programs' table.
 func (b *Backend) table() string {
-	if b.options.Schema != "" {
-		return "`" + b.options.Schema + "`.`" + b.options.Table + "`"
-	}
-	return "`" + b.options.Table + "`"
+	return "`" + strings.ReplaceAll(b.options.Schema, "`", "``") + "`.`" + b.options.Table + "`"
 }
 
 // statement fills the names of table and columns into a template.
@@ -61,7 +58,7 @@ func (b *Backend) statement(template string) string {
 
 const (
 	checkSQL = `SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), COALESCE(CHARACTER_MAXIMUM_LENGTH, 0) FROM information_schema.COLUMNS
- WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`
+ WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
 	readSQL = `SELECT {key}, {holder}, CAST({at} AS CHAR), TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)),
  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
  COALESCE({expired} OR {at} = '` + sealed + `', FALSE) FROM {table} WHERE {key} IN (%s)`
