@@ -84,6 +84,55 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 	check("no record may be made", true, true)
 }
 
+// A node that may not be read is not one that is missing: no process takes the election for free, or the list for
+// empty, and the leader is not renewed.
+func TestANodeThatMayNotBeReadIsNotMissing(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	o := Options{Servers: servers, Root: newRoot(t, servers)}
+	a := start(t, "a", o)
+	held := a.lead("jobs")
+	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+		t.Fatal(err)
+	}
+	admin := dial(t, servers)
+	for path, what := range map[string]string{
+		"": "lead, list, members", "/meta": "lead", "/record": "lead, list", "/record/jobs": "read, list",
+		"/session": "members", a.session()[len(o.Root):]: "read, list, members",
+	} {
+		if _, err := admin.SetACL(o.Root+path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
+			t.Fatal(err)
+		}
+		b := start(t, "b", o)
+		ctx, cancel := b.call()
+		errs := map[string]error{}
+		_, errs["read"] = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		_, errs["lead"] = b.bid(backend.Lease{Election: "never led"})
+		_, errs["list"] = b.List(ctx, "", 10)
+		_, errs["members"] = b.Members(ctx, "", 10)
+		cancel()
+		for call, err := range errs {
+			if strings.Contains(what, call) && backend.Class(err) != backend.ErrDenied {
+				t.Errorf("%s without READ at the node %q: %v; want ErrDenied", call, path, err)
+			}
+		}
+		if path == "" || path == "/record/jobs" {
+			ctx, cancel := a.call()
+			answers, err := a.Renew(ctx, []backend.Held{held.Held()})
+			cancel()
+			if backend.Class(err) != backend.ErrDenied {
+				t.Errorf("a renewal without READ at the node %q: %+v, %v; want ErrDenied", path, answers, err)
+			}
+		}
+		if _, err := admin.SetACL(o.Root+path, zk.WorldACL(zk.PermAll), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := a.renews(held); got.Outcome != backend.Granted {
+		t.Errorf("with all rights again: %v, %v", got.Outcome, got.Err)
+	}
+}
+
 func TestInspectDescribesServers(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
@@ -122,14 +171,16 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 func TestInvalidOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
-		"no servers":       {},
-		"host:port":        {Servers: []string{"a b"}},
-		"absolute":         {Servers: []string{"a"}, Root: "x"},
-		"ZooKeeper itself": {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"made of dots":     {Servers: []string{"a"}, Root: "/a/../b"},
-		"to 65535":         {Servers: []string{"zk1:99999"}},
-		"in the clear":     {Servers: []string{"zk.example"}, User: "u", Password: canary},
-		"no user":          {Servers: []string{"a"}, Password: canary},
+		"no servers":                         {},
+		"host:port":                          {Servers: []string{"a b"}},
+		`"zk2:2181/app" has a path (chroot)`: {Servers: []string{"zk1:2181", "zk2:2181/app"}},
+		`"zk1,zk2/app" has a path (chroot)`:  {Servers: []string{"zk1,zk2/app"}},
+		"absolute":                           {Servers: []string{"a"}, Root: "x"},
+		"ZooKeeper itself":                   {Servers: []string{"a"}, Root: "/zookeeper/x"},
+		"made of dots":                       {Servers: []string{"a"}, Root: "/a/../b"},
+		"to 65535":                           {Servers: []string{"zk1:99999"}},
+		"in the clear":                       {Servers: []string{"zk.example"}, User: "u", Password: canary},
+		"no user":                            {Servers: []string{"a"}, Password: canary},
 	} {
 		_, err := Open(o)
 		if backend.Class(err) != backend.ErrInvalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {

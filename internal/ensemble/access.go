@@ -122,7 +122,9 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	switch {
 	case strings.Contains(server, "@"): // there may be a password before it
 		return "", false, errors.New("a server is host:port, without a user: set user and password")
-	case err != nil, host == "", port == "", strings.ContainsAny(server, "/ ,"):
+	case strings.Contains(server, "/"):
+		return "", false, fmt.Errorf("server %.80q has a path (chroot), and a server is host:port: a path is the same for all of them, and belongs into root", server)
+	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
