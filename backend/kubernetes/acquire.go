@@ -18,6 +18,9 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	if err := b.enter(ctx, about("acquire", len(bids), bids[0].Election), bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
+	if b.doubt != nil {
+		return nil, wrap(about("acquire", len(bids), bids[0].Election), b.doubt)
+	}
 	a := acquiring{b: b, bids: bids, answers: make([]backend.Answer, len(bids)), stubs: make([]*stub, len(bids))}
 	todo := make([]int, len(bids))
 	for i := range bids {

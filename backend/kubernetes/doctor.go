@@ -35,6 +35,9 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	fleet := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
 	if fleet == nil {
+		fleet = wrap("preflight", b.doubt)
+	}
+	if fleet == nil {
 		fleet = wrap("preflight", b.fail(b.rehearseFleet(ctx, bids[0].Candidate.Nonce)))
 	}
 	b.each(len(bids), func(i int) {
@@ -108,6 +111,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 		return nil, err
 	}
 	list := []backend.Diagnostic{clean.Diagnosticf(false, "server", "%s, Kubernetes %s", b.Location(), b.version(ctx))}
+	list = append(list, clean.Diagnosticf(false, "namespace", "%q, %s", b.namespace, b.origin))
+	if b.doubt != nil {
+		list = append(list, clean.Diagnosticf(true, "context", "%v", b.doubt))
+	}
 	m, began := b.now(), time.Now()
 	all, _, err := b.snapshot(ctx, &m)
 	took := time.Since(began)

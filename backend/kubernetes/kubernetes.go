@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -34,7 +32,8 @@ const (
 // Options say which Leases to use, and how to reach the API server. All members of a fleet must have
 // the same Namespace and Prefix.
 type Options struct {
-	// Namespace has the Leases. Default: that of this pod or of the kubeconfig's context, or "default".
+	// Namespace has the Leases. Default: that of this pod; with Config, "default". With a kubeconfig there is no
+	// default: the namespace of its context is what somebody has set for kubectl.
 	Namespace string `yaml:"namespace" json:"namespace"`
 
 	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of
@@ -44,7 +43,7 @@ type Options struct {
 
 	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default:
 	// in a pod, its service account; elsewhere the files that kubectl would read, and their current
-	// context.
+	// context. A candidate needs Context if there are several.
 	Kubeconfig string `yaml:"kubeconfig" json:"kubeconfig"`
 	Context    string `yaml:"context" json:"context"`
 
@@ -59,7 +58,9 @@ type Backend struct {
 	rest      rest.Interface
 	close     func() // connections
 	namespace string
+	origin    string // of the namespace: who has named it
 	host      string
+	doubt     error    // why no candidate may lead here, though all may read
 	secrets   []string // removed from errors
 	names     naming
 	owner     single.Owner
@@ -134,14 +135,14 @@ func open(o Options) (*Backend, error) {
 	if err := checkNamespace(cmp.Or(o.Namespace, "default")); err != nil {
 		return nil, err
 	}
-	config, namespace, err := o.config()
+	at, err := o.place()
 	if err != nil {
 		return nil, err
 	}
-	namespace = cmp.Or(o.Namespace, namespace, "default")
-	if err := checkNamespace(namespace); err != nil {
+	if err := checkNamespace(at.namespace); err != nil {
 		return nil, err
 	}
+	config := at.config
 	secrets := []string{config.BearerToken, config.Password}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newGate(next) })
 	if _, _, err := rest.DefaultServerUrlFor(config); err != nil { // its text has what may be secret
@@ -156,8 +157,8 @@ func open(o Options) (*Backend, error) {
 		return nil, clean.Secrets(err, secrets...)
 	}
 	return &Backend{
-		client: leases.Leases(namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) }, namespace: namespace, host: config.Host,
-		secrets: secrets, names: naming{o.Prefix},
+		client: leases.Leases(at.namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) },
+		namespace: at.namespace, origin: at.origin, host: config.Host, doubt: at.doubt, secrets: secrets, names: naming{o.Prefix},
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{}, announcing: make(chan struct{}, 1),
 	}, nil
 }
@@ -167,69 +168,6 @@ func checkNamespace(name string) error {
 		return fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", name)
 	}
 	return nil
-}
-
-// config returns the client's configuration, and the namespace that it names.
-func (o *Options) config() (config *rest.Config, namespace string, err error) {
-	switch inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {
-	case o.Config != nil:
-		config = rest.CopyConfig(o.Config)
-	case inPod && o.Kubeconfig+o.Context == "":
-		if config, err = rest.InClusterConfig(); err != nil {
-			return nil, "", fmt.Errorf("service account of this pod: %w", clean.FileError(err))
-		}
-		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-		if err != nil && o.Namespace == "" {
-			return nil, "", fmt.Errorf("namespace of this pod: %w; set namespace", clean.FileError(err))
-		}
-		namespace = strings.TrimSpace(string(text))
-	default:
-		if config, namespace, err = load(o.Kubeconfig, o.Context); err != nil {
-			return nil, "", err
-		}
-	}
-	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
-	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
-		config.WarningHandler = rest.NoWarnings{} // by default they are printed
-	}
-	config.UserAgent = cmp.Or(config.UserAgent, "go-election")
-	if config.Transport == nil {
-		// With HTTP/2 all requests share a connection, and all are lost with it until it is
-		// found to hang, which takes longer than a TTL.
-		config.NextProtos = []string{"http/1.1"}
-	}
-	return config, namespace, nil
-}
-
-// load reads a kubeconfig; with file "", those that kubectl would read.
-func load(file, context string) (config *rest.Config, namespace string, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if rules.ExplicitPath = file; file != "" {
-		if _, err := os.Stat(file); err != nil {
-			return nil, "", fmt.Errorf("kubeconfig: %w", clean.FileError(err))
-		}
-	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
-	if config, err = loader.ClientConfig(); err == nil {
-		namespace, _, err = loader.Namespace()
-	}
-	if err != nil {
-		return nil, "", kubeconfigError(err)
-	}
-	return config, namespace, nil
-}
-
-// kubeconfigError returns an error without parts of the file, which may be secret.
-func kubeconfigError(err error) error {
-	switch {
-	case clientcmd.IsContextNotFound(err), strings.Contains(err.Error(), "does not exist"):
-		return errors.New("kubeconfig: it has no such context")
-	case clientcmd.IsEmptyConfig(err):
-		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")
-	case clientcmd.IsConfigurationInvalid(err):
-		return errors.New("kubeconfig: it is not complete; try: kubectl get leases")
-	}
-	return errors.New("kubeconfig: it cannot be read; try: kubectl get leases")
 }
 
 // Location implements [backend.Located].

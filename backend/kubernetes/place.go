@@ -1,0 +1,113 @@
+package kubernetes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// A place is where the Leases are. It is settled when a Backend is opened.
+type place struct {
+	config    *rest.Config
+	namespace string
+	origin    string // of the namespace: who has named it
+	doubt     error  // why another process with the same Options may go to another place; nil: none may
+}
+
+// place returns the place that o means, or the reason why o does not name one.
+func (o *Options) place() (at place, err error) {
+	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	switch {
+	case o.Config != nil:
+		at = place{config: rest.CopyConfig(o.Config), namespace: "default", origin: "by default"}
+	case inPod && o.Kubeconfig+o.Context == "":
+		at, err = o.pod()
+	default:
+		at, err = o.load()
+	}
+	if err != nil {
+		return place{}, err
+	}
+	if o.Namespace != "" {
+		at.namespace, at.origin = o.Namespace, "as configured"
+	}
+	prepare(at.config)
+	return at, nil
+}
+
+// prepare sets what a client of this package needs.
+func prepare(config *rest.Config) {
+	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
+	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
+		config.WarningHandler = rest.NoWarnings{} // by default they are printed
+	}
+	config.UserAgent = cmp.Or(config.UserAgent, "go-election")
+	if config.Transport == nil {
+		// With HTTP/2 all requests share a connection, and all are lost with it until it is
+		// found to hang, which takes longer than a TTL.
+		config.NextProtos = []string{"http/1.1"}
+	}
+}
+
+// pod returns the place that the kubelet has put into this pod.
+func (o *Options) pod() (at place, err error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return at, fmt.Errorf("service account of this pod: %w", clean.FileError(err))
+	}
+	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil && o.Namespace == "" {
+		return at, fmt.Errorf("namespace of this pod: %w; set namespace", clean.FileError(err))
+	}
+	return place{config: config, namespace: strings.TrimSpace(string(text)), origin: "that of this pod"}, nil
+}
+
+// load reads a kubeconfig; without a name, those that kubectl would read. Their current context and its namespace are
+// for whoever uses kubectl, and change between the starts of two members. So the namespace must be named, and
+// the context, too, if there are several.
+func (o *Options) load() (at place, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if rules.ExplicitPath = o.Kubeconfig; o.Kubeconfig != "" {
+		if _, err := os.Stat(o.Kubeconfig); err != nil {
+			return at, fmt.Errorf("kubeconfig: %w", clean.FileError(err))
+		}
+	}
+	files, err := rules.Load()
+	if err != nil {
+		return at, kubeconfigError(err)
+	}
+	client := clientcmd.NewNonInteractiveClientConfig(*files, o.Context, &clientcmd.ConfigOverrides{}, rules)
+	if at.config, err = client.ClientConfig(); err != nil {
+		return at, kubeconfigError(err)
+	}
+	if o.Namespace == "" {
+		now, _, _ := client.Namespace()
+		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may change: set namespace (kubectl uses %.80q now)", now)
+	}
+	if o.Context == "" && len(files.Contexts) > 1 {
+		at.doubt = fmt.Errorf("%w: context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next process would lead in another cluster; set context (kubectl uses %.80q now)",
+			backend.ErrDenied, len(files.Contexts), files.CurrentContext)
+	}
+	return at, nil
+}
+
+// kubeconfigError returns an error without parts of the file, which may be secret.
+func kubeconfigError(err error) error {
+	switch {
+	case clientcmd.IsContextNotFound(err), strings.Contains(err.Error(), "does not exist"):
+		return errors.New("kubeconfig: it has no such context")
+	case clientcmd.IsEmptyConfig(err):
+		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")
+	case clientcmd.IsConfigurationInvalid(err):
+		return errors.New("kubeconfig: it is not complete; try: kubectl get leases")
+	}
+	return errors.New("kubeconfig: it cannot be read; try: kubectl get leases")
+}

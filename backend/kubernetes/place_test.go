@@ -1,0 +1,114 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// kubectl writes a kubeconfig in which the current context has a namespace, as "kubectl config set-context" does, and
+// has these contexts beside it.
+func (l *lab) kubectl(t *testing.T, namespace string, others ...string) (file string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := config.Contexts[config.CurrentContext]
+	now.Namespace = namespace
+	for _, name := range others {
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: now.Cluster, AuthInfo: now.AuthInfo}
+	}
+	file = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// leads reports whether a process with these options leads jobs.
+func (l *lab) leads(t *testing.T, id string, o Options) (*node, error) {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { b.Close() })
+	n := &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+	if a := n.bid(n.observe("jobs")); a.Outcome != backend.Granted {
+		return n, a.Err
+	}
+	return n, nil
+}
+
+// Two processes have the same options, and kubectl is told another namespace between their starts. If the first of them
+// led, so would the second.
+func TestTheNamespaceOfKubectlIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	k := testbed.SharedKubernetes(t)
+	l := newLab(t, k)
+	for _, namespace := range []string{l.namespace, k.Namespace(t)} {
+		_, err := l.leads(t, "n", Options{Kubeconfig: l.kubectl(t, namespace)})
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "set namespace") || !strings.Contains(err.Error(), namespace) {
+			t.Errorf("no namespace is configured, and kubectl has %q: %v; want ErrInvalid with that name", namespace, err)
+		}
+	}
+}
+
+// Whoever says "kubectl config use-context" sends the next process to another cluster. An observer may go there.
+func TestNoCandidateLeadsByTheCurrentContextOfSeveral(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	o := Options{Kubeconfig: l.kubectl(t, "", "staging"), Namespace: l.namespace}
+	n, err := l.leads(t, "n", o)
+	mustBeDenied(t, err, "set context")
+	mustBeDenied(t, n.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0], "set context")
+	list, err := n.Inspect(t.Context(), ttl, ttl/3)
+	says := func(text string) bool {
+		return slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return strings.Contains(d.What+": "+d.Text, text) })
+	}
+	if err != nil || !says(`namespace: "`+l.namespace+`", as configured`) || !says("use-context") {
+		t.Errorf("doctor: %v, %v; want the namespace, who has named it, and a warning", list, err)
+	}
+	o.Context = "staging"
+	if _, err := l.leads(t, "m", o); err != nil {
+		t.Errorf("with a context: %v", err)
+	}
+}
+
+// The account may use one Lease alone. All others are denied to it, and not missing.
+func TestARightToOneLeaseShowsNoneAsMissing(t *testing.T) {
+	t.Parallel()
+	k := testbed.SharedKubernetes(t)
+	l := newLab(t, k)
+	admin := l.node(t, "admin")
+	admin.lead("jobs")
+	admin.lead("other")
+	k.Allow(t, l.namespace, "narrow", testbed.KubernetesRule{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Names: []string{"jobs", "missing"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+	})
+	l.file = k.Kubeconfig(t, "narrow")
+	n := l.node(t, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	if got := n.observe("jobs"); got.Holder.ID != "admin" {
+		t.Errorf("the Lease that may be read: %+v", got)
+	}
+	for _, election := range []string{"other", "missing", "never-led"} {
+		_, err := n.Observe(ctx, []backend.Lease{{Election: election}})
+		mustBeDenied(t, err, "kubectl create role")
+	}
+	_, err := n.List(ctx, "", 10)
+	mustBeDenied(t, err, "kubectl create role")
+	_, err = n.Members(ctx, "", 10)
+	mustBeDenied(t, err, "kubectl create role")
+}
