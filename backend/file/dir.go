@@ -5,6 +5,8 @@ package file
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,6 +47,55 @@ func (b *Backend) dirIdentity() (string, error) {
 	return identity(&st), nil
 }
 
+// lastSwitch returns when a symbolic link on the way to a directory was last made or replaced; zero: there is none.
+func lastSwitch(dir string) (last time.Time, err error) {
+	at, parts := "/", strings.Split(dir, "/")
+	for links := 0; len(parts) > 0 && links < maxLinks; {
+		next := filepath.Join(at, parts[0]) // no link is in at, so ".." leads where it seems to
+		parts = parts[1:]
+		var st syscall.Stat_t
+		if err := retryEINTR(func() error { return syscall.Lstat(next, &st) }); err != nil {
+			return last, &os.PathError{Op: "lstat", Path: next, Err: err}
+		}
+		if st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+			at = next
+			continue
+		}
+
+		links++
+		target, err := os.Readlink(next)
+		if err != nil {
+			return last, err
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		parts = append(strings.Split(target, "/"), parts...)
+		ts := changed(&st)
+		if made := time.Unix(ts.Unix()); made.After(last) {
+			last = made
+		}
+	}
+	return last, nil
+}
+
+// maxLinks is how many the kernel follows on a path.
+const maxLinks = 40
+
+// enterDir notes which directory is at the path. It counts as one that has just come there if a link that leads to it
+// was switched within the greatest TTL: a leader in the directory before may not have found out.
+func (b *Backend) enterDir() error {
+	now, err := b.dirIdentity()
+	if err != nil {
+		return err
+	}
+	last, err := lastSwitch(b.dir) // after the identity, so that a switch between them shows in one of them
+	if err == nil && time.Since(last) > b.maxTTL {
+		b.dirID = now
+	}
+	return err
+}
+
 // dirSettled reports whether the directory at the path is the one that was there when
 // this Backend was opened, or has been there for the greatest TTL. A leader in an earlier
 // directory has found out by then, and has stopped. The caller holds b.mu.
@@ -63,6 +114,12 @@ func (b *Backend) dirSettled() bool {
 		return true
 	}
 	return false
+}
+
+func (b *Backend) inSettledDir() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dirSettled()
 }
 
 // lockDir takes part in the shared lock on the directory itself. That lock tells other

@@ -44,8 +44,9 @@
 //     A container that keeps the directory in its own layer elects by itself.
 //   - Each held lease is an open file (ulimit -n). Each grant waits for the disk once,
 //     and a call that waits for a hanging disk does not return before the disk does.
-//   - A process that starts just after the directory was replaced may lead beside the
-//     old leader, until that leader's next renewal or, if it is stopped, its deadline.
+//   - A process that starts just after the directory was renamed away, or covered by a mount,
+//     may lead beside the old leader, until that leader's next renewal or, if it is stopped,
+//     its deadline. After a symbolic link on the path was switched, it waits for MaxTTL.
 //   - If everything is deleted after terms jumped ahead of the clock, or if files come
 //     back from a backup, terms may be lower than before.
 //

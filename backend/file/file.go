@@ -75,8 +75,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, fail("open", err)
 	}
 	b := &Backend{dir: dir, maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*electionLock{}, greatestTerms: map[string]uint64{}}
-	var err error
-	if b.dirID, err = b.dirIdentity(); err != nil {
+	if err := b.enterDir(); err != nil {
 		return nil, fail("open", err)
 	}
 	for i := range b.mutexes {

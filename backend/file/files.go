@@ -96,6 +96,9 @@ func (b *Backend) listFiles(suffix string) (names []string, err error) {
 	}
 	defer d.Close()
 	all, err := d.Readdirnames(-1)
+	if err == nil {
+		_, err = identityAt(b.registerPath()) // a directory that may be listed and not entered has no file that can be read
+	}
 	for _, name := range all {
 		if base, ok := strings.CutSuffix(name, suffix); ok && !strings.HasPrefix(base, tempPrefix) {
 			names = append(names, base)

@@ -87,7 +87,7 @@ func (b *Backend) complete(s *state) (err error) {
 	}
 	term := max(s.rec.Term, s.line.Term)
 	greatest := b.noteTerm(s.name, term)
-	if s.rec.Term > 0 && sameFile(s.rec.Lock, s.lock) && term >= greatest {
+	if s.rec.Term > 0 && sameFile(s.rec.Lock, s.lock) && term >= greatest && b.inSettledDir() {
 		return nil // the recorded holder has locked this very file, or had it locked
 	}
 	// Everything else may be left from an earlier leadership, and put back under a later

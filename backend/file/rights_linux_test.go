@@ -1,0 +1,53 @@
+package file_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A directory that may not be read, or whose files may not, is not one without elections.
+func TestADirectoryThatMayNotBeReadIsDenied(t *testing.T) {
+	for what, mode := range map[string]os.FileMode{"may be entered, not listed": 0o111, "may be listed, not entered": 0o444} {
+		dir := newDir(t)
+		a, b := open(t, dir, "a"), open(t, dir, "b")
+		a.win("jobs")
+		if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+		above := filepath.Dir(dir) // which nobody else may enter either
+		if err := errors.Join(os.Chmod(filepath.Dir(above), 0o755), os.Chmod(above, 0o755), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		errs := map[string]error{}
+		asNobody(func() {
+			_, errs["observe"] = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			_, errs["list"] = b.List(t.Context(), "", 10)
+			_, errs["members"] = b.Members(t.Context(), "", 10)
+		})
+		for call, err := range errs {
+			if !errors.Is(err, backend.ErrDenied) {
+				t.Errorf("%s in a directory that %s: %v; want ErrDenied", call, what, err)
+			}
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// asNobody calls f with the rights of a user who is not root, if this process is root.
+func asNobody(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if was := os.Geteuid(); was == 0 {
+		syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
+		defer syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(was), 0, 0)
+	}
+	f()
+}
