@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -51,6 +52,8 @@ func Open(o Options) (*Backend, error) {
 		return invalid("both a file and leaders are given; set one of them")
 	case o.File == "" && o.Leader == "" && len(o.Leaders) == 0:
 		return invalid("nobody is named: set leader (an id, or self), leaders or file")
+	case o.File != "" && !filepath.IsAbs(o.File):
+		return invalid("the file is %q, a relative path: processes started in different places would each read another; give an absolute one", o.File)
 	case o.Dir != "" && o.Store != nil:
 		return invalid("both a directory and a store are given; set one of them")
 	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:

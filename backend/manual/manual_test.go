@@ -296,6 +296,7 @@ func TestOpenRefusesInvalidOptions(t *testing.T) {
 	for what, o := range map[string]manual.Options{
 		"nobody is named":     {},
 		"set one of them":     {File: "x", Leader: "a"},
+		"a relative path":     {File: "leader.json"},
 		"a store are given":   {Leader: "a", Dir: t.TempDir(), Store: memory.New()},
 		"greatest TTL is 1ms": {Leader: "a", MaxTTL: time.Millisecond},
 		"control character":   {Leader: "a\n"},

@@ -22,7 +22,7 @@ type Options struct {
 	// Leaders names other leaders, by election. An empty id: nobody leads it. It is copied.
 	Leaders map[string]string
 
-	// File is the path of a file that says the same, in the form of the package
+	// File is the absolute path of a file that says the same, in the form of the package
 	// documentation. It need not exist yet. It must not contain Self.
 	File string
 
