@@ -83,6 +83,14 @@ func (d *simDriver) ask(ctx context.Context, writes bool, serve func(reply func(
 	return a, d.notice(&a, newest, wentBack), a.err
 }
 
+// place is the store that answers the node at this moment.
+func (d *simDriver) place() *simItems {
+	if d.node != nil && d.node.life == d.life && d.node.lease.elsewhere != nil {
+		return d.node.lease.elsewhere
+	}
+	return d.items
+}
+
 // notice compares an answer with the newest one that had come when its request was sent.
 func (d *simDriver) notice(a *itemsAnswer, newest uint64, wentBack int) (went bool) {
 	switch {
@@ -105,7 +113,7 @@ func (d *simDriver) Now() time.Time { return epoch.Add(d.items.st.clock()) }
 func (d *simDriver) Close() error   { return nil }
 
 func (d *simDriver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { reply(d.items.read(keys)) })
+	a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { reply(d.place().read(keys)) })
 	if err != nil {
 		return lease.View{}, err
 	}
@@ -124,7 +132,7 @@ func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, chang
 	if wentBack != d.wentBack {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	a, went, err := d.ask(ctx, true, func(reply func(itemsAnswer)) { reply(d.items.write(d, epoch, changes, verify)) })
+	a, went, err := d.ask(ctx, true, func(reply func(itemsAnswer)) { reply(d.place().write(d, epoch, changes, verify)) })
 	if went && err == nil {
 		err = lease.ErrEpoch // too late to refuse the changes
 	}
@@ -147,7 +155,7 @@ type tellingDriver struct{ *simDriver }
 
 func (d tellingDriver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { d.items.listen(position, reply) })
+		a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { d.place().listen(position, reply) })
 		if err != nil || !a.goesOn {
 			return err
 		}

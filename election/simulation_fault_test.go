@@ -47,6 +47,7 @@ const (
 	recordEdited
 	metaDeleted
 	wentBackSilently
+	ledElsewhere
 	faults
 )
 
@@ -67,7 +68,7 @@ func (f fault) String() string {
 		storeDown: "store down", rightsRevoked: "rights revoked", lockedRow: "row locked", storeClockJump: "store's clock steps", rowDeleted: "row deleted manually",
 		failoverKept: "failover without loss", failoverLost: "failover that loses commits", failbackKept: "failback without loss", restartLost: "restart that loses commits",
 		sessionDeleted: "session deleted", recordEdited: "record edited or put back manually", metaDeleted: "meta item deleted",
-		wentBackSilently: "older copy restored in the same epoch",
+		wentBackSilently: "older copy restored in the same epoch", ledElsewhere: "another store answers some nodes",
 	}[f]
 }
 
@@ -223,7 +224,7 @@ func (st *simStore) fault() {
 	}
 	common := []fault{storeDown, rightsRevoked, lockedRow, lockedRow, storeClockJump}
 	if st.kind.overLease() {
-		common = append(common, sessionDeleted, sessionDeleted, rowDeleted, recordEdited, metaDeleted)
+		common = append(common, sessionDeleted, sessionDeleted, rowDeleted, recordEdited, metaDeleted, ledElsewhere, ledElsewhere)
 	}
 	switch st.kind {
 	case durable:
@@ -275,6 +276,8 @@ func (st *simStore) fault() {
 		st.items.deleteMeta()
 	case wentBackSilently:
 		st.items.goBack()
+	case ledElsewhere:
+		st.items.leadElsewhere()
 	}
 }
 

@@ -37,11 +37,12 @@ func TestSimulationOverLease(t *testing.T) {
 
 // leaseNode is what a node has in one life on a store of items.
 type leaseNode struct {
-	backend  *lease.Backend
-	driver   *simDriver
-	underWay [callKinds]*coroutine // under way
-	writing  *coroutine            // has the turn to write the session
-	waiting  []*coroutine          // for that turn
+	backend   *lease.Backend
+	driver    *simDriver
+	elsewhere *simItems             // another store, which answers this node for a while
+	underWay  [callKinds]*coroutine // under way
+	writing   *coroutine            // has the turn to write the session
+	waiting   []*coroutine          // for that turn
 }
 
 // openLease opens the store for a new life of the node.

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -71,6 +72,34 @@ func (it *simItems) goBack() {
 	st.down = s.now + st.maxTTL + s.upTo(5*time.Second)
 	s.trace("store", "goes back by %d writes, to %d", lost, it.counter)
 	it.breakConnections()
+}
+
+// leadElsewhere lets another store answer some nodes for less than any TTL: an empty one, or an older copy of
+// this one. All of them know this one by its leaders: who knows only the other store leads there.
+func (it *simItems) leadElsewhere() {
+	s, st := it.st.s, it.st
+	copied := []map[lease.Key]simItem{nil, it.table, it.replica}[s.random.IntN(3)]
+	other := &simItems{st: st, batch: it.batch, counter: it.counter, table: map[lease.Key]simItem{}, replica: map[lease.Key]simItem{}}
+	maps.Copy(other.table, copied)
+	other.epoch = fmt.Sprintf("other%d", s.figures.faults[ledElsewhere])
+	st.count(ledElsewhere)
+	st.wentBack = true
+	for _, n := range s.nodes {
+		known := func(p simPlace) bool { return p.lastEvent.Kind == Elected }
+		if !n.up || n.lease.elsewhere != nil || !slices.ContainsFunc(n.places, known) || s.oneIn(2) {
+			continue
+		}
+		life := n.life
+		n.lease.elsewhere = other
+		s.trace(n.id, "is led to another store, epoch %s", other.epoch)
+		s.after(s.upTo(4*time.Second), func() {
+			if n.life == life {
+				n.lease.elsewhere = nil
+				s.trace(n.id, "is back from the other store")
+			}
+			other.breakConnections()
+		})
+	}
 }
 
 // steady reports whether what is deleted or edited now will not be lost.
