@@ -139,7 +139,7 @@ func (d *driver) find(ctx context.Context, tx *sql.Tx) (relational.Table, error)
 		return t, nil
 	}
 	tables := 0
-	err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MIN(TABLE_SCHEMA), '') FROM information_schema.TABLES WHERE TABLE_NAME = "+literal(t.Prefix+"_item")).Scan(&tables, &t.Schema)
+	err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MIN(TABLE_SCHEMA), '') FROM information_schema.TABLES WHERE TABLE_NAME = "+hexText(t.Prefix+"_item")).Scan(&tables, &t.Schema)
 	if err == nil && tables > 1 {
 		err = fmt.Errorf("%w: the account sees %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
 	}

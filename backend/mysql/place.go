@@ -19,13 +19,13 @@ const surveySQL = `SELECT COALESCE(DATABASE(), ''), NULL, CURRENT_USER() UNION A
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	scope := "i.TABLE_SCHEMA = DATABASE()"
 	if d.Table.Schema != "" {
-		scope = "i.TABLE_SCHEMA = " + literal(d.Table.Schema)
+		scope = "i.TABLE_SCHEMA = " + hexText(d.Table.Schema)
 	} else if !d.ownDB {
 		scope = "true"
 		s.Doubt = "the DB is the program's own, and another part of the program may have selected this schema by USE"
 	}
 	rows, err := d.query(ctx, func() []string {
-		return []string{strings.NewReplacer("{name}", literal(d.Table.Prefix+"_item"), "{scope}", scope).Replace(surveySQL)}
+		return []string{strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{scope}", scope).Replace(surveySQL)}
 	})
 	if err != nil {
 		return s, err
