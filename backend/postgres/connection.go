@@ -25,6 +25,8 @@ import (
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one breaks, or has not answered after half of the call's
 // time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
+// If the server has cancelled a statement, the next copy first lifts the limit of the running time by itself: the server
+// counts the reading of a long message, too, so somebody's limit of a millisecond ends it before it can be lifted.
 //
 // The end of a call does not end a connection. The server starts a process for each, and clients that
 // close them because answers are late keep a busy server busy. The next call uses it.
@@ -35,14 +37,16 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	if by, ok := ctx.Deadline(); ok {
 		half = time.After(time.Until(by) / 2)
 	}
+	apart := false
 	for sent := 0; ; {
 		if sent < tries {
 			sent++
-			go func() { answers <- d.try(ctx, statements) }()
+			go func(apart bool) { answers <- d.try(ctx, statements, apart) }(apart)
 		}
 		select {
 		case a := <-answers:
-			if a.err == nil || !broken(a.err) || sent == tries {
+			apart = code(a.err) == queryCanceled
+			if a.err == nil || !broken(a.err) && !apart || sent == tries {
 				return a.results, a.err
 			}
 		case <-half:
@@ -60,8 +64,9 @@ type answer struct {
 // lateness is how long a connection may answer after the end of a call. One that does not is closed.
 const lateness = 2 * time.Second
 
-// try sends statements on one connection. It may outlast ctx.
-func (d *driver) try(ctx context.Context, statements string) (a answer) {
+// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. It may
+// outlast ctx.
+func (d *driver) try(ctx context.Context, statements string, apart bool) (a answer) {
 	within := ctx
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -77,7 +82,14 @@ func (d *driver) try(ctx context.Context, statements string) (a answer) {
 			conn.Close(within)
 			return errInTransaction
 		}
-		a.results, err = conn.Exec(within, onConnection(statements, conn)).ReadAll()
+		text := onConnection(statements, conn)
+		if begin, rest, ok := strings.Cut(text, limitSQL); ok && apart {
+			_, err = conn.Exec(within, begin+limitSQL).ReadAll()
+			text = rest
+		}
+		if err == nil {
+			a.results, err = conn.Exec(within, text).ReadAll()
+		}
 		a.results = slices.DeleteFunc(a.results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() })
 		switch {
 		case standby(err):
@@ -152,6 +164,7 @@ func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][
 const (
 	uniqueViolation = "23505"
 	undefinedTable  = "42P01"
+	queryCanceled   = "57014"
 )
 
 // code returns the server's code of an error; "" for none.
@@ -170,7 +183,7 @@ func standby(err error) bool {
 // OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
 // a cancelled statement.
 func (*driver) OfOneChange(err error) bool {
-	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", "57014"}, code(err))
+	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", queryCanceled}, code(err))
 }
 
 // Soon implements [relational.Dialect]: somebody has just made the row.

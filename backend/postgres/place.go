@@ -16,7 +16,7 @@ import (
 // surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
 // leads, and for all tables of the name. No right hides a table in pg_class. The first two differ if somebody has told
 // the connection another one.
-const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
+const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + `SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
  (SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass('"{name}"')),
  pg_catalog.to_regnamespace('"{schema}"') IS NOT NULL;

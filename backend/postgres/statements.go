@@ -6,9 +6,12 @@ import "strings"
 // another part of the program. See docs/design/postgres.md, "What a connection was told". The limit of the running time
 // comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
 // may: the role, and whether transactions may write.
-const settingsSQL = `SET LOCAL statement_timeout = 10000; {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
+const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
 SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL client_encoding = 'UTF8'; SET LOCAL row_security = off; SET LOCAL lock_timeout = 1000;
 `
+
+// limitSQL is the first statement after each BEGIN.
+const limitSQL = `SET LOCAL statement_timeout = 10000;`
 
 // newerSQL is part of settingsSQL from PostgreSQL 17 on.
 const newerSQL = `SET LOCAL transaction_timeout = 0;`
