@@ -173,3 +173,31 @@ func TestWithoutOrderASlowReadingIsNoNews(t *testing.T) {
 		w.want(err == nil && !slices.ContainsFunc(got, func(l backend.Lease) bool { return l.Term < m.Term }), "Observe answers with an older term than the one that was seen, without a reading: %v", got)
 	})
 }
+
+// b's bid was lost, so it may hold the election, and listens to another one. What it is told of the
+// record then must not leave an older one behind.
+func TestARecordOfAnElectionThatMayBeHeldIsNotRememberedAsItWas(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		b.b = lease.New(&listener{wire: b.wire})
+		c.releases(c.leads("jobs"))
+		b.leads("mine")
+		seen := b.sees("jobs")
+		b.wire.loses = request
+		b.bids(seen)
+
+		l, m := a.leads("jobs"), a.leads("others")
+		b.sees("jobs")
+		x := b.sees("first")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go b.b.Listen(ctx, []backend.Lease{x})
+		synctest.Wait()
+		a.releases(l)
+		now := c.leads("jobs")
+		a.renews(m)
+		synctest.Wait()
+		got, err := b.b.Observe(w.Context(), []backend.Lease{l})
+		w.want(err == nil && len(got) == 1 && got[0].Term == now.Term, "b observes %+v, %v: rule violated: c leads in term %d", got, err, now.Term)
+	})
+}

@@ -122,6 +122,9 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 			continue
 		case it.Kind == Records && (names[it.Name] || follows && !held):
 			more = false
+		case it.Kind == Records:
+			b.cache.forget(it.Name) // nobody listens to it, and it is no longer as it was read
+			continue
 		case it.Kind != Sessions || !cached:
 			continue
 		}
