@@ -15,6 +15,8 @@ type lab struct {
 	ctx  context.Context
 	open func(testing.TB) lease.Driver
 	d    lease.Driver
+
+	goBack func() (restore func()) // see Harness
 }
 
 // limit is how long a test of one rule may take, so that a driver that hangs fails the test.

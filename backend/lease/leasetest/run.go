@@ -22,37 +22,53 @@ type Harness struct {
 	// NewStore makes an empty store and returns a function that opens another client of it. The
 	// store and its clients are cleaned up with t.Cleanup.
 	NewStore func(t testing.TB) (open func(testing.TB) lease.Driver)
+
+	// GoBack remembers what the store that NewStore made last has, and returns a function that makes it that again, as a
+	// restored copy does. nil: the store cannot be set back by a test, and its driver is not asked whether it notices.
+	GoBack func() (restore func())
+}
+
+// rules are what every driver must keep to, in the words of its contract.
+var rules = []struct {
+	rule string
+	test func(*lab)
+}{
+	{"what is written is read by all", written},
+	{"a change needs what was read", conditional},
+	{"a change is done as a whole or not at all", whole},
+	{"each change is done by itself", eachByItself},
+	{"no version comes twice", versions},
+	{"verify names the items that have changed", verify},
+	{"a reading with a change shows it", readsToo},
+	{"of many writers over one version one wins", contended},
+	{"of two changes that check what the other puts one wins", crossed},
+	{"of two changes that need what the other makes to be missing one wins", absent},
+	{"of two changes over the same items one wins, as a whole", halves},
+	{"another epoch is refused", otherEpoch},
+	{"a store that went back is noticed", wentBack},
+	{"a remembered value is compared too", remembered},
+	{"a list is in order of names, page by page", listed},
+	{"records are counted", counted},
+	{"the largest change and value fit", largest},
+	{"a call ends with its context", cancelled},
+	{"a listener is told of every change", told},
 }
 
 // Run runs what every driver must pass. It takes seconds; package conformance has the rest.
 func Run(t *testing.T, h Harness) {
-	for _, c := range []struct {
-		rule string
-		test func(*lab)
-	}{
-		{"what is written is read by all", written},
-		{"a change needs what was read", conditional},
-		{"a change is done as a whole or not at all", whole},
-		{"each change is done by itself", eachByItself},
-		{"no version comes twice", versions},
-		{"verify names the items that have changed", verify},
-		{"a reading with a change shows it", readsToo},
-		{"of many writers over one version one wins", contended},
-		{"another epoch is refused", otherEpoch},
-		{"a remembered value is compared too", remembered},
-		{"a list is in order of names, page by page", listed},
-		{"records are counted", counted},
-		{"the largest change and value fit", largest},
-		{"a call ends with its context", cancelled},
-		{"a listener is told of every change", told},
-	} {
+	for _, c := range rules {
 		t.Run(c.rule, func(t *testing.T) {
-			open := h.NewStore(t)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			c.test(&lab{TB: t, ctx: ctx, open: open, d: open(t)})
+			h.try(t, c.test)
 		})
 	}
+}
+
+// try tests one rule on a new store.
+func (h *Harness) try(t testing.TB, test func(*lab)) {
+	open := h.NewStore(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack})
 }
 
 func written(l *lab) {

@@ -9,10 +9,17 @@ import (
 )
 
 func TestTheStoreInsideTheProcessIsADriver(t *testing.T) {
-	leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
-		store := leasetest.NewStore()
-		return func(testing.TB) lease.Driver { return store.Driver() }
-	}})
+	var store *leasetest.Store
+	leasetest.Run(t, leasetest.Harness{
+		NewStore: func(testing.TB) func(testing.TB) lease.Driver {
+			store = leasetest.NewStore()
+			return func(testing.TB) lease.Driver { return store.Driver() }
+		},
+		GoBack: func() func() {
+			was := store.Snapshot()
+			return func() { store.GoBack(was) }
+		},
+	})
 }
 
 // A driver that waits for its store must not hang the whole test: each call has a deadline.

@@ -1,0 +1,193 @@
+package leasetest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// Rounds of a race: enough for a driver that compares and writes in two steps to be caught, and on a server no longer
+// than some seconds.
+const (
+	raceRounds = 300
+	raceTime   = 3 * time.Second
+)
+
+// A side is one of two changes that are made at once by two clients.
+type side struct {
+	change lease.Change
+	result lease.Result
+}
+
+// race makes two changes at once, again and again. Each round, next says which, over the items that are there, and
+// judge looks at what became of them and at the items that a third client reads afterwards.
+func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]lease.Change, judge func(sides [2]side, after []lease.Item)) {
+	l.Helper()
+	clients := [2]lease.Driver{l.open(l), l.open(l)}
+	for round, began := 0, time.Now(); round < raceRounds && time.Since(began) < raceTime && !l.Failed(); round++ {
+		v := l.read(l.d, keys[:]...)
+		changes := next(round, v.Items)
+		sides := [2]side{{change: changes[0]}, {change: changes[1]}}
+
+		start := make(chan bool)
+		var both sync.WaitGroup
+		for n := range sides {
+			both.Go(func() {
+				<-start
+				w, err := clients[n].Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{sides[n].change}, nil)
+				if err == nil {
+					sides[n].result, err = w.Results[0], w.Results[0].Err
+				}
+				if err != nil {
+					l.Errorf("round %d: a change beside another one: %v", round, err)
+				}
+			})
+		}
+		close(start)
+		both.Wait()
+
+		judge(sides, l.shown(sides, keys[:]))
+	}
+}
+
+// shown reads items once what was granted is read. A store may answer with older items for a while.
+func (l *lab) shown(sides [2]side, keys []lease.Key) (after []lease.Item) {
+	l.Helper()
+	for range 100 {
+		after = l.read(l.d, keys...).Items
+		old := false
+		for _, s := range sides {
+			for _, it := range s.result.Items { // none unless it was granted
+				old = old || !slices.ContainsFunc(after, func(now lease.Item) bool { return now.Key == it.Key && now.Version == it.Version })
+			}
+		}
+		if !old {
+			break
+		}
+	}
+	return after
+}
+
+// took reports whether a side was granted, and fails the test if the items show something else: what was granted is read
+// afterwards, and what was refused is not there.
+func (l *lab) took(s, other side, after []lease.Item) bool {
+	l.Helper()
+	granted := s.result.Outcome == backend.Granted
+	for i, p := range s.change.Put {
+		n := slices.IndexFunc(after, func(it lease.Item) bool { return it.Key == p.Over.Key })
+		now := after[n].Version
+		if granted && now != s.result.Items[i].Version {
+			l.Errorf("%v was granted as version %q, and is read as %q", p.Over.Key, s.result.Items[i].Version, now)
+		}
+		if !granted && now != p.Over.Version && !other.wrote(p.Over.Key) {
+			l.Errorf("%v was refused, and its version is %q instead of %q", p.Over.Key, now, p.Over.Version)
+		}
+	}
+	return granted
+}
+
+func (s side) wrote(k lease.Key) bool {
+	return s.result.Outcome == backend.Granted && slices.ContainsFunc(s.change.Put, func(p lease.Put) bool { return p.Over.Key == k })
+}
+
+// crossed makes changes that each check what the other one puts: a renewal puts the session and checks the record, and
+// a takeover puts the record and checks the session.
+func crossed(l *lab) {
+	session := lease.Key{Kind: lease.Sessions, Name: "0123"}
+	pairs := [][2]lease.Key{{key("a"), key("b")}}
+	if l.d.Limits().Checks >= 0 {
+		pairs = append(pairs, [2]lease.Key{key("c"), session})
+	}
+	value := func(k lease.Key, term uint64) lease.Value {
+		if k == session {
+			return &lease.Session{Nonce: "0123", Heartbeat: lease.Heartbeat(term), At: time.Now().UTC()}
+		}
+		return record(k.Name, term)
+	}
+	for _, keys := range pairs {
+		for _, k := range keys {
+			l.put(backend.Granted, "what is not there", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: k}, Value: value(k, 1)}}})
+		}
+		l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+			for n := range changes {
+				changes[n] = lease.Change{Lasts: time.Minute, Check: []lease.Item{now[1-n]}, Put: []lease.Put{{Over: now[n], Value: value(keys[n], uint64(round+2))}}}
+			}
+			return changes
+		}, func(sides [2]side, after []lease.Item) {
+			if l.took(sides[0], sides[1], after) && l.took(sides[1], sides[0], after) {
+				l.Errorf("two changes of %v were both granted, each of which checks what the other one puts", keys)
+			}
+		})
+	}
+}
+
+// absent makes changes that each need the absence of what the other one makes.
+func absent(l *lab) {
+	keys := [2]lease.Key{key("a"), key("b")}
+	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+		for _, it := range now {
+			if it.Version != "" {
+				l.put(backend.Granted, "a deletion", over(it, nil))
+			}
+		}
+		for n := range changes {
+			changes[n] = lease.Change{Check: []lease.Item{{Key: keys[1-n]}}, Put: []lease.Put{{Over: lease.Item{Key: keys[n]}, Value: record(keys[n].Name, uint64(round+1))}}}
+		}
+		return changes
+	}, func(sides [2]side, after []lease.Item) {
+		if l.took(sides[0], sides[1], after) && l.took(sides[1], sides[0], after) {
+			l.Error("two changes were both granted, each of which needs the absence of what the other one makes")
+		}
+	})
+}
+
+// halves makes changes that put the same two items, in opposite orders.
+func halves(l *lab) {
+	keys := [2]lease.Key{key("a"), key("b")}
+	for _, k := range keys {
+		l.created(k.Name, 1)
+	}
+	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+		for n := range changes {
+			term := uint64(2*round + n + 2)
+			changes[n].Put = []lease.Put{{Over: now[n], Value: record(keys[n].Name, term)}, {Over: now[1-n], Value: record(keys[1-n].Name, term)}}
+		}
+		return changes
+	}, func(sides [2]side, after []lease.Item) {
+		if l.took(sides[0], sides[1], after) == l.took(sides[1], sides[0], after) {
+			l.Errorf("of two changes over the same two items %v and %v: one wins", sides[0].result.Outcome, sides[1].result.Outcome)
+		}
+		a, _ := after[0].Value.(*lease.Record)
+		b, _ := after[1].Value.(*lease.Record)
+		if a == nil || b == nil || a.Term != b.Term {
+			l.Errorf("half of a change was made: %+v, %+v", a, b)
+		}
+	})
+}
+
+// wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it had read.
+func wentBack(l *lab) {
+	if l.goBack == nil {
+		l.Skip("the harness cannot set this store back")
+	}
+	first := l.created("a", 1)
+	restore := l.goBack()
+	l.put(backend.Granted, "a change that will be lost", over(first, record("a", 2)))
+	before := l.read(l.d, key("a"))
+	restore()
+
+	w, err := l.d.Write(l.Context(), before.Epoch, before.WentBack, []lease.Change{over(before.Items[0], record("a", 3))}, nil)
+	if err == nil && w.Results[0].Outcome == backend.Granted {
+		l.Error("a change by what was read before the store went back was granted")
+	}
+	after := l.read(l.d, key("a"))
+	if after.Epoch == before.Epoch && after.WentBack == before.WentBack {
+		l.Errorf("the store went back, and the driver does not say so: epoch %q, went back %d times", after.Epoch, after.WentBack)
+	}
+	if after.Epoch == before.Epoch && !after.Items[0].Old {
+		l.Errorf("an item from before the store went back is not old: %+v", after.Items[0])
+	}
+}
