@@ -181,3 +181,23 @@ func TestVersionsFitAndDiffer(t *testing.T) {
 		w.want(b.sees("jobs").Version != l.Version, "the record was written again, and its Version is the same")
 	})
 }
+
+// A record of a that was put back is written again with a request. a has found out and released what it was granted;
+// its session goes on, and must not renew that record.
+func TestARecordThatWasPutBackAndAskedIsRenewedByNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		l, m := a.leads("jobs"), a.leads("others")
+		was := w.store.Text(recordOf("jobs"))
+		a.releases(l)
+		l = a.leads("jobs")
+		w.store.Edit(recordOf("jobs"), func(string) string { return was })
+		a.isRefused(l, "the record is not as it was granted")
+		if err := c.b.Request(w.Context(), []backend.Request{{Election: "jobs", Term: c.sees("jobs").Term}}); err != nil {
+			t.Fatal(err)
+		}
+		a.releases(l)
+		w.meanwhile(func() { a.goesOn(2*greatestTTL, "nothing was done to it", m) })
+		b.waits("jobs", greatestTTL, "the record is renewed by nobody")
+	})
+}

@@ -45,7 +45,7 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 				r.Request = &Request{q.Kind, q.ID, string(q.Nonce)}
 			}
 			if st.suspect {
-				r.Election, r.Epoch = q.Election, "" // it must still be watched
+				r.Election, r.Epoch, r.Session = q.Election, "", "" // it must still be watched, and is renewed by nobody
 			}
 			changes, todo = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true}), append(todo, q)
 		}
