@@ -93,7 +93,7 @@ func TestEachBrokenDriverIsFoundByItsCases(t *testing.T) {
 				t.Fatalf("no case is called %q", killer)
 			}
 			err := conformance.Cases()[i].Try(t, conformance.Harness{Virtual: true, NewStore: func(testing.TB) conformance.Store {
-				return leasetest.NewStore().Suite(broken.of)
+				return suite(leasetest.NewStore(), broken.of)
 			}})
 			if err == nil {
 				t.Errorf("%s does not find: %s", killer, broken.name)

@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		Virtual: true,
 		NewStore: func(testing.TB) conformance.Store {
-			return leasetest.NewStore().Suite(func(d lease.Driver) lease.Driver { return d })
+			return suite(leasetest.NewStore(), func(d lease.Driver) lease.Driver { return d })
 		},
 	})
 }

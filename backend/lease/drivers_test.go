@@ -247,7 +247,7 @@ func TestConformanceOfOtherDrivers(t *testing.T) {
 					if what == "small" {
 						store.Limits.Batch = 4
 					}
-					return store.Suite(of)
+					return suite(store, of)
 				},
 			})
 		})

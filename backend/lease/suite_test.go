@@ -1,4 +1,4 @@
-package leasetest
+package lease_test
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
 )
 
-// Suite returns the store for package conformance. of makes each client's driver of one that does
+// suite returns a store for package conformance. of makes each client's driver of one that does
 // what a Driver must.
-func (s *Store) Suite(of func(lease.Driver) lease.Driver) conformance.Store {
-	other := NewStore()
+func suite(s *leasetest.Store, of func(lease.Driver) lease.Driver) conformance.Store {
+	other := leasetest.NewStore()
 	other.Limits = s.Limits
 	var copied sync.Once
 	var hidden atomic.Bool
