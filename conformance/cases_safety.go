@@ -1,9 +1,7 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/go-election/go-election/election"
 )
@@ -11,10 +9,6 @@ import (
 // The checker tests S1, S2, S4, S5, S8, S10 and S11 in every manager case. These cases
 // provoke violations of each rule.
 var safetyCases = append(cutOffCases(),
-	Case{Rule: "S2", Name: "trust counts from the start of the call", Run: safeTrustFromSending,
-		Says: "A leader trusts its lease until at most the start of the granted call + TTL − clock margin, however late the answer comes."},
-	Case{Rule: "S3", Name: "Leading is correct right after a stall", Run: safeStall,
-		Says: "Leading() compares the clock with the deadline at every call, so it is correct even while the manager's own loop is blocked."},
 	Case{Rule: "S6", Name: "an expired leadership does not come back", Run: safeNoRevival,
 		Says: "An expired leadership does not come back, even if no other candidate acquired the lease. The candidate needs a new bid and gets a new term."},
 	Case{Rule: "S7", Name: "late and repeated requests touch no later term", Run: safeLate,
@@ -23,8 +17,6 @@ var safetyCases = append(cutOffCases(),
 		Says: "A bid whose answer is lost never starts a leadership. A lease that the store may have granted to it is granted again or released."},
 	Case{Rule: "S8", Name: "a late bid leaves no orphaned lease", Run: safeOrphan,
 		Says: "If a late bid is granted after its candidate has stopped campaigning, the manager releases the lease."},
-	Case{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
-		Says: "An item of a batch that fails does not end the lease of any other election."},
 	Case{Rule: "S13", Name: "a takeover waits for the holder's TTL", Run: safeHolderTTL, skip: needsAll(needsExclusive, needsExpiry),
 		Says: "A challenger waits for the holder's TTL, not for its own."},
 	Case{Rule: "S14", Name: "a challenger observes the lease itself", Run: safeObserving, skip: needsAll(needsExclusive, needsExpiryByChallengers),
@@ -77,106 +69,6 @@ func safeCutOff(t *Trial, silent bool, how func(Call) Fate) error {
 	a.node.wire.Decide(nil)
 	t.sleep(t.takeoverBound())
 	_, _, err = t.waitForLeader(t.TTL, a, b)
-	return err
-}
-
-func safeTrustFromSending(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	delay := t.callTimeout() * 6 / 10
-	var cut atomic.Bool
-	a.node.wire.Decide(func(c Call) Fate {
-		if cut.Load() {
-			return Fate{Lost: true}
-		}
-		if c.Method == "Acquire" || c.Method == "Renew" {
-			return Fate{After: delay}
-		}
-		return Fate{}
-	})
-	if err := a.lead(); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
-	t.sleep(3 * t.TTL)
-	if err := expect(a.Leading() || !t.Virtual, "a leader despite slow answers", a.Current()); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
-	before := a.node.lastGrantSent("jobs")
-	if err := t.waitUntil(t.TTL, "another renewal", func() bool { return a.node.lastGrantSent("jobs") > before }); err != nil {
-		return err
-	}
-	cut.Store(true)
-	t.sleep(a.node.lastGrantSent("jobs") + t.TTL - t.clockMargin() - t.TTL/10 - t.now())
-	early := a.Leading()
-	deadline := t.waitForDeadline(a.node, "jobs")
-	late := a.Leading()
-	return errors.Join(
-		expect(early || !t.Virtual, "trust to last until shortly before the deadline", early),
-		expect(!late, fmt.Sprintf("Leading() false after %v, the deadline of the last granted call, whose answer took %v", deadline, delay), late))
-}
-
-func safeItem(t *Trial) error {
-	n, err := t.node("a", nil)
-	if err != nil {
-		return err
-	}
-	var members []*participant
-	for i := range 5 {
-		p, err := n.join(fmt.Sprintf("jobs%d", i))
-		if err != nil {
-			return err
-		}
-		if err := p.lead(); err != nil {
-			return err
-		}
-		members = append(members, p)
-	}
-	if err := t.waitUntil(2*t.takeoverBound(), "all five to lead", func() bool {
-		for _, p := range members {
-			if !p.Leading() {
-				return false
-			}
-		}
-		return true
-	}); err != nil {
-		return err
-	}
-	terms := map[string]uint64{}
-	for _, p := range members {
-		l, err := t.waitForLeadership(t.takeoverBound(), p)
-		if err != nil {
-			return err
-		}
-		terms[p.Name()] = l.Term
-	}
-	n.wire.Decide(func(c Call) Fate {
-		if c.Method == "Renew" {
-			return Fate{Spoil: []string{"jobs2"}}
-		}
-		return Fate{}
-	})
-	t.sleep(3 * t.TTL)
-	n.wire.Decide(nil)
-	for i, p := range members {
-		l := p.Leadership()
-		if i != 2 && (l == nil || l.Term != terms[p.Name()]) {
-			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected term %d to last, got %v", p.Name(), terms[p.Name()], p.events())
-		}
-	}
-	if err := t.waitForEvent(members[2], "the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline", func(e election.Event) bool {
-		return e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline
-	}); err != nil {
-		return err
-	}
-	_, _, err = t.waitForLeader(2*t.takeoverBound(), members[2])
 	return err
 }
 

@@ -1,15 +1,17 @@
 // Package conformance is the test suite that every election backend must pass,
 // whether it belongs to this module or not.
 //
-// The suite has three kinds of cases:
+// The suite has three kinds of cases, all about what a store can get wrong:
 //
 //   - Contract cases call a [backend.Backend] directly and check each sentence of the
 //     contract.
-//   - Manager cases run several managers on one store. A [Wire] before each backend
+//   - Cases of managers run several of them on one store. A [Wire] before each backend
 //     loses, delays and repeats calls. The cases look for two leaders, terms that
-//     decrease, missing events, and times without a leader above the documented bounds.
-//   - Cost cases count calls. An election that makes more calls than documented while
-//     nothing happens fails.
+//     decrease, and times without a leader above the documented bounds.
+//   - Storms are many faults at random.
+//
+// What is about the manager alone (events, functions, campaigns, operators, outages, the cost of calls) needs no
+// store: this package's own tests run it once, over memory.
 //
 // # Testing a backend
 //
@@ -42,9 +44,9 @@
 // Each case has a rule number, a name and a sentence. A failure prints all three. The
 // letter tells what the rule is about: A Acquire, R Renew, V Mark, X Release, O Observe,
 // N Listen, W Request, T List, M members, G the contract in general, S safety,
-// L liveness, P operators and programs, Q cost.
+// L liveness; among the cases about managers also P operators and programs, Q cost.
 //
-// In every manager case a checker samples which managers lead, and records each call
+// In every case of managers a checker samples which managers lead, and records each call
 // and event. At the end [Check] checks the recorded history.
 //
 // # Limits

@@ -305,11 +305,12 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	killed := 0
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			i := slices.IndexFunc(Cases(), func(c Case) bool { return c.Title() == m.killer })
+			all := slices.Concat(Cases(), managerCases())
+			i := slices.IndexFunc(all, func(c Case) bool { return c.Title() == m.killer })
 			if i < 0 {
 				t.Fatalf("no case is called %q", m.killer)
 			}
-			c := Cases()[i]
+			c := all[i]
 			harness := func(mutate func(*faulty)) Harness {
 				return Harness{Virtual: true, Short: true, NewStore: func(testing.TB) Store {
 					store := memory.New()

@@ -68,16 +68,6 @@ func (p *participant) events() []election.Event {
 	return slices.Clone(p.received)
 }
 
-// ownLeaderships counts the events in which this process became leader.
-func (p *participant) ownLeaderships() (n int) {
-	for _, e := range p.events() {
-		if e.Kind == election.Elected && e.Leading {
-			n++
-		}
-	}
-	return n
-}
-
 // eventTime returns when the watcher received the latest event for which is returns true.
 func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
 	p.mu.Lock()
@@ -90,12 +80,6 @@ func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bo
 	return 0, false
 }
 
-// hasEvent reports whether the watcher received an event for which is returns true.
-func (p *participant) hasEvent(is func(election.Event) bool) bool {
-	_, ok := p.eventTime(is)
-	return ok
-}
-
 // lastState returns the last state that the watcher received.
 func (p *participant) lastState() (Entry, bool) {
 	p.mu.Lock()
@@ -106,20 +90,6 @@ func (p *participant) lastState() (Entry, bool) {
 		}
 	}
 	return Entry{}, false
-}
-
-// leave leaves the election.
-func (p *participant) leave() error {
-	p.watcherEnded = true
-	ctx, cancel := p.node.t.callContext()
-	defer cancel()
-	err := p.Leave(ctx)
-	now := p.node.t.now()
-	p.node.t.checker.record(Entry{Process: p.node.key, Election: p.Name(), Kind: Ended, Watcher: p.number, From: now, To: now})
-	if err != nil {
-		return fmt.Errorf("leave: expected nil, got %w", err)
-	}
-	return nil
 }
 
 // startCandidates starts n nodes that campaign in one election.
@@ -193,16 +163,6 @@ func (t *Trial) waitForOneLeader(members ...*participant) error {
 		}
 		return n == 1
 	})
-}
-
-// waitForEvent waits until p's watcher, which runs concurrently, has received an event
-// for which is returns true.
-func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event) bool) error {
-	err := t.waitUntil(t.TTL/10, what, func() bool { return p.hasEvent(is) })
-	if err != nil {
-		err = fmt.Errorf("%w; the events of %s: %v", err, p.node.key, p.events())
-	}
-	return err
 }
 
 func leaderOf(members []*participant) *participant {

@@ -55,8 +55,8 @@ func (c Case) matches(name string) bool {
 	return name == c.Rule[:1] || name == c.Rule || name == c.Title()
 }
 
-// Cases returns all cases in the order in which they run: contract cases, manager cases,
-// cost cases, storms.
+// Cases returns all cases in the order in which they run: contract cases, cases of managers on the
+// store, storms.
 func Cases() []Case {
 	contract := slices.Concat(
 		acquireCases, renewCases, markCases, releaseCases, termCases,
@@ -66,8 +66,7 @@ func Cases() []Case {
 		contract[i].Contract = true
 	}
 	return slices.Concat(contract,
-		safetyCases, faultCases, placeCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
-		costCases, stormCases,
+		safetyCases, faultCases, placeCases, livenessCases, stormCases,
 	)
 }
 
@@ -76,7 +75,11 @@ func Cases() []Case {
 // if the harness lacks the fault that it needs. A name in [Harness.Names] that
 // selects no case is an error.
 func Plan(h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped, err error) {
-	f, all := facts{h.withDefaults(), b.Guarantees(), s, b}, Cases()
+	return plan(Cases(), h, s, b)
+}
+
+func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped, err error) {
+	f := facts{h.withDefaults(), b.Guarantees(), s, b}
 	for _, name := range h.Names {
 		if !slices.ContainsFunc(all, func(c Case) bool { return c.matches(name) }) {
 			return nil, nil, fmt.Errorf("Harness.Names has %q, which is no case's letter, rule or title", name)
@@ -103,13 +106,15 @@ func Plan(h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped,
 
 // Run tests a backend, with one subtest for each case that applies. At the end it logs
 // the skipped cases with the reasons.
-func Run(t *testing.T, h Harness) {
+func Run(t *testing.T, h Harness) { runCases(t, Cases(), h) }
+
+func runCases(t *testing.T, all []Case, h Harness) {
 	var run []Case
 	var skipped []Skipped
 	err := h.inBubble(t, func(t *testing.T) (err error) {
 		s := h.NewStore(t)
 		b := s.Open(t)
-		run, skipped, err = Plan(h, s, b)
+		run, skipped, err = plan(all, h, s, b)
 		return errors.Join(err, b.Close())
 	})
 	if err != nil {
@@ -137,7 +142,7 @@ func Run(t *testing.T, h Harness) {
 	for _, s := range skipped {
 		fmt.Fprintf(&list, "\n\t%v", s)
 	}
-	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(Cases()), len(skipped), list.String())
+	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(all), len(skipped), list.String())
 }
 
 // weight is greater for cases that take long.

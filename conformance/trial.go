@@ -170,15 +170,6 @@ func (t *Trial) inject(name string, on bool, election string) error {
 // even if the holder never renews it.
 func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
 
-// failedAt is the earliest time at which a leadership counts as failed. Its holder sent
-// the last renewal at sent and died at died.
-func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
-	if t.lastsWithProcess() {
-		return died
-	}
-	return sent + t.TTL
-}
-
 // equal returns an error unless got equals want.
 func equal[V comparable](what string, got, want V) error {
 	if got != want {

@@ -1,0 +1,98 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+// managerCases are about the manager, whatever its store: events, functions, campaigns, operators, nominations, outages,
+// and the cost of calls. They are tested once, here.
+func managerCases() []Case {
+	return slices.Concat(trustCases, eventCases, functionCases, outageCases, operatorCases, nominateCases, costCases)
+}
+
+// TestManagers runs the cases about the manager over memory, in virtual time: on a store that notifies, and on one that
+// must be polled.
+func TestManagers(t *testing.T) {
+	for name, of := range map[string]func(backend.Backend) backend.Backend{
+		"pushed": func(b backend.Backend) backend.Backend { return b },
+		"polled": func(b backend.Backend) backend.Backend { return polled{b} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := Harness{Virtual: true, NewStore: func(testing.TB) Store {
+				store := memory.New()
+				return Store{Open: func(testing.TB) backend.Backend { return of(store.Backend()) }}
+			}}
+			runCases(t, managerCases(), h)
+		})
+	}
+}
+
+// polled is a store that must be polled: it notifies nobody.
+type polled struct{ backend.Backend }
+
+func (p polled) Guarantees() backend.Guarantees {
+	g := p.Backend.Guarantees()
+	g.Push, g.Poll = false, true
+	return g
+}
+
+func (p polled) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return p.Backend.(backend.Marker).Mark(ctx, held)
+}
+
+// ownLeaderships counts the events in which this process became leader.
+func (p *participant) ownLeaderships() (n int) {
+	for _, e := range p.events() {
+		if e.Kind == election.Elected && e.Leading {
+			n++
+		}
+	}
+	return n
+}
+
+// hasEvent reports whether the watcher received an event for which is returns true.
+func (p *participant) hasEvent(is func(election.Event) bool) bool {
+	_, ok := p.eventTime(is)
+	return ok
+}
+
+// leave leaves the election.
+func (p *participant) leave() error {
+	p.watcherEnded = true
+	ctx, cancel := p.node.t.callContext()
+	defer cancel()
+	err := p.Leave(ctx)
+	now := p.node.t.now()
+	p.node.t.checker.record(Entry{Process: p.node.key, Election: p.Name(), Kind: Ended, Watcher: p.number, From: now, To: now})
+	if err != nil {
+		return fmt.Errorf("leave: expected nil, got %w", err)
+	}
+	return nil
+}
+
+// waitForEvent waits until p's watcher, which runs concurrently, has received an event
+// for which is returns true.
+func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event) bool) error {
+	err := t.waitUntil(t.TTL/10, what, func() bool { return p.hasEvent(is) })
+	if err != nil {
+		err = fmt.Errorf("%w; the events of %s: %v", err, p.node.key, p.events())
+	}
+	return err
+}
+
+// failedAt is the earliest time at which a leadership counts as failed. Its holder sent
+// the last renewal at sent and died at died.
+func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
+	if t.lastsWithProcess() {
+		return died
+	}
+	return sent + t.TTL
+}
