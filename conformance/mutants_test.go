@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -334,6 +335,23 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	}
 	fmt.Printf("%d/%d broken backends killed\n", killed, len(mutants))
 }
+
+// A client that is closed and leaves a goroutine behind fails its case, with what the goroutine waits for.
+func TestAGoroutineThatIsLeftBehindIsShown(t *testing.T) {
+	c := Cases()[0]
+	err := c.Try(t, Harness{Virtual: true, NewStore: func(testing.TB) Store {
+		store := memory.New()
+		return Store{Open: func(testing.TB) backend.Backend {
+			go waitForNobody(make(chan bool))
+			return store.Backend()
+		}}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "deadlock") || !strings.Contains(err.Error(), "waitForNobody") {
+		t.Errorf("got %v, want the deadlock and the name of the function that waits", err)
+	}
+}
+
+func waitForNobody(c chan bool) { <-c }
 
 // Each letter, rule and title selects its cases. A misspelt one is an error, so that no case is
 // left out unnoticed.

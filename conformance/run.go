@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -196,16 +197,24 @@ func (c Case) runTrial(t *testing.T, h Harness) (void string, err error) {
 }
 
 // inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes
-// the bubble panic; inBubble returns the panic as an error.
+// the bubble panic; inBubble returns the panic as an error, with the goroutines that are left.
 func (h Harness) inBubble(t *testing.T, f func(*testing.T) error) (err error) {
 	if !h.Virtual {
 		return f(t)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.Join(err, fmt.Errorf("the bubble of virtual time panicked: %v", p))
+			err = errors.Join(err, fmt.Errorf("the bubble of virtual time panicked: %v\n%s", p, leftInBubbles()))
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) { err = f(t) })
 	return err
+}
+
+// leftInBubbles returns the stacks of the goroutines that wait in bubbles.
+func leftInBubbles() string {
+	text := make([]byte, 1<<20)
+	stacks := strings.Split(string(text[:runtime.Stack(text, true)]), "\n\n")
+	stacks = slices.DeleteFunc(stacks, func(s string) bool { return !strings.Contains(s, "synctest bubble") })
+	return strings.Join(stacks, "\n\n")
 }
