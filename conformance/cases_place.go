@@ -20,20 +20,34 @@ import (
 // looks free is watched for the greatest TTL. So nobody who returns within a TTL, and reads this
 // store then, has led elsewhere. Who stays for longer is a member of the other store, and nothing can
 // prevent that it leads there: the promise ends where the stay is as long as the watch.
-var placeCases = []Case{
-	{Rule: "S1", Name: "followers are led to an older store", Run: ledElsewhere(false, true), skip: needsElsewhere, Says: saysElsewhere},
-	{Rule: "S1", Name: "followers are led to an empty store", Run: ledElsewhere(false, false), skip: needsElsewhere, Says: saysElsewhere},
-	{Rule: "S1", Name: "the leader is led to an older store", Run: ledElsewhere(true, true), skip: needsElsewhere, Says: saysElsewhere},
-	{Rule: "S1", Name: "the leader is led to an empty store", Run: ledElsewhere(true, false), skip: needsElsewhere, Says: saysElsewhere},
-	{Rule: "S1", Name: "another store grants nothing by what this one showed", Run: elsewhereNothing, skip: needsElsewhere,
+var placeCases = append(ledElsewhereCases(),
+	Case{Rule: "S1", Name: "another store grants nothing by what this one showed", Run: elsewhereNothing, skip: needsElsewhere,
 		Says: "A renewal of a lease of this store, and a bid on what this store showed, are not granted by another store, even by a copy of this one."},
-	{Rule: "S1", Name: "one leader while the store hides its records", Run: throughFault(FaultHide, ""), Fault: FaultHide,
+	Case{Rule: "S1", Name: "one leader while the store hides its records", Run: throughFault(FaultHide, ""), Fault: FaultHide,
 		Says: "Rights that hide the records for a while never lead to two leaders, and afterwards there is exactly one."},
-	{Rule: "G8", Name: "what is hidden is denied", Run: generalHidden, Fault: FaultHide,
+	Case{Rule: "G8", Name: "what is hidden is denied", Run: generalHidden, Fault: FaultHide,
 		Says: "Where rights hide the records, readings return ErrDenied and bids are not granted. A store that hides is never read as an empty one."},
+)
+
+// ledElsewhereCases lead the leader or its followers to each kind of store.
+func ledElsewhereCases() (cases []Case) {
+	for _, store := range []otherStore{older, empty, inUse} {
+		for _, who := range []string{"followers are", "the leader is"} {
+			cases = append(cases, Case{Rule: "S1", Name: who + " led to " + string(store), Run: ledElsewhere(who == "the leader is", store), skip: needsElsewhere,
+				Says: "If another store answers some managers for less than a TTL, two never lead at once, and afterwards there is exactly one leader."})
+		}
+	}
+	return cases
 }
 
-const saysElsewhere = "If another store answers some managers for less than a TTL, two never lead at once, and afterwards there is exactly one leader."
+// An otherStore is what a client meets elsewhere.
+type otherStore string
+
+const (
+	older otherStore = "an older store" // the election was vacant then
+	empty otherStore = "an empty store"
+	inUse otherStore = "a store in use" // somebody has led the election there, too
+)
 
 func needsElsewhere(f facts) string {
 	if f.store.Elsewhere == nil {
@@ -42,21 +56,28 @@ func needsElsewhere(f facts) string {
 	return ""
 }
 
-// ledElsewhere leads the leader, or its followers, to a store in which the election is vacant or unknown.
-func ledElsewhere(leaders, older bool) func(*Trial) error {
+func ledElsewhere(leaders bool, store otherStore) func(*Trial) error {
 	return func(t *Trial) error {
 		first := t.client("first")
-		if older {
+		leads := func() error {
 			l, err := first.win("jobs")
-			if err != nil {
-				return err
+			if err == nil {
+				err = first.release(backend.Released, l)
 			}
-			if err := first.release(backend.Released, l); err != nil {
+			return err
+		}
+		if store == older {
+			if err := leads(); err != nil {
 				return err
 			}
 		}
 		if err := t.elsewhere(first.Backend, true); err != nil { // the other store is now as this one is
 			return err
+		}
+		if store == inUse {
+			if err := leads(); err != nil {
+				return err
+			}
 		}
 		leader, others, err := t.startWithLeader(3, "jobs", nil)
 		if err != nil {

@@ -74,14 +74,29 @@ func (it *simItems) goBack() {
 	it.breakConnections()
 }
 
-// leadElsewhere lets another store answer some nodes for less than any TTL: an empty one, or an older copy of
-// this one. All of them know this one by its leaders: who knows only the other store leads there.
+// leadElsewhere lets another store answer some nodes for less than any TTL: an empty one, an older copy of
+// this one, or one that is in use. All of them know this one by its leaders: who knows only the other store leads there.
 func (it *simItems) leadElsewhere() {
 	s, st := it.st.s, it.st
 	copied := []map[lease.Key]simItem{nil, it.table, it.replica}[s.random.IntN(3)]
 	other := &simItems{st: st, batch: it.batch, counter: it.counter, table: map[lease.Key]simItem{}, replica: map[lease.Key]simItem{}}
 	maps.Copy(other.table, copied)
 	other.epoch = fmt.Sprintf("other%d", s.figures.faults[ledElsewhere])
+	if s.oneIn(2) { // it is in use, and its elections are vacant
+		for k, e := range other.table {
+			switch v := e.value.(type) {
+			case *lease.Record:
+				r := *v
+				r.Epoch, r.ID, r.Nonce = other.epoch, "", ""
+				e.value = &r
+			case *lease.Meta:
+				m := *v
+				m.Epoch = other.epoch
+				e.value = &m
+			}
+			other.table[k] = e
+		}
+	}
 	st.count(ledElsewhere)
 	st.wentBack = true
 	for _, n := range s.nodes {

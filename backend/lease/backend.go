@@ -27,7 +27,9 @@ type Backend struct {
 	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
 	known      map[string]bool   // elections that this process has read; true: with a record
 	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
-	firstEpoch string            // the first that this process has read
+	epoch      string            // the last that this process has read
+	moves      int               // how often another store has answered than before
+	movedAt    time.Time         // when one did so last, by the driver's clock
 	cache      cache
 }
 

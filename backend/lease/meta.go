@@ -70,8 +70,8 @@ func (b *Backend) presentMeta(v *view) Meta {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: b.firstEpoch}
-	if v.records > 0 || b.firstEpoch != v.epoch {
+	m := Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: v.epoch}
+	if v.records > 0 || b.moves > 0 {
 		m.Deleted = 1 // perhaps
 	}
 	return m

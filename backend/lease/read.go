@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,7 +80,7 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string, asked
 	v.note(got, items)
 	var more []Key
 	b.mu.Lock()
-	b.firstEpoch = cmp.Or(b.firstEpoch, v.epoch)
+	b.notePlace(v.epoch)
 	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
 		more = addKey(more, asked, Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
 	}
@@ -204,8 +203,9 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 		r = &Record{}
 	}
 	valid := r.Term != 0 && !s.item.Edited && r.Election == s.Election
-	if s.suspect = !valid || s.item.Old || r.Epoch != v.epoch; s.missing {
-		s.suspect = b.known[s.Election] || b.mayMiss(v)
+	strange := b.strange(v)
+	if s.suspect = !valid || s.item.Old || r.Epoch != v.epoch || strange; s.missing {
+		s.suspect = b.known[s.Election] || b.mayMiss(v) || strange
 	}
 	s.Lease = backend.Lease{
 		Election: s.Election, Term: r.Term, Age: b.age(&s.item, r.Written),
@@ -219,26 +219,41 @@ func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
 	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v) // the last grant may be missing from the store
-		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), s.Version)
+		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves), s.Version)
 		if s.missing {
 			s.Age = 0
 			ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
-			s.Version = "?" + digest(v.epoch, strconv.Itoa(v.wentBack), v.meta.Created, strconv.FormatInt(ever, 10))
+			s.Version = "?" + digest(v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves), v.meta.Created, strconv.FormatInt(ever, 10))
 		}
 	}
 	s.Lease = clean.Lease(s.Lease)
 }
 
+// notePlace notes which store has answered. The caller holds b.mu.
+func (b *Backend) notePlace(epoch string) {
+	if b.epoch != "" && b.epoch != epoch {
+		b.moves++
+		b.movedAt = b.driver.Now()
+	}
+	b.epoch = epoch
+}
+
+// strange reports whether another store has answered for less than the greatest TTL. It may be one with
+// leaders and records of its own, while those of the one before go on; and it may be the wrong one, and the
+// next answer comes from the one before again. The caller holds b.mu.
+func (b *Backend) strange(v *view) bool {
+	since := b.driver.Now().Sub(b.movedAt)
+	return b.moves > 0 && since >= 0 && since < b.longest(v)
+}
+
 // mayMiss reports whether the store may have lost a record. The caller holds b.mu.
 func (b *Backend) mayMiss(v *view) bool {
-	counted := b.firstEpoch // without a meta item only this process knows that the store was rebuilt
-	if m, ok := v.meta.Value.(*Meta); ok {
-		counted = m.Epoch
-	} else if v.meta.Version != "" || v.records > 0 {
+	m, ok := v.meta.Value.(*Meta)
+	if !ok && (v.meta.Version != "" || v.records > 0) {
 		return true // it was damaged or deleted: nobody knows what else was
 	}
 	_, some := v.deleted()
-	return some || v.wentBack > 0 || counted != v.epoch
+	return some || v.wentBack > 0 || ok && m.Epoch != v.epoch
 }
 
 // classifyHeld notes who holds a lease, and returns what of the session shows that it is renewed. The caller

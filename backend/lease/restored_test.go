@@ -109,16 +109,15 @@ func TestARestoredVacancyIsNotFreeAtOnce(t *testing.T) {
 // The holder in the snapshot clears up what it finds under its name, while another process leads.
 func TestAReleaseFreesNoRestoredRecord(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
-		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		a, b := w.start("a"), w.start("b")
 		l := a.leads("jobs")
 		was := w.store.Snapshot()
 		a.releases(l)
 		b.leads("jobs")
-		c.sees("jobs")
 		restore(was)
 		a.sees("jobs")
 		a.releases(backend.Lease{Election: "jobs"})
-		c.waits("jobs", greatestTTL, "a restored record that was released is watched all the same")
+		w.start("c").waits("jobs", greatestTTL, "a restored record that was released is watched all the same")
 	})
 }
 
@@ -144,6 +143,28 @@ func TestARebuiltStoreIsWatchedByWhoKnewTheOldOne(t *testing.T) {
 		b.waits("jobs", greatestTTL, "an election of a rebuilt store may have been led in the old one")
 		b.waits("other", 0, "what was led in the old store has expired")
 	})
+}
+
+// The other store has elections of its own, which are free there. b has read this one before it is led there.
+func TestAnotherStoreIsWatchedThoughItIsInUse(t *testing.T) {
+	for what, led := range map[string]string{"vacant": "jobs", "without a record": "others"} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				other := leasetest.NewStore()
+				other.Restore(leasetest.Snapshot{}, "2")
+				c := w.start("c")
+				c.b = lease.New(other.Driver())
+				c.releases(c.leads(led))
+				clear(c.terms) // of another store
+
+				a, b := w.start("a"), w.start("b")
+				b.sees("jobs")
+				a.leads("jobs")
+				b.wire.Driver = other.Driver()
+				b.neverGets("jobs", ttl-time.Second, "a leads in the store that b has read before")
+			})
+		})
+	}
 }
 
 // A leader goes on in a rebuilt store with a new session, and only after a watch.
