@@ -39,7 +39,8 @@ type Driver interface {
 	Limits() Limits
 
 	// Now is the clock for terms and for times that people read: the store's if that costs no
-	// call, otherwise this machine's. It may be set at any time.
+	// call, otherwise this machine's. It may be set at any time. The time since another store answered is
+	// counted by it, too: time.Now counts that rightly though the clock is set.
 	Now() time.Time
 
 	// Close frees what the Driver opened. A second call does nothing.
