@@ -43,8 +43,8 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	if len(s.Found) == 0 && s.Default != "" { // or the account may not see it
 		t := d.Table
 		t.Schema = s.Default
-		at := strings.LastIndexByte(who, '@') // nothing is quoted, and no host has an @
-		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), account(who[:at], who[at+1:]))
+		at := max(0, strings.LastIndexByte(who, '@')) // nothing is quoted, and no host has an @
+		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), account(who[:at], strings.TrimPrefix(who[at:], "@")))
 	}
 	if s.Doubt != "" && !slices.Contains(s.Found, s.Default) {
 		d.dropIdle() // the next one may not have been told
