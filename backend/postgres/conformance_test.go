@@ -66,6 +66,14 @@ func newStore(t testing.TB, server *testbed.PostgresServer) conformance.Store {
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error { return plant(db, election) },
+			conformance.FaultHide: func(on bool, _ string) error {
+				for _, how := range map[bool][]string{true: {"ENABLE", "FORCE"}, false: {"NO FORCE", "DISABLE"}}[on] {
+					if _, err := db.Admin().Exec(context.Background(), "ALTER TABLE election_item "+how+" ROW LEVEL SECURITY"); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
 		},
 	}
 	maps.Copy(store.Faults, testbed.LineFaults(proxy))
