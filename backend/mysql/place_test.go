@@ -181,10 +181,17 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 			}
 			value = told + "é€😀"
-			results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
-			if err != nil || results[0].Outcome != backend.Granted {
-				t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
-			}
+			testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
+				results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				if err == nil && results[0].Outcome == backend.Granted {
+					return nil
+				}
+				if !strings.Contains(told, limit) { // which may end what sets up a connection on a busy machine
+					t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
+				}
+				v = read(t, d, recordKey("jobs"))
+				return fmt.Errorf("%+v, %w", results, err)
+			})
 			d.Close()
 			db.Close()
 		}
