@@ -45,9 +45,9 @@ var simulation = check{"./election", "TestSimulation$", []string{"-sim.hours=140
 // core runs one test of package election.
 func core(test string) check { return check{"./election", "^" + test + "$", nil} }
 
-// suite runs one case of the conformance suite, on memory.
+// suite runs one of the suite's cases about the manager, on memory.
 func suite(title string) check {
-	return check{"./backend/memory", "TestConformance/pushed/cases/" + strings.ReplaceAll(title, " ", "_"), nil}
+	return check{"./conformance", "TestManagers/pushed/cases/" + strings.ReplaceAll(title, " ", "_"), nil}
 }
 
 // some: by default, one of so many mutants is tried.
