@@ -122,12 +122,8 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if waits {
 		limit = 0
 	}
-	if !d.ownDB { // the program may have left a transaction open, whose snapshot is old, or tables locked
-		_, err = c.ExecContext(ctx, "ROLLBACK")
-		if err == nil {
-			_, err = c.ExecContext(ctx, "UNLOCK TABLES")
-		}
-		if err != nil {
+	if !d.ownDB {
+		if err = d.untold(ctx, c); err != nil {
 			c.drop()
 			return c, err
 		}

@@ -40,9 +40,8 @@ type Options struct {
 	DB        *sql.DB             `yaml:"-" json:"-"`
 
 	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and underscores, up to 48.
-	// Schema defaults to that of the DSN, Config or Connector, Prefix to DefaultPrefix. Name the schema with a DB of
-	// the program's own, whose connections may have been told USE: without it no table is made, and the DB must lead
-	// to the only schema that has one.
+	// Schema defaults to that of the DSN, Config or Connector, Prefix to DefaultPrefix. With a DB it is that of the
+	// first connection on which nobody has said USE: name it if the program says USE on each.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
 

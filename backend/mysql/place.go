@@ -3,42 +3,37 @@ package mysql
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// surveySQL asks for the schema of the connection, and for all schemas that have a table of the name. {scope} is a
-// condition for schemas. A schema is written as the server keeps it.
-const surveySQL = `SELECT COALESCE(DATABASE(), ''), NULL, CURRENT_USER() UNION ALL
- SELECT i.TABLE_SCHEMA, i.TABLE_SCHEMA = DATABASE(), NULL FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND {scope}`
+// surveySQL asks for the schema of the connection, and whether the schema that is meant has a table of the name. A schema
+// is written as the server keeps it.
+const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER() UNION ALL
+ SELECT i.TABLE_SCHEMA, '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
 
-// Survey implements [relational.Dialect]. A server has the tables of many programs. So other schemas than that of the
-// connection matter only if somebody else may have selected it: on a connection of the program's own pool.
+// Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of its DSN: see
+// untold. A server has the tables of many programs, so other schemas do not matter.
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
-	scope := "i.TABLE_SCHEMA = DATABASE()"
+	schema := "DATABASE()"
 	if d.Table.Schema != "" {
-		scope = "i.TABLE_SCHEMA = " + hexText(d.Table.Schema)
-	} else if !d.ownDB {
-		scope = "true"
-		s.Doubt = "the DB is the program's own, and another part of the program may have selected this schema by USE"
+		schema = hexText(d.Table.Schema)
 	}
 	rows, err := d.query(ctx, func() []string {
-		return []string{strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{scope}", scope).Replace(surveySQL)}
+		return []string{strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{schema}", schema).Replace(surveySQL)}
 	})
 	if err != nil {
 		return s, err
 	}
 
 	s.Default = string(rows[0][0])
-	who := string(rows[0][2])
+	who := string(rows[0][1])
 	s.Where = fmt.Sprintf("what the account %q may see of this server", who)
 	for _, row := range rows[1:] {
 		s.Found = append(s.Found, string(row[0]))
-		if string(row[1]) == "1" {
-			s.Default = string(row[0])
-		}
+		s.Default = string(row[0])
 	}
 	if len(s.Found) == 0 && s.Default != "" { // or the account may not see it
 		t := d.Table
@@ -46,10 +41,35 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 		at := max(0, strings.LastIndexByte(who, '@')) // nothing is quoted, and no host has an @
 		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), account(who[:at], strings.TrimPrefix(who[at:], "@")))
 	}
-	if s.Doubt != "" && !slices.Contains(s.Found, s.Default) {
-		d.dropIdle() // the next one may not have been told
-	}
 	return s, nil
+}
+
+// errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema is meant.
+var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
+
+// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
+// statement says which schema the DSN names. An open transaction has an old snapshot, and a temporary table hides the table.
+func (d *driver) untold(ctx context.Context, c conn) error {
+	statements := []string{"ROLLBACK AND NO CHAIN NO RELEASE", "UNLOCK TABLES"}
+	t := d.Settled()
+	if t.Schema != "" {
+		statements = append(statements, "DROP TEMPORARY TABLE IF EXISTS "+t.String())
+	}
+	for _, s := range statements {
+		if _, err := c.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	if t.Schema != "" {
+		return nil
+	}
+
+	var name, selections string
+	err := c.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Com_change_db'").Scan(&name, &selections)
+	if err == nil && selections != "0" {
+		err = errTold
+	}
+	return err
 }
 
 // CreateTable implements [relational.Dialect]. The view is not needed, and may be there.

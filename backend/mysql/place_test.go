@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,13 +48,18 @@ func tell(t *testing.T, db *sql.DB, statement string) {
 // tenant makes a schema in which the user may make tables.
 func (l *lab) tenant(t *testing.T) (schema string) {
 	schema = l.Name + "_tenant"
+	l.exec(t, "CREATE DATABASE "+schema, fmt.Sprintf("GRANT ALL ON %s.* TO %s", schema, l.userAtHost(t)))
+	t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + schema) })
+	return schema
+}
+
+// userAtHost is the user as GRANT names it.
+func (l *lab) userAtHost(t *testing.T) string {
 	var host string
 	if err := l.admin.QueryRowContext(t.Context(), "SELECT Host FROM mysql.user WHERE User = ?", l.User.User).Scan(&host); err != nil {
 		t.Fatal(err)
 	}
-	l.exec(t, "CREATE DATABASE "+schema, fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'%s'", schema, l.User.User, host))
-	t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + schema) })
-	return schema
+	return fmt.Sprintf("'%s'@'%s'", l.User.User, host)
 }
 
 func (l *lab) tables(t *testing.T) int64 {
@@ -116,44 +122,71 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 	})
 }
 
-// While it is not certain which schema is meant, nothing is read and no table is made. The error says what is known.
-func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
+// A pool of the program's own leads to the schema of its DSN, though all its connections were told another one: for a table
+// that is there, beside one of the same name, and for one that is to be made.
+func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		for what, c := range map[string]struct {
-			want    string
-			prepare func(t *testing.T, l *lab, tenant string)
-		}{
-			"no table": {"none is made by itself, since it is not certain where: the DB is the program's own", func(t *testing.T, l *lab, _ string) { l.exec(t, "DROP TABLE election_item") }},
-			"a table in another schema": {"and the connection leads to the schema", func(t *testing.T, l *lab, tenant string) {
-				l.exec(t, "RENAME TABLE election_item TO "+tenant+".election_item")
-			}},
-			"a table in each of two schemas": {"have one each", func(t *testing.T, l *lab, tenant string) {
-				l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
-			}},
-		} {
-			t.Run(what, func(t *testing.T) {
-				t.Parallel()
-				l := newLab(t, testbed.Shared(t, k))
-				c.prepare(t, l, l.tenant(t))
-				before := l.tables(t)
-				b := backendOn(t, Options{DB: poolOf(t, l.User)})
-				if err := b.Prepare(t.Context()); err != nil {
-					t.Errorf("Prepare: %v", err)
-				}
-				_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-				_, doctor := b.Inspect(t.Context(), time.Second, time.Second)
-				for _, err := range []error{err, doctor, b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]} {
-					if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), c.want) {
-						t.Errorf("%v; want ErrDenied with %q", err, c.want)
-					}
-				}
-				if after := l.tables(t); after != before {
-					t.Errorf("there were %d tables, and now %d", before, after)
-				}
-			})
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		own := open(t, Options{Config: l.User})
+		v := read(t, own, recordKey("jobs"))
+		mustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
+		told := func() Options {
+			db := poolOf(t, l.User)
+			tell(t, db, "USE "+tenant)
+			return Options{DB: db, Prefix: ""}
 		}
+		if got := read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
+			t.Errorf("the record of %s is read as %+v", l.Name, got)
+		}
+
+		l.exec(t, "DROP TABLE election_item", "DROP TABLE "+tenant+".election_item", fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		b := backendOn(t, told())
+		testbed.Eventually(t, patience, "the table is made", func() error {
+			if err := b.Prepare(t.Context()); err != nil {
+				return err
+			}
+			if n := l.tables(t); n != 1 {
+				return fmt.Errorf("there are %d tables", n)
+			}
+			return nil
+		})
+		read(t, own, recordKey("jobs"))
 	})
+}
+
+// A pool that says USE on each connection leads to no schema that is certain.
+func TestAPoolThatAlwaysSaysUseNeedsASchema(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		made, err := mysql.NewConnector(l.User)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := sql.OpenDB(sayingUse{made, l.Name})
+		t.Cleanup(func() { db.Close() })
+		_, err = backendOn(t, Options{DB: db}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Options name none") {
+			t.Errorf("without a schema: %v", err)
+		}
+		observe(t, backendOn(t, Options{DB: db, Schema: l.Name}), "jobs")
+	})
+}
+
+type sayingUse struct {
+	sqldriver.Connector
+	schema string
+}
+
+func (s sayingUse) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	c, err := s.Connector.Connect(ctx)
+	if err == nil {
+		_, err = c.(sqldriver.ExecerContext).ExecContext(ctx, "USE "+s.schema, nil)
+	}
+	return c, err
 }
 
 // Whatever the program has told a connection of its pool, requests on it do what they do on a new one.
@@ -163,8 +196,10 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k))
 		tenant := l.tenant(t)
 		limit := map[testbed.Kind]string{testbed.MySQL: "max_execution_time = 1", testbed.MariaDB: "max_statement_time = 0.001"}[k]
-		value := ""
+		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		value, other := "", open(t, Options{Config: l.User})
 		for _, told := range []string{
+			"CREATE TEMPORARY TABLE " + l.Name + ".election_item (kind VARBINARY(7), name VARBINARY(255))", "SET completion_type = 'RELEASE'",
 			"USE " + tenant, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SET autocommit = 0", "LOCK TABLES " + tenant + ".other READ", "SET SESSION " + limit,
 			"SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE,ONLY_FULL_GROUP_BY'", "SET sql_mode = ''", "SET NAMES latin1", "SET NAMES binary",
 			"SET time_zone = '+05:30'", "SET timestamp = 1000000000", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET SESSION TRANSACTION READ ONLY",
@@ -192,17 +227,28 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 				v = read(t, d, recordKey("jobs"))
 				return fmt.Errorf("%+v, %w", results, err)
 			})
+			written := read(t, d, recordKey("jobs"))
+			value += " by another process"
+			mustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
+			if r, _ := read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
+				t.Fatalf("after %s: a reading is older than its call: %+v", told, r)
+			}
 			d.Close()
 			db.Close()
 		}
 	})
 }
 
-// A table that is put in the place of another one is another store, though its rows are a copy.
+// A table that is put in the place of another one is another store on MySQL, though its rows are a copy. MariaDB has nothing
+// that tells them apart and stays the same: see placeSQL.
 func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
+		if k == testbed.MariaDB {
+			sameAfterItsFileWasTouched(t, l)
+			return
+		}
 		knew := open(t, Options{Config: l.User})
 		before := read(t, knew, recordKey("jobs"))
 		mustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
@@ -220,11 +266,20 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 			t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
 		}
 		l.exec(t, "RENAME TABLE election_item TO copied, former TO election_item")
-		again, err := knew.Read(t.Context(), []lease.Key{recordKey("jobs")})
-		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), "take turns"); !denied && (err != nil || again.Epoch == after.Epoch) {
-			t.Errorf("the former table is back: %v, epoch %s; want ErrDenied, or another epoch (MariaDB: each renaming makes one)", err, again.Epoch)
+		if _, err := knew.Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "take turns") {
+			t.Errorf("tables that take turns: %v, want ErrDenied", err)
 		}
 	})
+}
+
+// sameAfterItsFileWasTouched checks that what changes a file of a table, and no row, makes no other store.
+func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
+	d := open(t, Options{Config: l.User})
+	before := read(t, d, recordKey("jobs"))
+	l.exec(t, "RENAME TABLE election_item TO moved", "RENAME TABLE moved TO election_item")
+	if after := read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
+		t.Errorf("the epoch is %s, was %s", after.Epoch, before.Epoch)
+	}
 }
 
 // copied makes a copy of a table with its rows, at a later second.

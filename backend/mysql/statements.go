@@ -31,9 +31,10 @@ func identity(vars map[string]string) string {
 	return mariadbIdentity
 }
 
-// placeSQL is the identity of the table: a copy of the rows in another one is another store. No right but those of a
-// member or observer is needed. The time is whole seconds.
-const placeSQL = `COALESCE((SELECT LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA, i.CREATE_TIME), 256), 12) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
+// placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL the second
+// in which it was made. A copy of the rows in another one is another store. On MariaDB that time is of a file, and
+// changes with its mode or links; then what was opened before still has the former one, so that two answers differ.
+const placeSQL = `COALESCE((SELECT LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA /*!80000 , i.CREATE_TIME */), 256), 12) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
 
 // versionSQL is the Version of a row. It shows whether somebody has edited the value.
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`

@@ -77,8 +77,8 @@ func (d *Driver) settle(s *Survey) (Table, error) {
 	if len(shown) > 1 {
 		has = "the schemas " + strings.Join(shown, ", ") + " have one each"
 	}
-	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s %s, and the connection leads to the schema %q; name the schema in the configuration, the same for all processes (schema: %s)%s",
-		backend.ErrDenied, t, s.Where, has, s.Default, shown[0], s.Hint)
+	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s %s, and the connection leads to the schema %q; name the schema in the configuration, the same for all processes%s",
+		backend.ErrDenied, t, s.Where, has, s.Default, s.Hint)
 }
 
 // toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
@@ -89,6 +89,9 @@ func (d *Driver) toMake(s *Survey) (Table, error) {
 		return t, nil
 	case len(s.Found) > 0:
 		return d.settle(s)
+	case s.Default == "":
+		return t, fmt.Errorf("%w: there is no table %s in %s, and the connection leads to no schema that is there and may be used: name the schema in the configuration, the same for all processes%s",
+			backend.ErrDenied, t, s.Where, s.Hint)
 	case s.Doubt != "":
 		return t, fmt.Errorf("%w: there is no table %s in %s, and none is made by itself, since it is not certain where: %s; name the schema in the configuration, the same for all processes%s",
 			backend.ErrDenied, t, s.Where, s.Doubt, s.Hint)
