@@ -39,7 +39,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"prefix is \"a`; DROP": {DSN: good, Prefix: "a`; DROP TABLE x"},
 		`prefix is "1a"`:       {DSN: good, Prefix: "1a"},
 		`prefix is "aaaa`:      {DSN: good, Prefix: strings.Repeat("a", 49)},
-		`schema is "a.b"`:      {DSN: good, Schema: "a.b"},
+		`schema is "a\nb"`:     {DSN: good, Schema: "a\nb"},
 		"max_ttl is 10ms":      {DSN: good, MaxTTL: 10 * time.Millisecond},
 		"max_ttl is 6m0s":      {DSN: good, MaxTTL: 6 * time.Minute},
 	} {

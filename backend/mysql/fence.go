@@ -30,9 +30,9 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // A fence does not protect data in another server. Between the expiry of a lease and the next
 // grant, its term still passes. The account needs SELECT.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do writes to, in any
-	// schema. If none is named, the account must see one table of the name; Do asks for it, which takes one request
-	// more. The schema that the connection has selected decides nothing.
+	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do writes to, in any schema.
+	// If none is named, it is that of the DSN, and Do makes sure that nobody has said USE on the connection, which takes
+	// two requests more.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops between the fence and COMMIT keeps a
@@ -138,10 +138,12 @@ func (d *driver) find(ctx context.Context, tx *sql.Tx) (relational.Table, error)
 	if t.Schema != "" {
 		return t, nil
 	}
-	tables := 0
-	err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MIN(TABLE_SCHEMA), '') FROM information_schema.TABLES WHERE TABLE_NAME = "+hexText(t.Prefix+"_item")).Scan(&tables, &t.Schema)
-	if err == nil && tables > 1 {
-		err = fmt.Errorf("%w: the account sees %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
+	said, err := saidUse(ctx, tx)
+	if err == nil && said {
+		err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; name the schema in the Fence, as in the configuration", backend.ErrDenied)
+	}
+	if err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), '')").Scan(&t.Schema)
 	}
 	return t, err
 }

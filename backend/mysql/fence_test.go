@@ -94,7 +94,7 @@ func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 }
 
 func TestBadFencesAreInvalid(t *testing.T) {
-	for what, f := range map[string]Fence{"hold": {Hold: time.Millisecond}, "fraction": {Hold: 1500 * time.Millisecond}, "schema": {Schema: "a.b"}, "prefix": {Prefix: "`"}} {
+	for what, f := range map[string]Fence{"hold": {Hold: time.Millisecond}, "fraction": {Hold: 1500 * time.Millisecond}, "schema": {Schema: "a\nb"}, "prefix": {Prefix: "`"}} {
 		if err := f.Do(t.Context(), nil, "jobs", 1, nil); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("a bad %s: %v", what, err)
 		}

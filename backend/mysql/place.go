@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 
@@ -64,12 +65,20 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 		return nil
 	}
 
-	var name, selections string
-	err := c.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Com_change_db'").Scan(&name, &selections)
-	if err == nil && selections != "0" {
+	said, err := saidUse(ctx, c)
+	if err == nil && said {
 		err = errTold
 	}
 	return err
+}
+
+// saidUse reports whether somebody has said USE on a connection. The server counts it.
+func saidUse(ctx context.Context, c interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (bool, error) {
+	var name, times string
+	err := c.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Com_change_db'").Scan(&name, &times)
+	return times != "0", err
 }
 
 // CreateTable implements [relational.Dialect]. The view is not needed, and may be there.

@@ -293,31 +293,30 @@ func (l *lab) copied(t *testing.T, table, as string) {
 	})
 }
 
-// A fence finds the table whatever schema the transaction has selected.
-func TestAFenceFindsTheTableBehindAnyUse(t *testing.T) {
+// A fence without a schema uses that of the DSN, and no other: after USE it needs a name.
+func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		tenant := l.tenant(t)
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
 		v := read(t, d, recordKey("jobs"))
 		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
-		db := poolOf(t, l.User)
-		check := func(f Fence) error {
-			return f.Do(t.Context(), db, "jobs", 7, func(tx *sql.Tx) error {
-				_, err := tx.ExecContext(context.Background(), "USE "+tenant)
+		check := func(f Fence, statement string) error {
+			return f.Do(t.Context(), poolOf(t, l.User), "jobs", 7, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(context.Background(), statement)
 				return err
 			})
 		}
-		if err := check(Fence{}); err != nil {
-			t.Errorf("with one table: %v", err)
+		if err := check(Fence{}, "DO 0"); err != nil {
+			t.Errorf("beside a table of another schema: %v", err)
 		}
-		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
-		if err := check(Fence{}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "name the schema") {
-			t.Errorf("with two tables: %v, want ErrDenied", err)
+		if err := check(Fence{}, "USE "+tenant); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "name the schema") {
+			t.Errorf("after USE: %v, want ErrDenied", err)
 		}
-		if err := check(Fence{Schema: l.Name}); err != nil {
-			t.Errorf("with two tables and a schema: %v", err)
+		if err := check(Fence{Schema: l.Name}, "USE "+tenant); err != nil {
+			t.Errorf("after USE, with a schema: %v", err)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"0 are set":             {},
 		"2 are set":             {DSN: "host=127.0.0.1", Pool: pool},
 		"may hold a password":   {DSN: "postgres://u:canary7f3a@[/x"},
-		`schema is "Big"`:       {Pool: pool, Schema: "Big"},
+		`schema is "a\nb"`:      {Pool: pool, Schema: "a\nb"},
 		`prefix is "a\"b"`:      {Pool: pool, Prefix: `a"b`},
 		"max_ttl is 500ms":      {Pool: pool, MaxTTL: 500 * time.Millisecond},
 		"max_ttl is 6m0s":       {Pool: pool, MaxTTL: 6 * time.Minute},

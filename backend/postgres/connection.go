@@ -154,7 +154,12 @@ func payload(v any) string {
 	if err != nil {
 		panic(err) // cannot happen: strings, numbers and structs of them
 	}
-	return "convert_from(decode('" + base64.StdEncoding.EncodeToString(text) + "','base64'),'UTF8')::json"
+	return textSQL(string(text)) + "::json"
+}
+
+// textSQL returns text for a statement, as an expression. Nothing in it can be SQL.
+func textSQL(text string) string {
+	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
 }
 
 // text returns a value of a result; "" for NULL.

@@ -36,7 +36,7 @@ func createSQL(t relational.Table) string {
 
 func grantSQL(t relational.Table, account string) (text string) {
 	if t.Schema != "" {
-		text = `GRANT USAGE ON SCHEMA "` + t.Schema + `" TO ` + account + "; "
+		text = "GRANT USAGE ON SCHEMA " + quoted(t.Schema) + " TO " + account + "; "
 	}
 	return text + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + t.String() + " TO " + account + ";"
 }

@@ -33,8 +33,9 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // Until the transaction has ended no other leader is elected; renewals go on. The account needs SELECT,
 // and UPDATE of the column kind. Between the expiry of a lease and the next grant, its term still passes.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. If no schema is named, the database must have one table of the name, in
-	// any schema; Check asks for it, which takes one request more. The search_path of the transaction decides nothing.
+	// Schema and Prefix are those of [Options]. If no schema is named, Check asks for that to which the search_path leads
+	// with which the connection began, as a Backend does, which takes one request more: there must be one table. What the
+	// search_path of the transaction is decides nothing.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops within the transaction keeps a successor from being
@@ -79,8 +80,8 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 	if t.Schema == "" {
 		tables := 0
 		err = query([]any{&tables, &t.Schema}, d.named(findSQL))
-		if err == nil && tables > 1 {
-			err = fmt.Errorf("%w: the database has %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
+		if err == nil && tables != 1 {
+			err = fmt.Errorf("%w: the search_path leads to %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
 		}
 	}
 	value := ""

@@ -98,7 +98,7 @@ func TestAFenceIsHeldNoLongerThanHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, f := range map[string]Fence{"Hold": {Hold: time.Microsecond}, "schema": {Schema: "X"}} {
+	for want, f := range map[string]Fence{"Hold": {Hold: time.Microsecond}, "schema": {Schema: "a\nb"}} {
 		if err := f.Check(t.Context(), tx, "jobs", 1); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("a bad %s: %v", want, err)
 		}

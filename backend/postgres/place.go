@@ -14,16 +14,23 @@ import (
 )
 
 // surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
-// leads, and for all tables of the name. No right hides a table in pg_class. The first two differ if somebody has told
-// the connection another one.
-const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + `SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
+// leads, for all tables that may be meant, and whether the schema is there that was named. The first two differ if somebody
+// has told the connection another one.
+const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL +
+	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
- (SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass('"{name}"')),
- pg_catalog.to_regnamespace('"{schema}"') IS NOT NULL;
-SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname; COMMIT`
+ (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i) JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
+ JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1);
+SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname;
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}); COMMIT`
 
-// tablesSQL has all tables of the name, and what may stand for one. Temporary ones are of one connection.
-const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = '{name}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' `
+// tablesSQL has the tables of the name to which the search path may lead, with which this connection began: this account, and
+// others if "$user" is in it, which stands for as many schemas as there are roles. No right hides a table in pg_class.
+// A stranger's table with other columns does not count, nor do temporary ones, which are of one connection.
+const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_settings p ON p.name = 'search_path'
+ WHERE c.relname = '{name}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+ AND (n.nspname IN (SELECT btrim(s, '" ') FROM regexp_split_to_table(p.reset_val, ',') AS s)
+ OR p.reset_val LIKE '%$user%' AND n.nspname IN (SELECT rolname FROM pg_roles) AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')) `
 
 // Survey implements [relational.Dialect].
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
@@ -31,33 +38,23 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	if err != nil {
 		return s, err
 	}
-	told, begun, tables := results[0], results[1], results[2]
+	told, begun, tables, there := results[0], results[1], results[2], results[3]
 
 	s.Where = fmt.Sprintf("the database %q", text(begun, 0, 1))
 	s.Default = cmp.Or(text(begun, 0, 3), text(begun, 0, 2))
 	for i := range tables.Rows {
-		schema := text(tables, i, 0)
-		s.Found = append(s.Found, schema)
-		if clean.Text(schema, 63, false) != schema {
-			continue // it is not put into a statement to paste
-		}
-		if d.Table.Schema != "" {
-			s.Hint += "; the schema " + schema + " has a table of this name, if that is meant"
-		} else if text(tables, i, 1) != "t" {
-			s.Hint += "; the account may not use the schema " + schema + ": GRANT USAGE ON SCHEMA " + quoted(schema) + " TO " + d.account() + ";"
-		}
+		s.Found = append(s.Found, text(tables, i, 0))
 	}
-
-	if d.Table.Schema != "" && text(begun, 0, 4) != "t" {
-		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(d.Table.Schema) + ";"
-	}
-
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
-	if t.Schema != "" && (len(s.Found) == 0 || d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema)) {
-		s.Hint += hintToMake(t)
+	switch {
+	case d.Table.Schema != "" && text(there, 0, 0) != "t":
+		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(t.Schema) + ";" + hintToMake(t)
+	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
+		s.Hint = hintToMake(t)
+	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
+		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + d.account() + ";"
 	}
-
 	switch {
 	case text(told, 0, 0) != text(begun, 0, 0):
 		s.Doubt = fmt.Sprintf("somebody has set the search_path of this connection to %.100q, where it began with %.100q", text(told, 0, 0), text(begun, 0, 0))
@@ -80,10 +77,24 @@ func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, 
 	results, err := d.exec(ctx, statements)
 	if code(err) == undefinedTable {
 		if s, failed := d.Survey(ctx); failed == nil {
-			err = absent{err, s.Hint}
+			err = absent{err, d.elsewhere(&s) + s.Hint}
 		}
 	}
 	return results, err
+}
+
+// elsewhere says which other schemas have a table of the name: "; …", or "".
+func (d *driver) elsewhere(s *relational.Survey) string {
+	var shown []string
+	for _, schema := range s.Found {
+		if schema != d.Settled().Schema {
+			shown = append(shown, clean.Text(schema, 63, false))
+		}
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	return "; there is one in the schema " + strings.Join(shown, ", ") + ": correct the configuration, or start this process again if it was moved there"
 }
 
 // CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has been made
@@ -104,7 +115,7 @@ func hintToMake(t relational.Table) string {
 
 // named completes the text of a statement that looks for the table by its name.
 func (d *driver) named(text string) string {
-	return strings.NewReplacer("{name}", d.Table.Prefix+"_item", "{schema}", d.Table.Schema).Replace(text)
+	return strings.NewReplacer("{name}", d.Table.Prefix+"_item", "{schema}", textSQL(d.Table.Schema)).Replace(text)
 }
 
 // quoted returns a name as a statement has it.

@@ -225,12 +225,13 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			tellPool(t, pool, "SET search_path TO tenant1")
 			return Options{Pool: pool}
 		}},
-		"with a table in another schema": {`the schema tenant1 has one, and the connection leads to the schema "public"; name the schema`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
-			withTable(t, db, "tenant1")
+		"with two tables on the search path": {`the schemas public, tenant1 have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, withTable(t, db), "tenant1")
+			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public, tenant1", db.User))
 			return Options{DSN: db.DSN("")}
 		}},
-		"with two tables": {`the schemas public, tenant1 have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
-			withTable(t, withTable(t, db), "tenant1")
+		"on a path that leads nowhere": {`the connection leads to no schema`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = nowhere", db.User))
 			return Options{DSN: db.DSN("")}
 		}},
 		"with a role's own schema": {`have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
@@ -281,6 +282,49 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What others make in schemas to which the search path leads nobody, or with other columns, does not matter, and a schema
+// may have any name.
+func TestTablesOfStrangersDoNotMatter(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, withTenant(t))
+	withTable(t, db, "tenant1")
+	stranger, _ := db.AddUser(t)
+	db.Exec(t, "CREATE SCHEMA "+stranger, "CREATE TABLE "+stranger+".election_item (a int)", `CREATE SCHEMA "My App's"`, `GRANT ALL ON SCHEMA "My App's" TO `+db.User)
+	d := open(t, Options{DSN: db.DSN("")})
+	v := read(t, d, recordKey("jobs"))
+	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
+		t.Errorf("the schema public has %s records, want 1", n)
+	}
+	other := backendOn(t, Options{DSN: db.DSN(""), Schema: "My App's"})
+	if err := other.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := observe(t, other, "jobs"); !l.Vacant() {
+		t.Errorf("another schema shows %+v", l)
+	}
+}
+
+// A table that was moved to another schema is not made a second time, and the error says where it is.
+func TestAMovedTableIsToldAsMoved(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, withTenant(t))
+	b := backendOn(t, Options{DSN: db.DSN("")})
+	observe(t, b, "jobs")
+	db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public, tenant1", db.User), "ALTER TABLE election_item SET SCHEMA tenant1")
+	testbed.Eventually(t, patience, "the error says where the table is", func() error {
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if !errors.Is(err, backend.ErrDenied) {
+			t.Fatalf("without the table: %v", err)
+		}
+		if strings.Contains(err.Error(), "there is one in the schema tenant1") && !strings.Contains(err.Error(), "CREATE TABLE") {
+			return nil
+		}
+		b.driver.pool.Reset() // only new connections have the new search path
+		return err
+	})
 }
 
 // Many processes whose roles lead to different schemas make one table among them, or none.
@@ -396,6 +440,11 @@ func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
 		t.Errorf("with one table: %v", err)
 	}
 	withTable(t, db, "tenant1")
+	if err := check(Fence{}); err != nil {
+		t.Errorf("with another table, to which no connection leads by itself: %v", err)
+	}
+	db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", db.User, db.User))
+	withTable(t, db, db.User)
 	if err := check(Fence{}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "name the schema") {
 		t.Errorf("with two tables: %v, want ErrDenied", err)
 	}

@@ -30,7 +30,7 @@ SELECT set_config('transaction_read_only', current_setting('default_transaction_
 // old timeline for minutes after a promotion. The table is that of the row of the origin, if there is one.
 const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)
  || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
- || '.' || coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), '{table}'::regclass)::oid`
+ || '.' || coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), {named}::regclass)::oid`
 
 // positionSQL only grows in one server, whatever crashes: it is flushed.
 const positionSQL = `(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)`
@@ -52,7 +52,7 @@ const listSQL = headSQL + itemSQL + `JOIN (SELECT {payload} AS j) AS q
  ON t.kind = q.j->>0 AND t.name >= (q.j->>1) COLLATE "C" AND NOT ((q.j->>2)::bool AND t.name = q.j->>1) ORDER BY t.name COLLATE "C" LIMIT {limit}; COMMIT`
 
 // lockSQL lets nobody else of this package make an item.
-const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, '{table}'::regclass::oid::int4);
+const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, {named}::regclass::oid::int4);
 `
 
 // originSQL sets the row that has the epoch, if it is as it was read.
@@ -90,5 +90,6 @@ const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_
 
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
-	return strings.NewReplacer(append(more, "{table}", d.Settled().String(), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
+	t := d.Settled()
+	return strings.NewReplacer(append(more, "{table}", t.String(), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
 }

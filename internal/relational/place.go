@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// maxName is how many characters of a schema's name are shown. Servers allow 63 and 64.
+// maxName is how many characters a schema's name may have. Servers allow 63 and 64.
 const maxName = 64
 
 // A Survey is what a server says about where the table is.

@@ -24,14 +24,15 @@ const (
 // A Table is the name of the table, with its schema if one was given.
 type Table struct{ Quote, Schema, Prefix string }
 
-// NewTable checks names. Letters says which letters they may have: a part of a regular expression.
+// NewTable checks names. A schema may have any printable name that a server allows; letters says which a prefix may have: a
+// part of a regular expression.
 func NewTable(quote, letters, schema, prefix string) (Table, error) {
 	t := Table{quote, schema, cmp.Or(prefix, DefaultPrefix)}
-	valid := regexp.MustCompile("^[" + letters + "_][" + letters + "0-9_]{0,47}$")
-	for _, name := range [][2]string{{"schema", cmp.Or(schema, "app")}, {"prefix", t.Prefix}} {
-		if !valid.MatchString(name[1]) {
-			return Table{}, fmt.Errorf("%s is %.60q; it must be 1 to 48 ASCII letters (%s), digits and underscores and not begin with a digit", name[0], name[1], letters)
-		}
+	if clean.Text(schema, maxName, false) != schema {
+		return Table{}, fmt.Errorf("schema is %.80q; it must be up to %d printable characters", schema, maxName)
+	}
+	if !regexp.MustCompile("^[" + letters + "_][" + letters + "0-9_]{0,47}$").MatchString(t.Prefix) {
+		return Table{}, fmt.Errorf("prefix is %.60q; it must be 1 to 48 ASCII letters (%s), digits and underscores and not begin with a digit", t.Prefix, letters)
 	}
 	return t, nil
 }
