@@ -72,7 +72,7 @@ var mutants = []struct {
 		[]string{"a change needs what was read", "of two changes that check what the other puts one wins"}},
 	{"does not say that its store went back",
 		func(d *driver) lease.Driver { return forgetful{d} },
-		[]string{"a store that went back is noticed"}},
+		[]string{goesBack}},
 }
 
 var meeting = make(chan bool)
