@@ -22,7 +22,11 @@ const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL
  (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i) JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
  JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1);
 SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname;
-SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}); COMMIT`
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}), (SELECT min(n.nspname::text) ` + oursSQL + `); COMMIT`
+
+// oursSQL has all tables of the name in the database that have our columns.
+const oursSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = '{name}' AND c.relpersistence <> 't'
+ AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')`
 
 // tablesSQL has the tables of the name to which the search path may lead, with which this connection began: this account, and
 // others if "$user" is in it, which stands for as many schemas as there are roles. No right hides a table in pg_class.
@@ -44,6 +48,9 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	s.Default = cmp.Or(text(begun, 0, 3), text(begun, 0, 2))
 	for i := range tables.Rows {
 		s.Found = append(s.Found, text(tables, i, 0))
+	}
+	if len(s.Found) == 0 {
+		s.Other = text(there, 0, 1)
 	}
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
@@ -102,7 +109,7 @@ func (d *driver) elsewhere(s *relational.Survey) string {
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	make := createSQL(t)
 	if d.Table.Schema == "" {
-		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + tablesSQL + ") THEN " + make + " END IF; END $go_election$;")
+		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make + " END IF; END $go_election$;")
 	}
 	_, err := d.exec(ctx, writingSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+make+" COMMIT")
 	return err

@@ -230,6 +230,11 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public, tenant1", db.User))
 			return Options{DSN: db.DSN("")}
 		}},
+		"on a path that was changed under a leader": {`none is made beside that of the schema public`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, db)
+			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = tenant1", db.User))
+			return Options{DSN: db.DSN("")}
+		}},
 		"on a path that leads nowhere": {`the connection leads to no schema`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = nowhere", db.User))
 			return Options{DSN: db.DSN("")}

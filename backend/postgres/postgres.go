@@ -45,7 +45,7 @@ type Options struct {
 	// Schema and Prefix name the table: schema.prefix_item. A prefix has small ASCII letters, digits and underscores, up
 	// to 48, and defaults to DefaultPrefix. Schema, up to 64 characters, defaults to that to which the search_path leads
 	// with which a connection begins. That is settled by the first call, and only if the search_path leads nobody to a
-	// second table. A missing table is not made behind a pooler unless Schema is named.
+	// second table. A missing table is not made behind a pooler, or beside that of another schema, unless Schema is named.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
 

@@ -19,6 +19,7 @@ type Survey struct {
 	Default string   // the schema that a connection leads to if nobody has told it another; "": none
 	Found   []string // the schemas that have a table of this name
 	Doubt   string   // why Default may be somebody else's choice; "": it is not
+	Other   string   // a schema that has such a table, and to which nobody is led; "": none
 	Hint    string   // what an administrator can do about a table that is not there, or cannot be used: "; …", or ""
 }
 
@@ -89,6 +90,9 @@ func (d *Driver) toMake(s *Survey) (Table, error) {
 		return t, nil
 	case len(s.Found) > 0:
 		return d.settle(s)
+	case s.Other != "":
+		return t, fmt.Errorf("%w: there is no table %s in %s to which the connection leads, and none is made beside that of the schema %s: name the schema in the configuration, the same for all processes",
+			backend.ErrDenied, t, s.Where, clean.Text(s.Other, maxName, false))
 	case s.Default == "":
 		return t, fmt.Errorf("%w: there is no table %s in %s, and the connection leads to no schema that is there and may be used: name the schema in the configuration, the same for all processes%s",
 			backend.ErrDenied, t, s.Where, s.Hint)
