@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -51,24 +52,17 @@ var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody 
 // untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
 // statement says which schema the DSN names. An open transaction has an old snapshot, and a temporary table hides the table.
 func (d *driver) untold(ctx context.Context, c conn) error {
-	statements := []string{"ROLLBACK AND NO CHAIN NO RELEASE", "UNLOCK TABLES"}
-	t := d.Settled()
-	if t.Schema != "" {
-		statements = append(statements, "DROP TEMPORARY TABLE IF EXISTS "+t.String())
-	}
-	for _, s := range statements {
+	for _, s := range []string{"ROLLBACK AND NO CHAIN NO RELEASE", "UNLOCK TABLES"} {
 		if _, err := c.ExecContext(ctx, s); err != nil {
 			return err
 		}
 	}
-	if t.Schema != "" {
-		return nil
+	if d.Settled().Schema == "" {
+		if said, err := saidUse(ctx, c); err != nil || said {
+			return cmp.Or(err, errTold)
+		}
 	}
-
-	said, err := saidUse(ctx, c)
-	if err == nil && said {
-		err = errTold
-	}
+	_, err := c.ExecContext(ctx, "DROP TEMPORARY TABLE IF EXISTS "+d.Settled().String())
 	return err
 }
 

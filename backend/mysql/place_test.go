@@ -136,7 +136,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 		told := func() Options {
 			db := poolOf(t, l.User)
 			tell(t, db, "USE "+tenant)
-			return Options{DB: db, Prefix: ""}
+			return Options{DB: db}
 		}
 		if got := read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
 			t.Errorf("the record of %s is read as %+v", l.Name, got)

@@ -17,7 +17,7 @@ const maxName = 64
 type Survey struct {
 	Where   string   // the server or database that was asked, for errors
 	Default string   // the schema that a connection leads to if nobody has told it another; "": none
-	Found   []string // the schemas that have a table of this name
+	Found   []string // the schemas that have a table of this name, and to which connections may lead
 	Doubt   string   // why Default may be somebody else's choice; "": it is not
 	Other   string   // a schema that has such a table, and to which nobody is led; "": none
 	Hint    string   // what an administrator can do about a table that is not there, or cannot be used: "; …", or ""
