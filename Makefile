@@ -43,7 +43,7 @@ vuln: ## look for known vulnerabilities in dependencies
 	done
 
 bench: ## measure speed, memory and load, and print the tables
-	@cd internal/bench && go test -run "TestTable|TestStores|TestCrashes" -table -count=1 -timeout 4h -v
+	@cd lab/bench && go test -run "TestTable|TestStores|TestCrashes" -table -count=1 -timeout 4h -v
 
 pictures: ## draw the pictures of README and docs/bench.md from the tables; scripts/pictures -record records the demo again
 	@go run ./scripts/pictures
@@ -56,15 +56,15 @@ simulate: ## SIM_HOURS=10000: run the state machine through virtual hours of fau
 
 mutants: ## break backends, the core, the guard and Kubernetes on purpose: the check for each rule must find each mutant
 	@{ go test ./conformance -run TestEachMutantIsKilledByItsCase -count=1 -v && \
-		go test ./internal/mutants -run 'TestEachBroken(Core|LeaseProtocol|Guard|Kubernetes)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
+		go test ./lab/mutants -run 'TestEachBroken(Core|LeaseProtocol|Guard|Kubernetes)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
 
 model: ## search all models of the protocol with spin, and print the table
 	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps
-	@go test ./proof/models -run TestModels -full -count=1 -timeout 2h -v | grep -vE '^(===|---|    ---)'
+	@go test ./lab/models -run TestModels -full -count=1 -timeout 2h -v | grep -vE '^(===|---|    ---)'
 
 model-trail: ## MODEL=lease/own-ttl: print step by step how that twin breaks the rule
 	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps
-	@go test ./proof/models -run TestTrail -trail "$(MODEL)" -count=1 -timeout 2h -v | grep -vE '^(===|---)'
+	@go test ./lab/models -run TestTrail -trail "$(MODEL)" -count=1 -timeout 2h -v | grep -vE '^(===|---)'
 
 # HISTORIES is the number for each backend. A history takes half a minute; JOBS run at a
 # time. CHAOS passes other options, such as -backend etcd, or -fault and -seed.
@@ -73,7 +73,7 @@ JOBS ?= 4
 CHAOS ?=
 
 chaos: deps ## HISTORIES=30: inject faults into real processes and servers, add to docs/chaos.json, print the table, write a page
-	@cd internal/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
+	@cd lab/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
 
 road: deps ## move Java processes from ZooKeeper to MySQL and back, under kills, and check that two never lead
 	@go test ./backend/migration -run TestTheRoadFromCuratorToMySQLAndBack -count=1 -timeout 15m -v | grep --line-buffered -vE '^(===|---)' | sed -u 's/^ *java_test.go:[0-9]*: //'

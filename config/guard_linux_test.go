@@ -17,7 +17,7 @@ import (
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestMain(m *testing.M) {

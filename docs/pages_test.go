@@ -28,7 +28,7 @@ import (
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // block returns the text of the fenced block that follows <!-- run: name -->.

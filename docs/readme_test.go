@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/figures"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/figures"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // TestTheReadmeProgramIsElectedOnMySQL runs the blocks of "On MySQL" in their order and

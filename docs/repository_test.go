@@ -90,7 +90,7 @@ func TestTheMatrixNamesServicesThatExist(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text(t, "compose.yaml")), &compose); err != nil {
 		t.Fatal(err)
 	}
-	read := text(t, "internal/testbed/testbed.go")
+	read := text(t, "lab/testbed/testbed.go")
 	rows := workflow.Jobs.Store.Strategy.Matrix.Include
 	for _, row := range rows {
 		if image := compose.Services[row.Service].Image; !strings.HasPrefix(image, "${"+strings.ToUpper(row.Service)+"_IMAGE:-") {

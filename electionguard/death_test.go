@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A program that has ended, however that was, leaves nothing held: neither what it was granted, in that

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {

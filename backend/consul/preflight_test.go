@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Preflight reports a missing right before the first bid, for exactly the elections that it affects.

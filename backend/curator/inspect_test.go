@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/ensemble"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // inspectUntil waits until Inspect reports all of these texts, because on a busy machine a

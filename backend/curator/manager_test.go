@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // manager starts a manager that campaigns for elections.

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The rest of a session is counted by the clock that says more: the monotonic clock stops

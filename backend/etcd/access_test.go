@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const secret = "canary-4711"

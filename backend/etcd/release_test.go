@@ -3,7 +3,7 @@ package etcd
 import (
 	"testing"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Many leases take several transactions. If the context ends between two of them, the rest is

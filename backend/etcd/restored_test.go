@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A leftover from before a restore may not be the last grant. When its holder releases it, it

@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // calm has the options of clusters without faults: on a busy machine the members must not

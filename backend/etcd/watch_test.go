@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // observe observes a lease, and reports whether that has read the store.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The test binary is also the program of the processes that it starts.

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // quick is a fleet with short times, whose sessions survive on a busy machine.

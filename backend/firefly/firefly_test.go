@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/internal/consulagent"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A node is a Backend without a manager, and its candidate.

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // blocks returns the YAML of a page's fenced blocks.

@@ -8,7 +8,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A member of client-go leads as long as it renews.

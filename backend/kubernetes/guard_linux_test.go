@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // guardedArg holds the configuration of a member with a guard.

@@ -10,7 +10,7 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // patient bounds a call of a test.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A line keeps the next PUT back: its client is told that the connection was lost.

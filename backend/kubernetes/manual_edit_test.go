@@ -9,7 +9,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on

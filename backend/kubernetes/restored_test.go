@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The cluster's store is restored from a copy that lacks the last grant. UIDs and versions are those of

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The old store is manual: programs that had their leader in a configuration. Every candidate

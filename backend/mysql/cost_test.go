@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A thousand idle elections cost no more statements than one.

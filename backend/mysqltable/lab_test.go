@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // createSQL has the statements by which the fleets have created their tables, unchanged except

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // threshold is the threshold of the fleets in these tests. It leaves room for ttl, and a busy

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // TestABusyServerIsNotKeptBusy: connecting takes 1.4 s, and an answer half of that. If calls of 1.75 s gave up on new

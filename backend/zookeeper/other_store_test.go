@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The servers belong to two ensembles. A process that has read one finds itself on the other.

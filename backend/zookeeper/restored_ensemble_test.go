@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Three servers are restored from copies that were made while they ran. The next leader of the ensemble

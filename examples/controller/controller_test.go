@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/config"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const patience = 3 * time.Minute // bounds every wait, on a busy machine

@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A fleet is three "elect run" whose commands write one history. The commands ignore SIGTERM, and

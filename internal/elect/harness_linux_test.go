@@ -16,7 +16,7 @@ import (
 	"time"
 
 	_ "github.com/go-election/go-election/backend/all"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // binary is the path of elect, built as for a release.

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/config"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A migratingFleet is a fleet of "elect run" that moves from files to MySQL.

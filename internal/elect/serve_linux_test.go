@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // serving starts "elect serve" on a free port and returns its URL.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // nobody is the id of a user without rights.

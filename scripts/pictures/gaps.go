@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-election/go-election/internal/figures"
+	"github.com/go-election/go-election/lab/figures"
 )
 
 // gaps draws for how long nobody led: for each way to elect the median as a dot, and a line to the

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/go-election/go-election/internal/figures"
+	"github.com/go-election/go-election/lab/figures"
 )
 
 // load draws how many requests a leader and a follower make, by the number of elections: a panel for

@@ -14,7 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/go-election/go-election/internal/figures"
+	"github.com/go-election/go-election/lab/figures"
 )
 
 const (

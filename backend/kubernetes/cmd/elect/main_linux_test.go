@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/kubernetes"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const binding = `---

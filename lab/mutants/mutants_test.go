@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 var (

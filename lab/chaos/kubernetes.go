@@ -12,7 +12,7 @@ import (
 	"time"
 
 	_ "github.com/go-election/go-election/backend/kubernetes"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A cluster is an API server, and the namespace of the elections.

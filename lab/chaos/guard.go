@@ -5,7 +5,7 @@ package chaos
 import (
 	"syscall"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // guardStopped is the fault of a guard that releases later than another process leads.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Mixed is the name of histories that mix all faults of a site.

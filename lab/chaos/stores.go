@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/postgres"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Sites are all stores, by their names in the table. Each starts its own servers, which

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	_ "github.com/go-election/go-election/backend/kubernetes"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Members of client-go, with the timings that it recommends (15 s, 10 s and 2 s), and with

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	_ "github.com/go-election/go-election/backend/all"
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A store is a measured server, and the peers on it.

@@ -1,6 +1,6 @@
 // Real processes on real servers under real faults. A module of its own, so that
 // users of go-election never see what checking them needs.
-module github.com/go-election/go-election/internal/chaos
+module github.com/go-election/go-election/lab/chaos
 
 go 1.26.0
 

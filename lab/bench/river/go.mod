@@ -1,4 +1,4 @@
-module github.com/go-election/go-election/internal/bench/river
+module github.com/go-election/go-election/lab/bench/river
 
 go 1.26.0
 

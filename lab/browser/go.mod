@@ -1,6 +1,6 @@
 // The page of package electionhttp in a real browser. A module of its own, so that
 // users of go-election never see what checking it needs.
-module github.com/go-election/go-election/internal/browser
+module github.com/go-election/go-election/lab/browser
 
 go 1.26.0
 

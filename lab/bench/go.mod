@@ -1,6 +1,6 @@
 // This module beside other libraries, on real servers. A module of its own, so that users of
 // go-election never see the others.
-module github.com/go-election/go-election/internal/bench
+module github.com/go-election/go-election/lab/bench
 
 go 1.26.0
 

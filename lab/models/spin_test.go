@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 var (
@@ -109,7 +109,7 @@ func TestTrail(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Fatalf("no model or check is called %q; \"go test ./proof/models -full -v\" lists all", *trail)
+		t.Fatalf("no model or check is called %q; \"go test ./lab/models -full -v\" lists all", *trail)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A node is one of three servers that elect a leader among themselves, each on its own

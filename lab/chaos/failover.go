@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A pair is a primary and its standby.
