@@ -147,6 +147,9 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 			os.RemoveAll(dir)
 			return nil, err
 		}
+		if o.TLS {
+			z.readyOnBothPorts()
+		}
 		if err = z.await(); err == nil {
 			return z, nil
 		}
@@ -155,6 +158,22 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 		if !busy || try == 5 {
 			return nil, err
 		}
+	}
+}
+
+// readyOnBothPorts makes a start wait for the secure port, too: the server opens it
+// after the plain one.
+func (z *ZooKeeperServer) readyOnBothPorts() {
+	plain := z.options.ready
+	z.options.ready = func(ctx context.Context) error {
+		if err := plain(ctx); err != nil {
+			return err
+		}
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", z.secure)
+		if err != nil {
+			return err
+		}
+		return c.Close()
 	}
 }
 
