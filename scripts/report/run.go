@@ -15,7 +15,17 @@ type run struct {
 	out      io.Writer
 	packages []*pkg // in the order in which they began
 	build    []string
+	slowest  []slow // tests without their subtests, the slowest first
 }
+
+// A slow is how long a test took.
+type slow struct {
+	test    string
+	seconds float64
+}
+
+// mostSlow is how many of the slowest tests the table has.
+const mostSlow = 20
 
 // A pkg is one package's tests.
 type pkg struct {
@@ -119,6 +129,14 @@ func (p *pkg) testEnded(e event, t *test) {
 		return
 	}
 	p.count[is]++
+	p.run.took(slow{p.path + " " + e.Test, e.Elapsed})
+}
+
+// took keeps a test if it is one of the slowest.
+func (r *run) took(s slow) {
+	r.slowest = append(r.slowest, s)
+	slices.SortStableFunc(r.slowest, func(a, b slow) int { return cmp.Compare(b.seconds, a.seconds) })
+	r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
 }
 
 // reason returns the last line that a skipped test printed.
@@ -198,6 +216,10 @@ func (r *run) table() {
 			note = "FAILED AS A WHOLE"
 		}
 		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], p.elapsed.Seconds(), note)
+	}
+	fmt.Fprintf(r.out, "\nThe slowest tests, in seconds:\n")
+	for _, s := range r.slowest {
+		fmt.Fprintf(r.out, "%7.1f %s\n", s.seconds, s.test)
 	}
 	if total[left] > 0 {
 		fmt.Fprintf(r.out, "\nLeft to the full tier, \"make verify\":\n")
