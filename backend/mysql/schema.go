@@ -57,6 +57,30 @@ func SchemaSQL(schema, prefix string) (string, error) {
 // needs CREATE.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
+// Grant gives an account, app or app@host, the rights of a member on the table, which must exist. The host is % if none is
+// named. This Backend's account must hold those rights WITH GRANT OPTION.
+func (b *Backend) Grant(ctx context.Context, name string) error {
+	user, host := name, "%"
+	if i := strings.LastIndexByte(name, '@'); i >= 0 {
+		user, host = name[:i], name[i+1:]
+	}
+	to := account(user, host)
+	if to == placeholderAccount {
+		return fmt.Errorf("mysql: %w: the account is %.80q; it must be user@host, of printable characters", backend.ErrInvalid, name)
+	}
+
+	d := b.driver
+	t, err := d.Place(ctx)
+	if err == nil {
+		statement := strings.TrimSuffix(grant(memberRights, t.String(), to), ";")
+		_, err = d.query(ctx, func() []string { return []string{statement} })
+	}
+	if err != nil {
+		return fmt.Errorf("mysql: grant rights to %s: %w", to, d.Fail(err))
+	}
+	return nil
+}
+
 // Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
 // create it, and [Options].KeepSchema is not set.
 func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }

@@ -213,15 +213,15 @@ func (*driver) Denied(err error) bool { return isDenied(err) }
 
 // Hint implements [relational.Dialect].
 func (d *driver) Hint(err error) string {
+	if a, ok := errors.AsType[absent](err); ok && a.hint != "" {
+		return a.hint
+	}
 	t := d.Settled()
 	switch code(err) {
 	case "3F000":
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable, "42703", "42804":
-		if a, ok := errors.AsType[absent](err); ok && a.hint != "" {
-			return a.hint
-		}
-		return hintToMake(t)
+		return d.hintToMake(t)
 	case "42501":
 		return "; " + d.hintToGrant(err, t)
 	case "22P05":

@@ -55,6 +55,20 @@ func SchemaSQL(schema, prefix string) (string, error) {
 // CreateTables creates the table if it does not exist. The account needs CREATE in the schema.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
+// Grant gives an account, by its name, the rights of a member on the table, which must exist. This Backend's account must
+// own the table, or be an administrator.
+func (b *Backend) Grant(ctx context.Context, account string) error {
+	d := b.driver
+	t, err := d.Place(ctx)
+	if err == nil {
+		_, err = d.exec(ctx, writingSQL+grantSQL(t, quoted(account))+" COMMIT")
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: grant rights to %.63q: %w", account, d.Fail(err))
+	}
+	return nil
+}
+
 // Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
 // create it, and [Options].KeepSchema is not set.
 func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }

@@ -56,9 +56,9 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	t.Schema = cmp.Or(t.Schema, s.Default)
 	switch {
 	case d.Table.Schema != "" && text(there, 0, 0) != "t":
-		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(t.Schema) + ";" + hintToMake(t)
+		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(t.Schema) + ";" + d.hintToMake(t)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
-		s.Hint = hintToMake(t)
+		s.Hint = d.hintToMake(t)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
 		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + d.account() + ";"
 	}
@@ -112,12 +112,18 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make + " END IF; END $go_election$;")
 	}
 	_, err := d.exec(ctx, writingSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+make+" COMMIT")
+	if d.MayNotWrite(err) {
+		err = absent{err, d.hintToMake(t)}
+	}
 	return err
 }
 
-// hintToMake says how a missing table can be made.
-func hintToMake(t relational.Table) string {
-	return "; an account that may CREATE makes the table by \"elect schema --apply\", or with this: " + createSQL(t)
+// hintToMake says how an administrator makes a missing table for this account. The statements end the text, so that
+// they can be pasted.
+func (d *driver) hintToMake(t relational.Table) string {
+	account := d.account()
+	return "; an administrator makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
+		createSQL(t) + " " + grantSQL(t, account)
 }
 
 // named completes the text of a statement that looks for the table by its name.

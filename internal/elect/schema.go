@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/postgres"
 )
 
 func (a *app) schemaCommand() *cobra.Command {
-	var schema, prefix string
+	var schema, prefix, grantTo string
 	var apply bool
 	c := &cobra.Command{
 		Use: "schema [mysql | postgres]", Short: "Print or execute the statements that create the tables", Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
@@ -23,11 +24,15 @@ MariaDB (the default) or on PostgreSQL, and grant the rights that members need. 
 no tables. Elect reads and changes nothing.
 
 With --apply, create the tables that are missing, for the backend mysql, mysqltable or postgres of
-the configuration and with its account, which must have CREATE.`,
-		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
+the configuration and with its account, which must have CREATE. With --grant-to, also grant the
+rights of a member to the account that the programs use.`,
+		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply\nelect schema --apply --grant-to app"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if apply {
-				return a.createTables(c.Context())
+				return a.createTables(c.Context(), grantTo)
+			}
+			if grantTo != "" {
+				return errors.New("--grant-to grants rights with --apply; without it elect only prints statements, in which you write the account")
 			}
 			schemaSQL := mysql.SchemaSQL
 			if len(args) > 0 && args[0] == postgres.Name {
@@ -41,6 +46,7 @@ the configuration and with its account, which must have CREATE.`,
 		},
 	}
 	c.Flags().BoolVar(&apply, "apply", false, "create the tables of the configuration's store")
+	c.Flags().StringVar(&grantTo, "grant-to", "", "with --apply: the `account` that gets the rights of a member; on MySQL user@host")
 	c.Flags().StringVar(&schema, "schema", "", "`name` of the schema of the tables (default: that of the connection)")
 	c.Flags().StringVar(&prefix, "prefix", "", "`prefix` of the table names (default: election)")
 	c.MarkFlagsMutuallyExclusive("apply", "schema") // with --apply the configuration says both
@@ -48,8 +54,9 @@ the configuration and with its account, which must have CREATE.`,
 	return c
 }
 
-// createTables creates the tables of the configuration's store, if it needs any.
-func (a *app) createTables(ctx context.Context) error {
+// createTables creates the tables of the configuration's store, if it needs any, and grants rights on them to an account,
+// if one is named.
+func (a *app) createTables(ctx context.Context, grantTo string) error {
 	s, err := a.openStore(ctx)
 	if err != nil {
 		return err
@@ -63,9 +70,28 @@ func (a *app) createTables(ctx context.Context) error {
 		_, err := fmt.Fprintf(a.out, "the backend %s needs no tables\n", s.config.Backend)
 		return err
 	}
+	granter, ok := s.Backend.(interface {
+		Grant(ctx context.Context, account string) error
+	})
+	if grantTo != "" && !ok {
+		return fmt.Errorf("the backend %s grants no rights: execute the statements that \"elect schema\" prints", s.config.Backend)
+	}
+
 	if err := s.within(ctx, creator.CreateTables); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "the tables exist on %s\n", s.name())
+	if grantTo == "" {
+		note := ""
+		if ok {
+			note = "; members with another account than this one need rights: --grant-to ACCOUNT"
+		}
+		_, err := fmt.Fprintf(a.out, "the tables exist on %s%s\n", s.name(), note)
+		return err
+	}
+
+	err = s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) })
+	if err == nil {
+		_, err = fmt.Fprintf(a.out, "the tables exist on %s, and %s has the rights of a member\n", s.name(), clean.Text(grantTo, 80, false))
+	}
 	return err
 }

@@ -111,3 +111,73 @@ func TestSchemaApplySaysWhyItCreatesNoTables(t *testing.T) {
 		}
 	}
 }
+
+// The first hour on PostgreSQL: an ordinary role is told the whole step. Either command or statements of an administrator
+// end in an elected program.
+func TestTheFirstHourOnPostgreSQLGoesRoundOnce(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	for what, administer := range map[string]func(t *testing.T, d *testbed.PostgresDatabase, user, said string){
+		"by the command": func(t *testing.T, d *testbed.PostgresDatabase, user, said string) {
+			if !strings.Contains(said, "elect schema --apply --grant-to "+user) {
+				t.Fatalf("the command is not in: %s", said)
+			}
+			out, code := call(t, onPostgres(t, server.AdminDSN(d.Name)), "schema", "--apply", "--grant-to", user)
+			if code != 0 || !strings.Contains(out, user+" has the rights of a member") {
+				t.Fatalf("code %d: %s", code, out)
+			}
+		},
+		"by the statements": func(t *testing.T, d *testbed.PostgresDatabase, _, said string) {
+			d.Exec(t, said[strings.Index(said, "CREATE TABLE"):])
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := server.Database(t)
+			d.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+			user, password := d.AddUser(t)
+			member := onPostgres(t, d.DSNOf(user, password, ""))
+
+			out, code := call(t, member, "schema", "--apply")
+			if code != exitElect || !strings.Contains(out, "permission denied for schema public") {
+				t.Fatalf("code %d, want a denial: %s", code, out)
+			}
+			said, code := call(t, member, "run", "job", "--", "true")
+			if code != exitElect || !strings.Contains(out, said[strings.Index(said, "; an administrator"):]) {
+				t.Fatalf("code %d: schema --apply says\n%s\nand run\n%s", code, out, said)
+			}
+			administer(t, d, user, said)
+			if out, code := call(t, member, "run", "job", "--", "true"); code != 0 {
+				t.Errorf("after that: code %d: %s", code, out)
+			}
+		})
+	}
+}
+
+func onPostgres(t *testing.T, dsn string) []string {
+	t.Helper()
+	return environ(t.TempDir(), "ELECTION_TTL=15s", "ELECTION_BACKEND=postgres", "ELECTION_POSTGRES_DSN="+dsn)
+}
+
+func TestSchemaGrantsRightsOnMySQL(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Shared(t, k)
+		d := s.Database(t)
+		member := d.AddUser(t, "")
+		admin := s.AdminConfig()
+		admin.DBName = d.Name
+		var host string
+		if err := testbed.OpenDB(t, d.Admin).QueryRow("SELECT HOST FROM mysql.user WHERE USER = ?", member.User).Scan(&host); err != nil {
+			t.Fatal(err)
+		}
+		d.Exec(t, fmt.Sprintf("REVOKE ALL PRIVILEGES, GRANT OPTION FROM '%s'@'%s'", member.User, host))
+
+		out, code := call(t, onDSN(t, "mysql", admin), "schema", "--apply", "--grant-to", member.User+"@"+host)
+		if code != 0 || !strings.Contains(out, "has the rights of a member") {
+			t.Fatalf("code %d: %s", code, out)
+		}
+		if out, code := call(t, onDSN(t, "mysql", member), "run", "job", "--", "true"); code != 0 {
+			t.Errorf("after that: code %d: %s", code, out)
+		}
+	})
+}
