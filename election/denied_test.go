@@ -41,6 +41,14 @@ func (d *denies) Renew(ctx context.Context, held []backend.Held) ([]backend.Answ
 	return d.Backend.Renew(ctx, held)
 }
 
+// Announce is denied like Observe.
+func (d *denies) Announce(ctx context.Context, m backend.Member) error {
+	if d.observe.Load() {
+		return d.err("announce")
+	}
+	return d.Backend.Announce(ctx, m)
+}
+
 func (d *denies) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if d.observe.Load() {
 		return nil, d.err("observe")
@@ -147,4 +155,70 @@ func TestADenialIsReportedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Wrong credentials end a campaign that somebody waits for, whether the denial comes before or after it begins. Lead goes on
+// in the background.
+func TestAStoreThatDeniesFromTheStartEndsRunAndCampaign(t *testing.T) {
+	for what, begin := range map[string]func(e *election.Election) error{
+		"Run": func(e *election.Election) error {
+			return e.Run(context.Background(), func(context.Context, *election.Leadership) error { return nil })
+		},
+		"Campaign": func(e *election.Election) error { _, err := e.Campaign(context.Background()); return err },
+	} {
+		for _, before := range []time.Duration{0, time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				d := &denies{Backend: memory.New().Backend()}
+				d.observe.Store(true)
+				m, err := election.New(d, election.Options{Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := join(t, m, "jobs")
+				time.Sleep(before)
+				if err := begin(e); backend.Class(err) != backend.ErrDenied {
+					t.Errorf("%s %v after Join: %v; want the denial", what, before, err)
+				}
+				d.observe.Store(false)
+				time.Sleep(election.DefaultTTL)
+				if e.Leading() {
+					t.Errorf("%s has returned, and this process leads", what)
+				}
+				if err := begin(e); err != nil {
+					t.Errorf("%s once the store answers: %v", what, err)
+				}
+				if err := m.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestADenialAfterTheFirstAnswerDoesNotEndRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &denies{Backend: memory.New().Backend()}
+		m, err := election.New(d, election.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := join(t, m, "jobs")
+		synctest.Wait()
+		d.observe.Store(true)
+		d.acquire.Store(true)
+		ran := false
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(context.Background(), func(context.Context, *election.Leadership) error { ran = true; return nil })
+		}()
+		time.Sleep(time.Minute)
+		d.observe.Store(false)
+		d.acquire.Store(false)
+		if err := <-ended; err != nil || !ran {
+			t.Errorf("Run: %v, ran %v; want it to wait until the store no longer denies", err, ran)
+		}
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 }

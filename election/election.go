@@ -49,7 +49,7 @@ type awaited uint8
 
 const (
 	untilElected  awaited = iota // this process is elected; an error: the campaign has ended
-	untilRefused                 // the campaign has ended for good
+	untilRefused                 // the campaign has ended for good, or the store denies all since this process began
 	untilReleased                // a leadership is over and its lease is released
 	untilLeft                    // this process has left the election
 )
@@ -349,7 +349,7 @@ func (e *Election) publish(s *state) {
 		e.state.Store(s)
 	} else {
 		e.manager.log.Warn("notice", "reason", string(ev.Reason), "election", e.elec.name, "error", ev.Err)
-		if ev.Reason == ReasonInvalid {
+		if ev.Reason == ReasonInvalid || ev.Reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
 			e.resolve(untilElected, ev.Err)
 			e.resolve(untilRefused, ev.Err)
 		}

@@ -118,7 +118,8 @@ func (e *Election) Lead(fn LeadFunc) error {
 //
 // Run also returns an error if it could not begin ([ErrCampaigning], [ErrClosed], or
 // backend.ErrInvalid for an observer or a nil fn), if the store will never accept this candidate,
-// if the lease expired before its release was confirmed ([ErrNotReleased]), or if fn has not
+// if it has denied every call since the manager began (backend.ErrDenied: wrong credentials, no
+// table), if the lease expired before its release was confirmed ([ErrNotReleased]), or if fn has not
 // returned StepDownTimeout + TTL after ctx ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
@@ -146,6 +147,9 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	select {
 	case result = <-done:
 	case err := <-refused:
+		if errors.Is(err, backend.ErrDenied) { // an operator must act, and this process need not wait for it
+			e.giveUp(ctx, attempt)
+		}
 		return err
 	case <-ctx.Done():
 	case <-e.manager.ended:
@@ -173,8 +177,9 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 
 // Campaign waits until this process is elected, and returns the leadership. The caller must end
 // it with [Leadership.Resign], even after it was lost. When ctx ends first, Campaign stops
-// campaigning and returns ctx's error. Other errors: [ErrCampaigning], [ErrClosed], and
-// backend.ErrInvalid for an observer or a candidate that the store will never accept.
+// campaigning and returns ctx's error. Other errors: [ErrCampaigning], [ErrClosed],
+// backend.ErrInvalid for an observer or a candidate that the store will never accept, and
+// backend.ErrDenied if the store has denied every call since the manager began.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeOnce)
 }
@@ -199,12 +204,20 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	case err == nil:
 		return e.leadership.Load(), nil
 	case ctx.Err() == nil:
+		if errors.Is(err, backend.ErrDenied) {
+			e.giveUp(ctx, attempt)
+		}
 		return nil, err
 	}
+	e.giveUp(ctx, attempt)
+	return nil, context.Cause(ctx)
+}
+
+// giveUp ends a campaign whose caller no longer waits.
+func (e *Election) giveUp(ctx context.Context, attempt int) {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.CallTimeout)
 	defer cancel()
 	e.withdraw(undo, attempt)
-	return nil, context.Cause(ctx)
 }
 
 // campaign begins a campaign and registers w, if it is not nil, as a waiter. attempt identifies
@@ -222,6 +235,9 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 			return nil
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
 			started <- fmt.Errorf("%w: %q", ErrCampaigning, e.elec.name)
+			return nil
+		case w != nil && m.machine.deniedFromTheStart() != nil: // watchers were told before this campaign began
+			started <- m.machine.deniedFromTheStart()
 			return nil
 		}
 		e.attempt++

@@ -55,6 +55,7 @@ type machine struct {
 	// What is known about the store and this process.
 	lastContact         time.Duration // when the store last answered without an error
 	lastContactErr      error         // the last error since then
+	reached             bool          // the store has answered a call without an error, once
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
 	deniedLogged        bool          // a denial was logged

@@ -60,6 +60,15 @@ func (m *machine) retryLater(now time.Duration, e *elec, class error) {
 	}
 }
 
+// deniedFromTheStart returns the error of a store that has answered no call, and denied the last one: credentials, rights
+// or the schema were wrong when this process began. It returns nil for any other.
+func (m *machine) deniedFromTheStart() error {
+	if m.reached || backend.Class(m.lastContactErr) != backend.ErrDenied {
+		return nil
+	}
+	return m.lastContactErr
+}
+
 // reportDenied tells watchers that the store denies a call for e, so an operator must act. It tells
 // them once, until a call of the same kind has an outcome.
 func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {

@@ -60,7 +60,7 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 		m.unreadableSince = min(m.unreadableSince, c.sent)
 	}
 	if answered && c.kind != callHealth && c.kind != callListen {
-		m.lastContact = now
+		m.lastContact, m.reached = now, true
 		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
 			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
 		}

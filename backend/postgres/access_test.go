@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -238,6 +239,28 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 				t.Errorf("after Close: %v", err)
 			}
 		})
+	}
+}
+
+// An account that is not there ends Run, as it ends config.Open.
+func TestCredentialsThatAreRefusedEndRun(t *testing.T) {
+	t.Parallel()
+	c, err := pgxpool.ParseConfig(testbed.SharedPostgres(t).Database(t).DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.User = "nobody"
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	e := join(t, "a", 10*time.Second, Options{Pool: pool})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err = e.Run(ctx, func(context.Context, *election.Leadership) error { return nil })
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `role "nobody" does not exist`) {
+		t.Errorf("Run: %v; want the denial of the server", err)
 	}
 }
 
