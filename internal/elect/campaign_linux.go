@@ -30,8 +30,20 @@ func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error)
 	if err := r.election.Lead(r.lead); err != nil {
 		return r.finish(m, exitElect, err, signals)
 	}
+	var waited <-chan time.Time
+	if r.wait > 0 {
+		waited = time.After(r.wait)
+	}
 	for {
 		select {
+		case <-r.taken:
+			if r.givesUp() {
+				return r.finish(m, exitTimeout, nil, signals)
+			}
+		case <-waited:
+			if r.givesUp() {
+				return r.finish(m, exitTimeout, fmt.Errorf("not elected within %v", rounded(r.wait)), signals)
+			}
 		case res := <-r.results:
 			if res.err != nil || r.isStopping() || !r.restarts(res.code) {
 				return r.finish(m, res.code, res.err, signals)
@@ -111,6 +123,14 @@ func isTermination(s syscall.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
 }
 
+// givesUp makes elect end because it has waited long enough, unless the command was started.
+func (r *runner) givesUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = r.stopping || !r.started
+	return !r.started
+}
+
 func (r *runner) isStopping() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,6 +203,7 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term))
 	r.mu.Lock()
 	if !r.stopping {
+		r.started = true
 		c, err = startChild(lead, r.limits, r.command, environ, lock, r.successor)
 		if r.child = c; c != nil {
 			r.guard.Store(int64(c.guard.Process.Pid))

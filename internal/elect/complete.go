@@ -27,7 +27,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 				case len(args) == 0 || c.Name() == "serve":
 					list = a.names(c.Context())
 				case len(args) == 1 && c.Name() == "nominate":
-					list = a.candidates(c.Context())
+					list = a.candidates(c.Context(), args[0])
 				}
 				return list, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -66,11 +66,18 @@ func (a *app) names(ctx context.Context) (list []string) {
 	return list
 }
 
-func (a *app) candidates(ctx context.Context) (list []string) {
+// candidates returns those who could lead next: neither the leader, nor who has not announced itself for two TTLs.
+func (a *app) candidates(ctx context.Context, name string) (list []string) {
 	a.withStore(ctx, func(ctx context.Context, s *store) {
+		r, err := s.record(ctx, name)
+		if err != nil {
+			return
+		}
 		members, _ := s.members(ctx)
 		for _, m := range members {
-			list = append(list, m.ID)
+			if m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce && m.Age <= 2*m.TTL {
+				list = append(list, m.ID)
+			}
 		}
 	})
 	return list

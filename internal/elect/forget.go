@@ -3,49 +3,66 @@ package elect
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
 )
 
 func (a *app) forgetCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
-		Use: "forget NAME", Short: "Retire an election that is no longer needed", Args: cobra.ExactArgs(1),
-		Long: `Retire the election NAME, so that list, watch, serve and the page leave it out.
+		Use: "forget NAME…", Short: "Retire elections that are no longer needed", Args: cobra.MinimumNArgs(1),
+		Long: `Retire the elections NAME, so that list, watch, serve and the page leave them out. A NAME can be
+a pattern of the shell, in quotes: 'shard/*' stands for each election whose name it matches.
 
 Stop its candidates first: a candidate that still campaigns leads NAME again, and then NAME
 is not forgotten. It is an error if somebody leads NAME. After a leader has failed, elect waits
 until its lease has expired. The store keeps the last term, some hundred bytes, so that terms
 grow if NAME is ever led again.`,
 		Example: example(onStore + "\nelect run billing -- true\nelect forget billing --yes\nelect list"),
-		RunE:    func(c *cobra.Command, args []string) error { return a.forget(c.Context(), args[0], yes) },
+		RunE:    func(c *cobra.Command, args []string) error { return a.forget(c.Context(), args, yes) },
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return c
 }
 
-func (a *app) forget(ctx context.Context, name string, yes bool) error {
+func (a *app) forget(ctx context.Context, args []string, yes bool) error {
 	s, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	r, err := s.record(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case r.Term == 0:
-		return errNeverLed(name)
-	case r.Forgotten():
-		fmt.Fprintf(a.out, "%q is forgotten already.\n", name)
+	var records []backend.Record // of the elections to forget
+	for _, arg := range args {
+		named, err := s.named(ctx, arg)
+		if err != nil {
+			return err
+		}
+		for _, r := range named {
+			switch {
+			case r.Term == 0:
+				return errNeverLed(r.Election)
+			case r.Forgotten():
+				fmt.Fprintf(a.out, "%q is forgotten already.\n", r.Election)
+			default:
+				records = append(records, r)
+			}
+		}
+	}
+	if len(records) == 0 {
 		return nil
 	}
 	if !yes {
-		if err := a.confirm(fmt.Sprintf("This retires %q. Stop its candidates first.", name)); err != nil {
+		if err := a.confirm("This retires %s. Stop the candidates first.", elections(records)); err != nil {
 			return err
 		}
 	}
+
 	conf := *s.config
 	conf.Election.ID, conf.Election.Observer = "", false
 	m, err := conf.Open(ctx)
@@ -53,16 +70,39 @@ func (a *app) forget(ctx context.Context, name string, yes bool) error {
 		return err
 	}
 	defer m.Close(context.Background()) // it holds no lease, so there is nothing to wait for
+	for _, r := range records {
+		if err := a.forgetOne(ctx, s, m, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) forgetOne(ctx context.Context, s *store, m *election.Manager, r backend.Record) error {
+	name := r.Election
 	ctx, cancel := context.WithTimeout(ctx, s.takeover(r.TTL))
 	defer cancel()
 	if err := m.Forget(ctx, name); err != nil {
 		return err
 	}
-	if r, err = s.record(ctx, name); err == nil && !r.Forgotten() {
+	r, err := s.record(ctx, name)
+	if err == nil && !r.Forgotten() {
 		return fmt.Errorf("%q leads %q again; stop the candidates of %[2]q first", r.Holder.ID, name)
 	}
 	fmt.Fprintf(a.out, "%q is forgotten.\n", name)
 	return err
+}
+
+// elections names the elections of a few records, or counts those of many.
+func elections(records []backend.Record) string {
+	if len(records) > 5 {
+		return fmt.Sprintf("%d elections, from %q to %q", len(records), records[0].Election, records[len(records)-1].Election)
+	}
+	var names []string
+	for _, r := range records {
+		names = append(names, strconv.Quote(r.Election))
+	}
+	return strings.Join(names, ", ")
 }
 
 // takeover returns the longest time until a candidate is elected, after a leader with this TTL

@@ -81,19 +81,37 @@ time. There are never two leaders.`,
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect list`),
 		SilenceErrors: true, SilenceUsage: true,
+		Version: versionText(),
 	}
+	root.SetVersionTemplate("elect {{.Version}}\n")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.statusCommands()...)
-	root.AddCommand(a.watchCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.watchCommand(), a.waitCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
 	root.AddCommand(a.requestCommands()...)
 	root.AddCommand(a.socketCommands()...)
 	addCobraExamples(root)
 	a.addCompletion(root)
+	addUsage(root)
 	return root
+}
+
+// addUsage makes a wrong number of arguments show the right one.
+func addUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return fmt.Errorf("%w; usage: %s", err, c.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		addUsage(sub)
+	}
 }
 
 // load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path,

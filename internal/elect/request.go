@@ -10,24 +10,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/election"
 )
 
 // requestCommands are nominate and depose. Each writes a request beside the lease.
 func (a *app) requestCommands() []*cobra.Command {
 	var yes [2]bool
+	var wait time.Duration
 	nominate := &cobra.Command{
 		Use: "nominate NAME ID", Short: "Request that the candidate ID lead next", Args: cobra.ExactArgs(2),
 		Long: `Write beside the lease of NAME the request that the candidate ID should lead next.
 
 Nothing happens until that candidate reads the request and is ready. Then the leader ends its
 work and releases the lease, and for one TTL only the nominee bids. The request holds for the
-current term only. There are never two leaders.`,
+current term only. There are never two leaders.
+
+With --wait, elect waits until ID leads. The code is 124 if it does not in that time, or if
+another candidate leads.`,
 		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := backend.CheckID(args[1]); err != nil {
 				return err
 			}
-			return a.request(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+			term, err := a.request(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+			if err == nil && wait > 0 {
+				err = a.awaitNominee(c.Context(), args[0], args[1], term, wait)
+			}
+			return err
 		},
 	}
 	depose := &cobra.Command{
@@ -39,53 +49,73 @@ does not campaign for one TTL. No other candidate can lead before that, so there
 leaders. A leader that is stopped or cut off does not read the request; its lease expires.`,
 		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.request(c.Context(), args[0], backend.Depose, "", yes[1])
+			_, err := a.request(c.Context(), args[0], backend.Depose, "", yes[1])
+			return err
 		},
 	}
+	nominate.Flags().DurationVar(&wait, "wait", 0, "wait until ID leads, for at most this time (default: do not wait)")
 	for i, c := range []*cobra.Command{nominate, depose} {
 		c.Flags().BoolVarP(&yes[i], "yes", "y", false, "do not ask for confirmation")
 	}
 	return []*cobra.Command{nominate, depose}
 }
 
-func (a *app) request(ctx context.Context, name string, kind backend.RequestKind, id string, yes bool) error {
+// awaitNominee waits until a candidate leads. Another one that leads in a later term than that of the request is an error.
+func (a *app) awaitNominee(ctx context.Context, name, id string, term uint64, limit time.Duration) error {
+	ev, err := a.await(ctx, name, limit, func(ev election.Event) bool { return ev.Kind == election.Elected && ev.Term > term })
+	switch {
+	case errors.Is(err, errWaited):
+		a.code = exitTimeout
+		return fmt.Errorf("%q does not lead %q after %v; now: %s", id, name, limit, clean.Text(ev.String(), 1024, false))
+	case err != nil:
+		return err
+	case ev.Leader.ID != id:
+		a.code = exitTimeout
+		return fmt.Errorf("%s, and not %q", clean.Text(ev.String(), 1024, false), id)
+	}
+	_, err = fmt.Fprintln(a.out, clean.Text(ev.String(), 1024, false))
+	return err
+}
+
+// request writes a request. It returns the term of the leadership that the request is about.
+func (a *app) request(ctx context.Context, name string, kind backend.RequestKind, id string, yes bool) (term uint64, err error) {
 	s, err := a.openStore(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer s.Close()
 	r, err := s.record(ctx, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch {
 	case r.MovedTo != "":
-		return fmt.Errorf("%q has moved to %s; nobody leads it by this store", name, r.MovedTo)
+		return 0, fmt.Errorf("%q has moved to %s; nobody leads it by this store", name, r.MovedTo)
 	case r.Vacant():
-		return fmt.Errorf("nobody leads %q", name)
+		return 0, fmt.Errorf("nobody leads %q", name)
 	case id != "" && r.Holder.ID == id:
-		return fmt.Errorf("%q leads %q already", id, name)
+		return 0, fmt.Errorf("%q leads %q already", id, name)
 	}
 	text, err := requestText(ctx, s, r, kind, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	fmt.Fprintln(a.diag, text)
 	if !yes {
 		if err := a.confirm("This changes who leads."); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.Request(ctx, []backend.Request{{Election: name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if errors.Is(err, backend.ErrStale) {
-		return fmt.Errorf("the leader has changed meanwhile; run elect status first: %w", err)
+		return 0, fmt.Errorf("the leader has changed meanwhile; run elect status first: %w", err)
 	} else if err != nil {
-		return err
+		return 0, err
 	}
 	fmt.Fprintf(a.out, "The request is written. To see its effect: elect watch %s\n", name)
-	return nil
+	return r.Term, nil
 }
 
 // requestText says what a request will do, by the holder's own timings, and how long that takes at

@@ -17,6 +17,9 @@ type runOptions struct {
 	restart                     string
 	socket, http                string
 	quiet                       bool
+	logFormat                   string
+	wait                        time.Duration // for the first leadership; 0: for ever
+	noWait                      bool
 }
 
 // limits say how long a command may take to end.
@@ -52,13 +55,23 @@ elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 12
 command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.
 
 Unless elect is root, the command cannot become another user, for example by sudo, because
-elect could not kill it then.`,
+elect could not kill it then.
+
+With --no-wait, elect ends with code 124 if another process leads, and with --wait if this
+process was not elected within that time; then the command was not started. Without them it
+waits until it is elected.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 		Args: func(c *cobra.Command, args []string) error {
 			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without the dashes, elect would parse the command's flags
-				return fmt.Errorf("usage: elect run NAME -- COMMAND [ARG…]")
+				return fmt.Errorf("a name, two dashes and a command are needed")
+			}
+			if !slices.Contains([]string{"plain", "text", "json"}, o.logFormat) {
+				return fmt.Errorf("--log-format is %q; it must be plain, text or json", o.logFormat)
+			}
+			if o.wait < 0 {
+				return fmt.Errorf("--wait is %v; it must not be negative", o.wait)
 			}
 			if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
 				return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
@@ -85,8 +98,12 @@ elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end, to resign or to pause")
 	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
+	f.DurationVar(&o.wait, "wait", 0, "end with code 124 if this process was not elected within this time (default: wait for ever)")
+	f.BoolVar(&o.noWait, "no-wait", false, "end with code 124 at once if another process leads")
+	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
+	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -35,12 +36,14 @@ type runner struct {
 	socket      string
 
 	results chan result         // of commands that have ended by themselves
+	taken   chan struct{}       // with --no-wait: another process leads
 	stop    chan syscall.Signal // ends the command while the lease is renewed
 
 	mu       sync.Mutex
 	child    *child
 	paused   bool
 	stopping bool // elect is asked to end: the command is not started again
+	started  bool // the command was started once
 
 	guard     atomic.Int64 // the process id of the command's guard
 	successor int          // that of the process that releases the lease if elect dies (electionguard); 0: none
@@ -92,7 +95,10 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 
 // newRunner checks the options and starts a manager on the store.
 func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
-	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), stop: make(chan syscall.Signal)}
+	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), taken: make(chan struct{}, 1), stop: make(chan syscall.Signal)}
+	if o.noWait { // longer than a store takes to answer twice: it says who leads, and grants the lease if nobody does
+		r.wait = 3*s.CallTimeout + s.RenewEvery
+	}
 	var err error
 	if r.limits, err = o.limits(s.Options); err != nil {
 		return nil, nil, err
@@ -162,6 +168,12 @@ func (r *runner) watch(ev election.Event) {
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
 	case ev.Kind == election.Elected:
 		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
+		if r.noWait {
+			select {
+			case r.taken <- struct{}{}:
+			default: // another leader was told before
+			}
+		}
 	case ev.Reason == election.ReasonCurrent:
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
 		r.say("no longer leads %q: %v", r.name, ev.Err)
@@ -179,8 +191,15 @@ func (r *runner) watch(ev election.Event) {
 }
 
 func (r *runner) say(format string, args ...any) {
-	if !r.quiet {
-		fmt.Fprintln(os.Stderr, "elect:", fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	switch {
+	case r.quiet:
+	case r.logFormat == "json":
+		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Info(text, "election", r.name)
+	case r.logFormat == "text":
+		slog.New(slog.NewTextHandler(os.Stderr, nil)).Info(text, "election", r.name)
+	default:
+		fmt.Fprintln(os.Stderr, "elect:", text)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,9 +96,13 @@ func (s *state) leaderText() string {
 func (a *app) statusCommands() []*cobra.Command {
 	var asJSON [3]bool
 	list := &cobra.Command{
-		Use: "list", Short: "List all elections of the store and their leaders", Args: cobra.NoArgs,
-		Example: example(onStore + "\nelect run billing -- true\nelect list\nelect list --json"),
-		RunE:    func(c *cobra.Command, _ []string) error { return a.list(c.Context(), asJSON[0]) },
+		Use: "list [PATTERN]", Short: "List the elections of the store and their leaders", Args: cobra.MaximumNArgs(1),
+		Long: `List all elections of the store, or those whose names match a pattern of the shell, in quotes:
+* stands for any text without a slash, ? for one character, [a-c] for one of them.`,
+		Example: example(onStore + "\nelect run shard/1 -- true\nelect list 'shard/*'\nelect list --json"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.list(c.Context(), strings.Join(args, ""), asJSON[0])
+		},
 	}
 	status := &cobra.Command{
 		Use: "status [NAME]", Short: "Show who leads, since when, and which members take part", Args: cobra.MaximumNArgs(1),
@@ -111,7 +116,7 @@ been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
 		Example: example(aLeader + "elect status" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.list(c.Context(), asJSON[1])
+				return a.list(c.Context(), "", asJSON[1])
 			}
 			return a.status(c.Context(), args[0], asJSON[1])
 		},
@@ -128,13 +133,16 @@ been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
 	return all
 }
 
-func (a *app) list(ctx context.Context, asJSON bool) error {
+func (a *app) list(ctx context.Context, pattern string, asJSON bool) error {
 	s, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	records, silent, err := s.recordsAndSilent(ctx)
+	if err == nil && pattern != "" {
+		records, err = matching(records, pattern)
+	}
 	if err != nil {
 		return err
 	}
@@ -146,7 +154,10 @@ func (a *app) list(ctx context.Context, asJSON bool) error {
 	if asJSON {
 		return a.json(states)
 	}
-	if len(states) == 0 {
+	if len(states) == 0 && pattern != "" {
+		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
+		return nil
+	} else if len(states) == 0 {
 		fmt.Fprintf(a.out, "There are no elections yet on %s.\n", s.name())
 		return nil
 	}
@@ -209,6 +220,9 @@ func (s *state) print(w io.Writer, r backend.Record, members []backend.Member) {
 	switch {
 	case r.Term == 0:
 		line("leader", "nobody has led yet")
+	case r.Forgotten():
+		line("leader", "nobody; the election was forgotten")
+		line("term", "%d, the last", s.Term)
 	case s.Leader == nil:
 		line("leader", "nobody; the last was %q, %s", s.LastID, endText(s.End))
 		line("term", "%d, the last", s.Term)

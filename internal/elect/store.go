@@ -2,7 +2,10 @@ package elect
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +75,35 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 // records returns the records of all elections, without forgotten ones, cleaned for a terminal.
 func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
 	return unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+}
+
+// named returns the record of an election, or those of all elections that a pattern matches, at least one.
+func (s *store) named(ctx context.Context, name string) ([]backend.Record, error) {
+	if !strings.ContainsAny(name, "*?[") {
+		r, err := s.record(ctx, name)
+		return []backend.Record{r}, err
+	}
+	records, err := s.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err = matching(records, name)
+	if err == nil && len(records) == 0 {
+		err = fmt.Errorf("no election on %s matches %q", s.name(), name)
+	}
+	return records, err
+}
+
+// matching keeps the records of the elections that a pattern matches, as path.Match does: * stands for any text without a
+// slash.
+func matching(records []backend.Record, pattern string) ([]backend.Record, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
+	}
+	return slices.DeleteFunc(records, func(r backend.Record) bool {
+		matches, _ := path.Match(pattern, r.Election)
+		return !matches
+	}), nil
 }
 
 // unforgotten collects records without forgotten ones, cleaned for a terminal.

@@ -13,12 +13,17 @@ func (a *app) versionCommand() *cobra.Command {
 		Use: "version", Short: "Show the version of elect and of Go", Args: cobra.NoArgs,
 		Example: example("elect version"),
 		RunE: func(*cobra.Command, []string) error {
-			version := "(unknown)"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintf(a.out, "elect %s, %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.out, "elect %s\n", versionText())
 			return err
 		},
 	}
+}
+
+// versionText names the versions of elect and of Go.
+func versionText() string {
+	version := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return fmt.Sprintf("%s, %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

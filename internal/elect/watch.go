@@ -2,6 +2,7 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -94,7 +96,12 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		}
 	}
 	v := &view{current: map[string]election.Event{}, records: map[string]backend.Record{}}
-	if err := v.refresh(ctx, m, len(names) == 0); err != nil && ctx.Err() == nil {
+	err = v.refresh(ctx, m, len(names) == 0)
+	for errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil { // the names of elections are not known yet
+		fmt.Fprintf(a.diag, "elect: the store does not answer yet: %s\n", clean.Text(err.Error(), 1024, false))
+		err = v.awaitStore(ctx, m)
+	}
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	m.Watch(func(ev election.Event) { // begins with the present states
@@ -119,6 +126,21 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 			}
 		}
 	}
+}
+
+// awaitStore tries to read the records of all elections until the store answers, or for a minute.
+func (v *view) awaitStore(ctx context.Context, m *election.Manager) (err error) {
+	for range 30 {
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+			return nil
+		}
+		if err = v.refresh(ctx, m, true); !errors.Is(err, backend.ErrUnavailable) {
+			return err
+		}
+	}
+	return err
 }
 
 // refresh reads the records of the elections: of all in the store, whose new ones it joins, or of
