@@ -68,6 +68,11 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 		time.Sleep(time.Second)
 		c := electionprom.New(a, electionprom.Options{})
 		expect(t, c, `
+			# HELP election_candidate Whether this process leads the election or could take it over: it campaigns, is healthy and not paused.
+			# TYPE election_candidate gauge
+			election_candidate{election="mine"} 1
+			election_candidate{election="nobody's"} 0
+			election_candidate{election="theirs"} 0
 			# HELP election_info The backend and id of this candidate.
 			# TYPE election_info gauge
 			election_info{backend="memory",candidate="a"} 1
@@ -88,7 +93,7 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 			# HELP election_ttl_seconds TTL of this manager's leases.
 			# TYPE election_ttl_seconds gauge
 			election_ttl_seconds 10
-		`, "election_info", "election_joined", "election_leading", "election_omitted", "election_ttl_seconds")
+		`, "election_candidate", "election_info", "election_joined", "election_leading", "election_omitted", "election_ttl_seconds")
 
 		_, term, _ := a.Election("theirs").Leader()
 		expect(t, electionprom.New(b, electionprom.Options{}), fmt.Sprintf(`
@@ -99,6 +104,20 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 		if uint64(float64(term)) != term {
 			t.Errorf("term %d is not exact as a float64", term)
 		}
+	})
+}
+
+func TestACandidateThatIsPausedIsNoStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manager(t, memory.New().Backend(), "a")
+		lead(t, m, "jobs", true)
+		m.Pause()
+		time.Sleep(time.Second)
+		expect(t, electionprom.New(m, electionprom.Options{Namespace: "app"}), `
+			# HELP app_election_candidate Whether this process leads the election or could take it over: it campaigns, is healthy and not paused.
+			# TYPE app_election_candidate gauge
+			app_election_candidate{election="jobs"} 0
+		`, "app_election_candidate")
 	})
 }
 
