@@ -50,6 +50,30 @@ func TestACrashEndsTheFunctionsOfItsProcess(t *testing.T) {
 	})
 }
 
+// A leader that is cut off leads until it no longer trusts its lease.
+func TestTheNextLeaderIsAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := electiontest.New(t, election.Options{})
+		for _, id := range []string{"a", "b"} {
+			e, err := g.Start(id).Join("jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := g.Leader("jobs")
+		first.Cut()
+		if now := g.Leader("jobs"); now != first {
+			t.Errorf("%s leads at the moment of the cut, want %s", now.ID(), first.ID())
+		}
+		if next := g.Next("jobs", first); next == first || first.Election("jobs").Leading() {
+			t.Errorf("the next leader is %s, and %s leads: %v", next.ID(), first.ID(), first.Election("jobs").Leading())
+		}
+	})
+}
+
 // A crash is over when Crash returns, also in a lead function, which may never return.
 func TestACrashedProcessLeadsNoLonger(t *testing.T) {
 	for where, inFunction := range map[string]bool{"outside": false, "in the lead function": true} {

@@ -10,9 +10,10 @@
 //				go billing(t.Context(), p.Manager) // your program
 //			}
 //			first := g.Leader("billing")
-//			g.Expire("billing")
-//			if g.Leader("billing") == first {
-//				t.Error("the lease has expired, and no other process leads")
+//			first.Cut() // its calls hang from now on
+//			second := g.Next("billing", first)
+//			if first.Election("billing").Leading() {
+//				t.Errorf("%s and %s both lead", first.ID(), second.ID())
 //			}
 //		})
 //	}
@@ -181,13 +182,25 @@ func (g *Group) Fail(err error) {
 }
 
 // Leader waits until a process leads the election, and returns it. The test fails at once
-// if that takes longer than three TTLs plus FailoverDelay and IncumbentGrace.
+// if that takes longer than three TTLs plus FailoverDelay and IncumbentGrace. A leader that was
+// cut off leads on until it no longer trusts its lease, and is returned until then: see Next.
 func (g *Group) Leader(name string) *Process {
 	g.t.Helper()
 	var found *Process
 	g.until(fmt.Sprintf("a process leads %q", name), func() bool {
 		found = g.leading(name)
 		return found != nil
+	})
+	return found
+}
+
+// Next waits until another process than p leads the election, for as long as Leader does, and returns it.
+func (g *Group) Next(name string, p *Process) *Process {
+	g.t.Helper()
+	var found *Process
+	g.until(fmt.Sprintf("another process than %s leads %q", p.ID(), name), func() bool {
+		found = g.leading(name)
+		return found != nil && found != p
 	})
 	return found
 }
