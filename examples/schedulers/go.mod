@@ -5,8 +5,8 @@ module github.com/go-election/go-election/examples/schedulers
 go 1.26.0
 
 require (
-	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/go-election/go-election v0.0.0
+	github.com/go-election/go-election/electiongocron v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/robfig/cron/v3 v3.0.1
 )
@@ -21,6 +21,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+	github.com/go-co-op/gocron/v2 v2.21.2 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -38,4 +39,7 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/go-election/go-election => ../..
+replace (
+	github.com/go-election/go-election => ../..
+	github.com/go-election/go-election/electiongocron => ../../electiongocron
+)

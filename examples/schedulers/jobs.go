@@ -11,6 +11,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electiongocron"
 	"github.com/go-election/go-election/electionprom"
 )
 
@@ -26,7 +27,7 @@ type task struct {
 // A service runs on each node: the same tasks everywhere, behind one gate.
 type service struct {
 	tasks  []*task
-	gate   Gate
+	gate   electiongocron.Gate
 	failed *prometheus.CounterVec
 }
 
@@ -55,7 +56,7 @@ func (s *service) run(ctx context.Context, e *election.Election) error {
 
 // onLeader returns a job for robfig/cron that runs only on the leader. Other nodes skip it
 // without an error.
-func onLeader(g *Gate, job election.LeadFunc) cron.Job {
+func onLeader(g *electiongocron.Gate, job election.LeadFunc) cron.Job {
 	return cron.FuncJob(func() { g.Do(job) })
 }
 

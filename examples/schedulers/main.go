@@ -14,7 +14,7 @@
 //	ELECTION_BACKEND=manual ELECTION_MANUAL_LEADER=self go run .
 //
 // The program is a separate module, so that users of go-election do not depend on gocron
-// and robfig/cron. Copy gate.go and jobs.go; locker.go is for gocron's other mode.
+// and robfig/cron. What it takes from package electiongocron works with any scheduler.
 package main
 
 import (

@@ -1,4 +1,4 @@
-package main
+package electiongocron
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// errNotLeader says that a job does not run because this process does not lead.
-var errNotLeader = errors.New("this process does not lead")
+// ErrNotLeader says that a job does not run because this process does not lead, or did not get the lock.
+var ErrNotLeader = errors.New("electiongocron: this process does not lead")
 
 // A Gate admits jobs while this process leads. Schedulers run on every node, and
 // each of their jobs passes through the gate. When the leadership ends, the gate
@@ -38,14 +38,14 @@ func (g *Gate) set(ctx context.Context, lead *election.Leadership) {
 	g.ctx, g.lead = ctx, lead
 }
 
-// Do runs job and returns its error if this process leads, and errNotLeader otherwise.
+// Do runs job and returns its error if this process leads, and [ErrNotLeader] otherwise.
 // The job's context ends with the leadership; lead.Term fences the job's writes.
 func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error) error {
 	g.mu.Lock()
 	ctx, lead := g.ctx, g.lead
 	if lead == nil || !lead.Leading() {
 		g.mu.Unlock()
-		return errNotLeader
+		return ErrNotLeader
 	}
 	g.jobs.Add(1)
 	g.mu.Unlock()
@@ -53,7 +53,8 @@ func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error
 	return job(ctx, lead)
 }
 
-// IsLeader makes the gate a gocron.Elector.
+// IsLeader makes the gate a gocron.Elector. gocron neither cancels a job whose leadership ends nor waits for it: call Do
+// within the task, too.
 func (g *Gate) IsLeader(context.Context) error {
 	return g.Do(func(context.Context, *election.Leadership) error { return nil })
 }

@@ -1,4 +1,4 @@
-package main
+package electiongocron
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type Locker struct {
 var errTooLong = errors.New("the job has taken longer than its lock may be kept")
 
 // Do makes one attempt, and runs job if it gets the lock. It returns the job's error,
-// or errNotLeader. The job's context ends with ctx, with the lease, and after Greatest;
+// or [ErrNotLeader]. The job's context ends with ctx, with the lease, and after Greatest;
 // lead.Term fences the job's writes. Do releases the lock after the job has returned.
 func (l *Locker) Do(ctx context.Context, key string, job func(ctx context.Context, lead *election.Leadership) error) error {
 	lead, err := l.try(ctx, key)
@@ -78,7 +78,7 @@ func (l *Locker) try(ctx context.Context, key string) (*election.Leadership, err
 	}
 	lead, err := e.Try(ctx)
 	if errors.Is(err, election.ErrNotElected) {
-		err = fmt.Errorf("%s: %w", key, errNotLeader)
+		err = fmt.Errorf("%s: %w", key, ErrNotLeader)
 	}
 	return lead, err
 }

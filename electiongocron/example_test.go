@@ -1,4 +1,4 @@
-package main
+package electiongocron
 
 import (
 	"context"
@@ -31,15 +31,15 @@ func ExampleGate_Do() {
 	fmt.Println(gate.Do(job))
 	m.Close(context.Background())
 	// Output:
-	// this process does not lead
+	// electiongocron: this process does not lead
 	// works in the leader's term: true
 	// <nil>
-	// this process does not lead
+	// electiongocron: this process does not lead
 }
 
 // untilOpen stands for the scheduler: it runs the job at the first tick with an open gate.
 func untilOpen(gate *Gate, job func(context.Context, *election.Leadership) error) (err error) {
-	for err = errNotLeader; err == errNotLeader; {
+	for err = ErrNotLeader; err == ErrNotLeader; {
 		err = gate.Do(job)
 	}
 	return err

@@ -1,4 +1,4 @@
-package main
+package electiongocron
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 		if second == first {
 			t.Error("the paused process leads")
 		}
-		if err := gates[first].IsLeader(t.Context()); err != errNotLeader {
+		if err := gates[first].IsLeader(t.Context()); err != ErrNotLeader {
 			t.Errorf("the gate of the former leader: %v", err)
 		}
 		if err := gates[second].Do(func(_ context.Context, lead *election.Leadership) error { g.Work(lead)(); return nil }); err != nil {
@@ -164,7 +164,7 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 		}
 		for range 8 {
 			time.Sleep(time.Second)
-			if err := b.Do(t.Context(), "report", never); !errors.Is(err, errNotLeader) {
+			if err := b.Do(t.Context(), "report", never); !errors.Is(err, ErrNotLeader) {
 				t.Errorf("after %v: %v", time.Since(began), err)
 			}
 		}
@@ -181,7 +181,7 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second)
-		if err := b.Do(t.Context(), "short", never); !errors.Is(err, errNotLeader) {
+		if err := b.Do(t.Context(), "short", never); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("before the least time has passed: %v", err)
 		}
 		time.Sleep(2 * time.Second)

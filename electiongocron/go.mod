@@ -1,0 +1,17 @@
+// What users of gocron need: a module of its own, so that others never see it.
+module github.com/go-election/go-election/electiongocron
+
+go 1.26.0
+
+require (
+	github.com/go-co-op/gocron/v2 v2.21.2
+	github.com/go-election/go-election v0.0.0
+)
+
+require (
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/jonboulle/clockwork v0.5.0 // indirect
+	github.com/robfig/cron/v3 v3.0.1 // indirect
+)
+
+replace github.com/go-election/go-election => ..
