@@ -115,7 +115,7 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	} else {
 		list.add(gradeOK, "writing", "not checked; elect doctor --write leads the election %q for a moment", trialElection)
 	}
-	list.addExpectations(s.Options, s.Guarantees())
+	list.addExpectations(s.Options, s.Guarantees(), s.config.Guard)
 	return list
 }
 
@@ -181,7 +181,11 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 			ahead = max(ahead, time.Until(r.Elected))
 		}
 	}
-	d.add(gradeOK, "elections", "the store has %d, and %d have a leader", len(records), led)
+	have := "have"
+	if led == 1 {
+		have = "has"
+	}
+	d.add(gradeOK, "elections", "the store has %s; %d of them %s a leader now", counted(len(records), "election"), led, have)
 	for to, n := range moved {
 		if s.config.Backend != "migration" {
 			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
@@ -195,7 +199,7 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 
 // checkMembers counts members, and warns of ids that two candidates of an election share.
 func (d *diagnostics) checkMembers(members []backend.Member) {
-	d.add(gradeOK, "members", "%d have announced themselves lately", len(members))
+	d.add(gradeOK, "members", "%s announced lately that they take part", counted(len(members), "process"))
 	type candidacy struct{ id, election string }
 	seen := map[candidacy]bool{}
 	for _, m := range members {
@@ -207,6 +211,18 @@ func (d *diagnostics) checkMembers(members []backend.Member) {
 			}
 		}
 	}
+}
+
+// counted returns a number of things: 1 election, 2 elections.
+func counted(n int, thing string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "s"):
+		thing += "es"
+	default:
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // advise adds to an error what its class means for an operator.
@@ -317,7 +333,7 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 }
 
 // addExpectations says what this configuration promises, by the formulas of package backend.
-func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees) {
+func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, guard bool) {
 	delay := o.FailoverDelay + o.IncumbentGrace
 	crash := ""
 	switch g.Expiry {
@@ -332,6 +348,9 @@ func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees) 
 		crash = fmt.Sprintf("from %v to %v without a leader", rounded(shortest), rounded(longest))
 		if delay > 0 {
 			crash += fmt.Sprintf(", of which %v are failover delay and incumbent grace", delay)
+		}
+		if guard {
+			crash = fmt.Sprintf("of the process: milliseconds without a leader, since its guard releases the lease (%v more for failover delay and incumbent grace); of the machine: %s", delay, crash)
 		}
 	}
 	d.add(gradeOK, "crash", "%s", crash)

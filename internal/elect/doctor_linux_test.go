@@ -64,7 +64,7 @@ func TestDoctorCountsNoSilentLeader(t *testing.T) {
 		if answers, err := s.Acquire(t.Context(), []backend.Bid{bid}); err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatal(answers, err)
 		}
-		for _, want := range []string{"the store has 1, and 1 have a leader", "the store has 1, and 0 have a leader"} {
+		for _, want := range []string{"the store has 1 election; 1 of them has a leader now", "the store has 1 election; 0 of them have a leader now"} {
 			var list diagnostics
 			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
 				t.Errorf("%v, %v; want %q", list, err, want)
@@ -189,4 +189,13 @@ func doctorSays(t *testing.T, env []string, wants ...string) {
 		t.Logf("\n%s", out)
 		return nil
 	})
+}
+
+// With a guard, a crash of the process costs milliseconds, and one of the machine what it costs without.
+func TestTheDoctorSaysWhatACrashCostsWithAGuard(t *testing.T) {
+	var list diagnostics
+	list.addExpectations(election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: time.Second}, backend.Guarantees{Exclusive: true, DurableTerms: true}, true)
+	if got := list[0].Text; !strings.HasPrefix(got, "of the process: milliseconds") || !strings.Contains(got, "of the machine: from 7s to 14s without a leader") {
+		t.Errorf("the doctor says of a crash: %s", got)
+	}
 }
