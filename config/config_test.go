@@ -166,6 +166,7 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 		environ []string
 		want    []string
 	}{
+		"the beginning of a key":          {ok + "renew: 3s\n", nil, []string{"election.yaml:2:", `"renew"`, `did you mean "renew_every"?`}},
 		"unknown key":                     {ok + "ttll: 3s\n", nil, []string{"election.yaml:2:", `"ttll"`, `did you mean "ttl"?`}},
 		"unknown key, far from all":       {ok + "replicas: 3\n", nil, []string{"election.yaml:2:", `"replicas"`, "renew_every", "mysql"}},
 		"unknown key of a section":        {ok + "mysql:\n  dns: x\n", nil, []string{"election.yaml:3: mysql:", `"dns"`, `"dsn"`}},

@@ -90,8 +90,19 @@ func showKey(key string) string {
 	return strconv.Quote(key)
 }
 
-// nearest returns the candidate that the user probably meant, or "".
+// nearest returns the candidate that the user probably meant, or "": the one that begins with the word, such as renew_every
+// for renew, or one that is spelled almost so.
 func nearest(word string, candidates []string) string {
+	var longer []string
+	for _, c := range candidates {
+		if strings.HasPrefix(c, word+"_") {
+			longer = append(longer, c)
+		}
+	}
+	if len(longer) == 1 {
+		return longer[0]
+	}
+
 	best, least := "", 3
 	for _, c := range candidates {
 		if d := distance(word, c); d < least && d < len(c) {

@@ -119,6 +119,7 @@ const (
 	ReasonVacant      Reason = "vacant"              // nobody leads, for an unknown reason
 	ReasonReleased    Reason = "released"            // the leader stepped down in order
 	ReasonExpired     Reason = "expired"             // the leader did not renew for its TTL
+	ReasonFailed      Reason = "failed"              // the leader's process has ended, or lost its lease, and the lease was released for it
 	ReasonDeposed     Reason = "deposed"             // an operator ended the leadership
 	ReasonForgotten   Reason = "forgotten"           // an operator retired the election ([Manager.Forget]); reported even if it was vacant before
 	ReasonUnreachable Reason = "store unreachable"   // the lease could not be renewed, or the state cannot be read

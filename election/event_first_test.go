@@ -62,3 +62,39 @@ func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 		}
 	})
 }
+
+// A guard, or a kernel, that releases the lease of a process that has ended says so: nobody waits for its expiry.
+func TestALeaseThatIsReleasedForTheDeadHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		dead := store.Backend()
+		seen, err := dead.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: election.DefaultTTL, Renew: time.Second, Expected: seen[0]}
+		answers, err := dead.Acquire(t.Context(), []backend.Bid{bid})
+		if err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatal(answers, err)
+		}
+		m, err := election.New(store.Backend(), election.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := join(t, m, "jobs")
+		time.Sleep(time.Second)
+
+		held := answers[0].Lease.Held()
+		held.End = backend.Failed
+		if err := dead.Release(t.Context(), []backend.Held{held}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(election.DefaultTTL / 2)
+		if ev := e.Current(); ev.Kind != election.Vacant || ev.Reason != election.ReasonFailed {
+			t.Errorf("released as failed, and watchers hear %v", ev)
+		}
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

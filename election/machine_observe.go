@@ -112,7 +112,7 @@ func endReason(end backend.End) Reason {
 	case backend.Released:
 		return ReasonReleased
 	case backend.Failed:
-		return ReasonExpired
+		return ReasonFailed
 	case backend.Deposed:
 		return ReasonDeposed
 	case backend.Forgotten:

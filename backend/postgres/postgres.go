@@ -142,7 +142,7 @@ func newDriver(o Options) (*driver, error) {
 func (d *driver) connect(dsn string) error {
 	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil { // its text may have the password
-		return fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full")
+		return fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
 	}
 	c.MaxConns, c.MinConns = maxConns, 0
 	c.MaxConnLifetime, c.MaxConnIdleTime = time.Minute, time.Minute // follow a name or a proxy that has moved

@@ -84,6 +84,7 @@ export function zone(date) {
 // why describes a reason.
 const reasons = {
   "elected": "elected", "vacant": "no leader", "released": "the leader stepped down", "expired": "the leader did not renew its lease",
+  "failed": "the leader's process ended, and its lease was released",
   "deposed": "an operator deposed the leader", "forgotten": "an operator retired the election", "store unreachable": "the store cannot be reached", "renewal refused": "the store refused the renewal",
   "deadline passed": "this process did not run until its deadline had passed", "moved": "moved to another store", "resigned": "this process resigned", "nominated": "this process handed over to a nominee",
   "health check failed": "the health check of this process failed", "paused": "this process is paused", "function returned": "the work of this process ended", "left": "this process left the election",
