@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +19,11 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestTheReadmeProgramIsElectedOnMySQL runs the blocks of "On MySQL" in their order and
-// unchanged, except for the server's address and the names of database and account. The
-// module is this tree; the test needs no network.
+// These tests run the blocks of "Your own program" in their order and unchanged, except for the server's address and the
+// names of database and account. The module is this tree; the test needs no network.
 func TestTheReadmeProgramIsElectedOnMySQL(t *testing.T) {
 	goCommand := goWithThisModule(t)
-	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
+	for _, page := range readmes {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 				t.Parallel()
@@ -42,42 +42,72 @@ func TestTheReadmeProgramIsElectedOnMySQL(t *testing.T) {
 						}
 					}
 				})
-
 				for _, statement := range split(adapt(block(t, page, "mysql-account"))) {
 					if _, err := db.Exec(statement); err != nil {
 						t.Fatalf("%s: %v", statement, err)
 					}
 				}
-				dir := filepath.Join(t.TempDir(), "nightly")
-				write(t, filepath.Join(dir, "election.yaml"), adapt(block(t, page, "mysql-configuration")), 0o600)
-				write(t, filepath.Join(dir, "main.go"), block(t, page, "mysql-program"), 0o600)
-				build := exec.CommandContext(t.Context(), "sh", "-exc", block(t, page, "mysql-build"))
-				build.Dir, build.Env = dir, offline(goCommand)
-				if out, err := build.CombinedOutput(); err != nil {
-					t.Fatalf("%v:\n%s", err, out)
-				}
-
-				run := func() *terminal { return openTerminal(t, dir, block(t, page, "mysql-run")) }
-				one, two := run(), run()
-				first, second := one, two
-				testbed.Eventually(t, patience, "one of two programs leads", func() error {
-					if !first.leads() {
-						first, second = second, first
-						return fmt.Errorf("they say:\n%s\n%s", one.text(), two.text())
-					}
-					return nil
-				})
-				first.Process.Kill()
-				second.mustLead("after kill -9 of the leader")
-				third := run()
-				third.mustSay("elected") // it has seen the leader
-				second.Process.Signal(os.Interrupt)
-				third.mustLead("after ctrl-c at the leader")
-				if err := second.end(); err != nil {
-					t.Errorf("after ctrl-c: %v:\n%s", err, second.text())
-				}
+				isElected(t, goCommand, page, adapt(block(t, page, "mysql-configuration")), block(t, page, "program"))
 			})
 		})
+	}
+}
+
+func TestTheReadmeProgramIsElectedOnPostgreSQL(t *testing.T) {
+	goCommand := goWithThisModule(t)
+	for _, page := range readmes {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			s := testbed.SharedPostgres(t)
+			suffix := string(backend.NewNonce()[:8])
+			admin, err := url.Parse(s.AdminDSN("app" + suffix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dsn := *admin
+			dsn.User = url.UserPassword("app"+suffix, "secret")
+			adapt := strings.NewReplacer("ROLE app", "ROLE app"+suffix, "DATABASE app", "DATABASE app"+suffix, "OWNER app", "OWNER app"+suffix,
+				"postgres://app:secret@127.0.0.1:5432/app", dsn.String()).Replace
+			s.Exec(t, split(adapt(block(t, page, "postgres-account")))...)
+			t.Cleanup(func() { s.Exec(t, "DROP DATABASE app"+suffix+" WITH (FORCE)", "DROP ROLE app"+suffix) })
+			program := strings.Replace(block(t, page, "program"), "backend/mysql", "backend/postgres", 1)
+			isElected(t, goCommand, page, adapt(block(t, page, "postgres-configuration")), program)
+		})
+	}
+}
+
+var readmes = []string{"../README.md", "../README.zh-CN.md"}
+
+// isElected builds the program of a page, and runs it in several terminals as the page says.
+func isElected(t *testing.T, goCommand, page, configuration, program string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "nightly")
+	write(t, filepath.Join(dir, "election.yaml"), configuration, 0o600)
+	write(t, filepath.Join(dir, "main.go"), program, 0o600)
+	build := exec.CommandContext(t.Context(), "sh", "-exc", block(t, page, "build"))
+	build.Dir, build.Env = dir, offline(goCommand)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+
+	run := func() *terminal { return openTerminal(t, dir, block(t, page, "run")) }
+	one, two := run(), run()
+	first, second := one, two
+	testbed.Eventually(t, patience, "one of two programs leads", func() error {
+		if !first.leads() {
+			first, second = second, first
+			return fmt.Errorf("they say:\n%s\n%s", one.text(), two.text())
+		}
+		return nil
+	})
+	first.Process.Kill()
+	second.mustLead("after kill -9 of the leader")
+	third := run()
+	third.mustSay("elected") // it has seen the leader
+	second.Process.Signal(os.Interrupt)
+	third.mustLead("after ctrl-c at the leader")
+	if err := second.end(); err != nil {
+		t.Errorf("after ctrl-c: %v:\n%s", err, second.text())
 	}
 }
 
@@ -216,7 +246,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 		short(slices.Min(crashed)), short(slices.Max(crashed)), short(slices.Min(asked)), short(slices.Max(asked)),
 		fmt.Sprint(slices.Min(requests)), fmt.Sprint(slices.Max(requests)),
 	}
-	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
+	for _, page := range readmes {
 		all := table.FindAllStringSubmatch(pages(t)[page], -1)
 		found := 0
 		for _, m := range all {

@@ -92,6 +92,11 @@ elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 		},
 		Hidden: !canRun,
 	}
+	o.addFlags(c)
+	return c
+}
+
+func (o *runOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
@@ -105,7 +110,6 @@ elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
 	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
-	return c
 }
 
 // limits returns the timings of the guard process. The guard sends SIGTERM at grace + reserve

@@ -147,10 +147,7 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 			os.RemoveAll(dir)
 			return nil, err
 		}
-		if o.TLS {
-			z.readyOnBothPorts()
-		}
-		if err = z.await(); err == nil {
+		if err = z.awaitPorts(); err == nil {
 			return z, nil
 		}
 		busy := strings.Contains(z.LogTail(), "ddress already in use")
@@ -161,9 +158,12 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 	}
 }
 
-// readyOnBothPorts makes a start wait for the secure port, too: the server opens it
-// after the plain one.
-func (z *ZooKeeperServer) readyOnBothPorts() {
+// awaitPorts waits until the server answers. If it has a secure port, this and each later start waits for that one,
+// too: the server opens it after the plain one.
+func (z *ZooKeeperServer) awaitPorts() error {
+	if z.secure == "" {
+		return z.await()
+	}
 	plain := z.options.ready
 	z.options.ready = func(ctx context.Context) error {
 		if err := plain(ctx); err != nil {
@@ -175,6 +175,7 @@ func (z *ZooKeeperServer) readyOnBothPorts() {
 		}
 		return c.Close()
 	}
+	return z.await()
 }
 
 // StartZooKeeperEnsemble starts an ensemble, one server on each host of the network.
