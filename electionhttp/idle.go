@@ -29,9 +29,25 @@ func (h *Handler) idle(e *election.ElectionStatus) bool {
 }
 
 // noCandidates reports whether no process campaigned for an election when the members
-// were last read. It does not wait for the store, which may hang: it starts a read in the
-// background, at most one in cacheFor.
+// were last read.
 func (h *Handler) noCandidates(name string) bool {
+	n, known := h.candidates(name)
+	return known && n == 0
+}
+
+// alone reports whether nobody could take over from the leader of an election, as far as the members were known
+// when they were last read.
+func (h *Handler) alone(e *election.ElectionStatus) bool {
+	if e.Kind != election.Elected {
+		return false
+	}
+	n, known := h.candidates(e.Election)
+	return known && n <= 1
+}
+
+// candidates returns how many processes campaigned for an election when the members were last read, with its leader. It
+// does not wait for the store, which may hang: it starts a read in the background, at most one in cacheFor.
+func (h *Handler) candidates(name string) (n int, known bool) {
 	sh := &h.shared
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -39,10 +55,10 @@ func (h *Handler) noCandidates(name string) bool {
 		sh.readingCampaigned = true
 		h.background.Go(h.readCampaigned)
 	}
-	return sh.campaigned != nil && !sh.campaigned[name] && !sh.campaigned[""]
+	return sh.campaigned[name] + sh.campaigned[""], sh.campaigned != nil
 }
 
-// readCampaigned reads the members and notes the elections for which they campaign.
+// readCampaigned reads the members and counts those that campaign for each election.
 func (h *Handler) readCampaigned() {
 	list, err := h.allMembers()
 	sh := &h.shared
@@ -52,11 +68,11 @@ func (h *Handler) readCampaigned() {
 	if sh.campaigned = nil; err != nil {
 		return
 	}
-	sh.campaigned = map[string]bool{}
+	sh.campaigned = map[string]int{}
 	for _, m := range list {
 		if m.TTL == 0 || m.Age <= 2*m.TTL {
 			for name := range m.Campaigns() {
-				sh.campaigned[name] = true
+				sh.campaigned[name]++
 			}
 		}
 	}

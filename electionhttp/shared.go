@@ -23,8 +23,8 @@ type shared struct {
 	sinceQueue   []string              // elections to read
 	readingSince bool
 
-	campaigned        map[string]bool // elections with a candidate; "": a member has no room to name all of its elections
-	campaignedAt      time.Time       // when the members were last read
+	campaigned        map[string]int // how many processes campaign for each election; "": they have no room to name all of theirs
+	campaignedAt      time.Time      // when the members were last read
 	readingCampaigned bool
 }
 

@@ -50,6 +50,7 @@ type countsJSON struct {
 	Unknown int `json:"unknown"`
 	Paused  int `json:"paused"`
 	Stuck   int `json:"stuck"`
+	Alone   int `json:"alone"` // have a leader and no standby
 }
 
 type leadsJSON struct {
@@ -71,6 +72,7 @@ type electionJSON struct {
 	Detail      string         `json:"detail,omitempty"`
 	Remaining   *int64         `json:"remaining_ms"`
 	Idle        bool           `json:"idle"`
+	Alone       bool           `json:"alone"`
 	Campaigning bool           `json:"campaigning"`
 	Paused      bool           `json:"paused"`
 	Stuck       bool           `json:"stuck"`
@@ -134,8 +136,8 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	state := query.Get("state")
-	if !slices.Contains([]string{"", "here", "others", "vacant", "unknown", "paused", "stuck"}, state) {
-		fail(w, http.StatusBadRequest, "state must be here, others, vacant, unknown, paused or stuck")
+	if !slices.Contains([]string{"", "here", "others", "vacant", "unknown", "paused", "stuck", "alone"}, state) {
+		fail(w, http.StatusBadRequest, "state must be here, others, vacant, unknown, paused, stuck or alone")
 		return
 	}
 	order := query.Get("order")
@@ -149,7 +151,7 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	var selected []*election.ElectionStatus
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		if (state == "" || hasState(e, state)) && (text == "" || matches(e, text)) {
+		if (state == "" || h.hasState(e, state)) && (text == "" || matches(e, text)) {
 			selected = append(selected, e)
 		}
 	}
@@ -167,7 +169,7 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, j)
 }
 
-func hasState(e *election.ElectionStatus, state string) bool {
+func (h *Handler) hasState(e *election.ElectionStatus, state string) bool {
 	switch state {
 	case "here":
 		return e.Leading
@@ -179,6 +181,8 @@ func hasState(e *election.ElectionStatus, state string) bool {
 		return e.Kind == election.Unknown
 	case "paused":
 		return e.Paused
+	case "alone":
+		return h.alone(e)
 	}
 	return e.Stuck
 }
@@ -194,10 +198,12 @@ func (h *Handler) urgency(e *election.ElectionStatus) int {
 	case h.idle(e):
 		return -1
 	case e.Stuck:
-		return 4
+		return 5
 	case e.Kind == election.Unknown:
-		return 3
+		return 4
 	case e.Kind == election.Vacant:
+		return 3
+	case h.alone(e):
 		return 2
 	case e.Paused:
 		return 1
@@ -246,6 +252,9 @@ func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
 		default:
 			c.Unknown++
 		}
+		if h.alone(e) {
+			c.Alone++
+		}
 		if e.Paused {
 			c.Paused++
 		}
@@ -265,7 +274,7 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 	j := electionJSON{
 		Election: e.Election, Kind: e.Kind.String(), Leading: e.Leading, Leader: candidate(e.Leader, h.options.Details), Previous: candidate(e.Previous, h.options.Details),
 		Term: term(e.Term), Since: e.Time.UTC(), SinceBy: "process", Reason: string(e.Reason),
-		Idle: h.idle(e), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
+		Idle: h.idle(e), Alone: h.alone(e), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
 	}
 	j.Error, j.Detail = describeError(e.Err, h.options.Details)
 	if e.Time.IsZero() { // the manager has no state of it yet

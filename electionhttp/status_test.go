@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,8 +47,11 @@ func TestElectionsShowsLeaderSinceAndRemaining(t *testing.T) {
 		if v["id"] != "b" || v["backend"] != "memory" || v["ttl_ms"] != 10000.0 || v["actions"] != false || v["store"].(map[string]any)["state"] != "ok" {
 			t.Errorf("the status of the process is %v", v)
 		}
-		if got := fmt.Sprint(v["counts"]); got != "map[here:1 idle:1 others:1 paused:0 stuck:0 total:3 unknown:0 vacant:1]" {
+		if got := fmt.Sprint(v["counts"]); got != "map[alone:1 here:1 idle:1 others:1 paused:0 stuck:0 total:3 unknown:0 vacant:1]" {
 			t.Errorf("counts are %s", got)
+		}
+		if got := names(read(t, h, "/elections?state=alone")); !slices.Equal(got, []string{"y"}) {
+			t.Errorf("without a standby are %q, want y, which only b campaigns for", got)
 		}
 		if got := fmt.Sprint(v["leaders"]); got != "[map[id:a leads:1] map[id:b leads:1]]" {
 			t.Errorf("leaders are %s", got)

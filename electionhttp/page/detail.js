@@ -19,13 +19,24 @@ export function setUpDetail(newest, refresh, now) {
     open = "";
     shown = null;
     clearTimeout(timer);
+    window.history.replaceState(null, "", window.location.pathname + window.location.search);
   });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close(); // a click outside the content
   });
 }
 
-export async function openDetail(name) {
+// openAddressed opens the election that the page's address names.
+export function openAddressed() {
+  const named = /^#election\/(.+)$/.exec(window.location.hash);
+  if (!named) return;
+  try {
+    openDetail(decodeURIComponent(named[1]));
+  } catch { /* the address was not written by openDetail */ }
+}
+
+export function openDetail(name) {
+  window.history.replaceState(null, "", "#election/" + encodeURIComponent(name));
   open = name;
   shown = null;
   $("detail").replaceChildren(make("div", { class: "sheet" }, head(name, null), make("p", { class: "quiet" }, "Reading …")));

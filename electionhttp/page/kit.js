@@ -31,8 +31,8 @@ export function text(el, value) {
 }
 
 // id isolates text that users or other processes have chosen, so that its direction does
-// not change the text around it.
-export const id = (value) => make("bdi", null, value);
+// not change the text around it. A long name may break after a separator, before it breaks within a word.
+export const id = (value) => make("bdi", null, ...String(value ?? "").split(/(?<=[/.:_-])/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
 
 export const states = {
   here: "Leading here",

@@ -2,7 +2,7 @@
 // events reports a change, and as often as leases are renewed.
 
 import { $, make, icon, text, id, states, stateOf, signOf, chip, count, span, clock, moment, zone, why, fetchJSON } from "./kit.js";
-import { setUpDetail, openDetail, refreshDetail, confirmAction } from "./detail.js";
+import { setUpDetail, openDetail, openAddressed, refreshDetail, confirmAction } from "./detail.js";
 
 const pageSize = 50;
 const shown = { state: "", search: "", offset: 0 };
@@ -91,7 +91,8 @@ function verdict() {
   const used = c.total - c.idle;
   const vacant = c.vacant - c.idle;
   const idle = c.idle ? `${count(c.idle, "election is", "elections are")} idle: no leader so far, or no candidates.` : "";
-  const who = [summary(), idle].filter(Boolean).join(" ");
+  const alone = c.alone ? `${count(c.alone, "election has", "elections have")} no standby.` : "";
+  const who = [summary(), alone, idle].filter(Boolean).join(" ");
   const one = last.elections.length === 1 && c.total === 1 ? last.elections[0] : null;
   const elections = (n) => count(n, "election", "elections");
   const led = used > 1 ? `All ${elections(used)}${c.idle ? " in use" : ""} have a leader` : c.idle ? "The one election in use has a leader" : "The election has a leader";
@@ -106,14 +107,14 @@ function verdict() {
   if (vacant) {
     const names = last.elections.filter((e) => e.kind === "vacant" && !e.idle).map((e) => e.election);
     const head = names.length === 1 && vacant === 1 ? `${names[0]} has no leader` : `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader`;
-    return ["warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
+    return [vacant === used && used > 1 ? "bad" : "warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
   }
   if (last.unhealthy) return ["warn", "alarm", "The health check of this process fails", `This process does not lead until the check passes. ${who}`];
   if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
   if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, used ? `${led}. ${who}` : who];
   if (!used) return ["wait", "vacant", "No election is in use", idle];
-  if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, one.leading ? "The leader is this process. No problems." : "No problems."];
-  return ["ok", "others", led, `No problems. ${who}`];
+  if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, [one.leading ? "The leader is this process." : "", one.alone ? "There is no standby." : "No problems."].filter(Boolean).join(" ")];
+  return ["ok", "others", led, c.alone ? who : `No problems. ${who}`];
 }
 
 function summary() {
@@ -125,7 +126,7 @@ function summary() {
   return parts.join(", ") + ".";
 }
 
-const filters = [["", "all", "All"], ["here", "here", "Led here"], ["others", "others", "Elsewhere"], ["vacant", "vacant", "No leader"], ["unknown", "unknown", "Unknown"], ["paused", "paused", "Paused"]];
+const filters = [["", "all", "All"], ["here", "here", "Led here"], ["others", "others", "Elsewhere"], ["vacant", "vacant", "No leader"], ["unknown", "unknown", "Unknown"], ["alone", "alarm", "No standby"], ["paused", "paused", "Paused"]];
 
 function renderTiles() {
   const box = $("tiles");
@@ -190,10 +191,11 @@ function fill(row, e) {
   const sign = signOf(e);
   row.dataset.state = state;
   const what = row.querySelector(".what");
-  const marks = [sign, ...(e.paused ? ["paused"] : [])].join();
+  const notes = [...(e.paused ? ["paused here"] : []), ...(e.alone ? ["no standby"] : [])];
+  const marks = [sign, ...notes].join();
   if (what.dataset.marks !== marks) {
     what.dataset.marks = marks;
-    what.replaceChildren(chip(sign), ...(e.paused ? [make("span", { class: "aside" }, "paused here")] : []));
+    what.replaceChildren(chip(sign), ...notes.map((note) => make("span", { class: "aside" }, note)));
   }
   const lead = row.querySelector(".lead");
   const said = JSON.stringify([state, e.leader, e.previous, e.reason, e.term, e.idle]);
@@ -300,13 +302,14 @@ function sentence(c) {
   if (c.kind === "notice") return [name, ": ", words, c.detail ? make("span", { class: "aside" }, id(c.detail)) : null];
   if (c.kind === "elected") {
     const who = make("span", null, id(c.leader ? c.leader.id : "an unknown candidate"), c.leading ? " (this process)" : "");
-    return [who, c.first ? " already led " : " leads ", name];
+    return [who, " leads ", name];
   }
-  if (c.kind === "vacant") return [name, c.first ? " has no leader" : " lost its leader", words ? `: ${words}` : ""];
+  if (c.kind === "vacant") return [name, " lost its leader", words ? `: ${words}` : ""];
   return [name, ": the leader is unknown", words ? ` (${words})` : ""];
 }
 
 function addChange(c, atTop) {
+  if (c.first) return; // the state that this process found is no change
   const state = c.kind === "notice" ? "alarm" : c.reason === "paused" ? "paused" : stateOf(c);
   const entry = make("li", { "data-state": state }, icon(state),
     make("div", null, make("p", null, ...sentence(c).filter((x) => x !== null && x !== "")), make("time", { datetime: c.time, title: moment(new Date(c.time)) }, when(c.time, serverNow()))));
@@ -324,8 +327,8 @@ async function listen() {
     since = past.newest; // the stream resumes here, so it has the changes before it opens, even after an empty list
     clockOffset = Date.parse(past.now) - Date.now();
     $("changes").replaceChildren();
+    $("no-changes").hidden = false; // addChange hides it
     for (const c of past.changes) addChange(c, false);
-    $("no-changes").hidden = past.changes.length > 0;
   } catch {
     live(false);
     setTimeout(listen, 3000);
@@ -377,6 +380,8 @@ function movePage(by) {
 }
 $("pause").addEventListener("click", () => confirmAction({ action: last.paused ? "resume" : "pause", election: "" }));
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
+window.addEventListener("hashchange", openAddressed);
 setInterval(tick, 1000);
 refresh();
 listen();
+openAddressed();

@@ -55,8 +55,11 @@ func TestTheVerdictSaysThatAllHaveALeader(t *testing.T) {
 	mine, others := []string{"billing/nightly", "mail/digest", "search/indexer"}, []string{"billing/invoices", "cache/warmer", "reports/weekly"}
 	lead(t, a, mine...)
 	lead(t, b, others...)
-	join(t, a, others...)
-	join(t, b, mine...)
+	for _, standby := range append(join(t, a, others...), join(t, b, mine...)...) {
+		if err := standby.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
@@ -115,6 +118,43 @@ func TestProblemsComeFirst(t *testing.T) {
 		p.fits()
 		p.shoot("away-" + name)
 	})
+}
+
+// Each election without a standby is counted and can be found, and each has an address.
+func TestElectionsWithoutAStandbyAreFound(t *testing.T) {
+	store := memory.New()
+	a, b := manager(t, store.Backend(), 0, "web-1.example", ""), manager(t, store.Backend(), 0, "web-2.example", "")
+	lead(t, a, "billing/nightly", "mail/digest")
+	if err := join(t, b, "mail/digest")[0].Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, a, electionhttp.Options{})
+	p := open(t, s.url, 1280, 900, false)
+	p.says("#verdict", "1 election has no standby")
+	p.says("#rows li:first-child", "no standby")
+	p.run("show only those", chromedp.Click("#tiles [data-state=alone]"))
+	p.says("#count", "1 of 2 elections")
+	p.check("no state that this process has found at its start is shown as a change", "!document.querySelector('#changes').innerText.includes('already')")
+
+	p.run("open the election", chromedp.Click("#rows .name"))
+	p.says("#detail", "No standby")
+	p.until("the address names it", "window.location.hash === '#election/billing%2Fnightly'")
+	other := open(t, s.url+"#election/mail%2Fdigest", 1280, 900, false)
+	other.says("#detail", "mail/digest")
+}
+
+func TestAStoreWithoutAnyLeaderIsRed(t *testing.T) {
+	store := memory.New()
+	a := manager(t, store.Backend(), 0, "web-1.example", "")
+	for _, e := range join(t, a, "billing/nightly", "mail/digest") {
+		e.Pause() // else they would be idle
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := open(t, serve(t, a, electionhttp.Options{}).url, 1280, 900, false)
+	p.says("#verdict", "2 elections of 2 have no leader")
+	p.until("the verdict is red", "document.querySelector('#verdict').dataset.level === 'bad'")
 }
 
 func TestAChangeShowsWithoutReloading(t *testing.T) {
