@@ -99,7 +99,6 @@ func ledElsewhere(leaders bool, store otherStore) func(*Trial) error {
 
 // elsewhere leads a client to the other store, or back.
 func (t *Trial) elsewhere(b backend.Backend, on bool) error {
-	t.harmed = true
 	return t.Store.Elsewhere(b, on)
 }
 

@@ -33,7 +33,7 @@ var termCases = []Case{
 func checkTermGrows(last *uint64, l backend.Lease) error {
 	defer func() { *last = l.Term }()
 	if l.Term <= *last {
-		return fmt.Errorf("expected a term above %d, got %d", *last, l.Term)
+		return violation("S4", "each grant's term exceeds all earlier ones", "expected a term above %d, got %d", *last, l.Term)
 	}
 	if l.Term > math.MaxInt64 {
 		return fmt.Errorf("expected a term of at most 63 bits, got %d", l.Term)

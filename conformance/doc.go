@@ -55,7 +55,7 @@
 // more storms ([Storm]). No test can check the assumptions: that clocks run at nearly
 // the same rate, and that the store keeps what it has acknowledged.
 //
-// In real time a busy machine can delay everything. A trial on a machine that stalled
-// for too long is void, and the suite runs the case again. docs/design/conformance.md
-// has the rules for that.
+// In real time a busy machine can delay everything. The suite runs a case that failed up
+// to two more times, with longer leases if the store allows it, and logs that as REPEATED.
+// A violation of safety, such as two leaders, fails the case at once.
 package conformance

@@ -24,12 +24,12 @@ type Harness struct {
 	// in virtual time, 1 s in real time.
 	TTL time.Duration
 
-	// GreatestTTL is the longest TTL that the suite uses when it repeats a void trial,
+	// GreatestTTL is the longest TTL that the suite uses when it repeats a trial,
 	// if Guarantees.MaxTTL is 0. Default: TTL.
 	GreatestTTL time.Duration
 
 	// Late is the extra time that each limit allows for a busy machine or a slow
-	// store. Default: 0 in virtual time, 250 ms in real time.
+	// store. Default: 0 in virtual time, 1 s in real time.
 	Late time.Duration
 
 	// KnowsMembers says that the store itself knows which members are there. Only then may the Age of one be 0
@@ -49,9 +49,8 @@ type Harness struct {
 	Names []string
 	Only  func(Case) bool
 
-	// voidTrials is how many trials of the case were void. Each of the first two
-	// doubles the TTL.
-	voidTrials int
+	// repeated is how often the case was repeated. Each time doubles the TTL.
+	repeated int
 }
 
 // A Store is one fresh store.
@@ -99,7 +98,7 @@ func (h Harness) withDefaults() Harness {
 		}
 	}
 	if h.Late == 0 && !h.Virtual {
-		h.Late = 250 * time.Millisecond
+		h.Late = time.Second
 	}
 	return h
 }

@@ -94,9 +94,15 @@ func joinFirst(errs []error) error {
 	return errors.Join(errs...)
 }
 
+// A violationError is about a rule of safety that was broken.
+type violationError struct{ error }
+
 func violation(rule, says string, format string, args ...any) error {
-	return fmt.Errorf("%s (%s): %s", rule, says, fmt.Sprintf(format, args...))
+	return violationError{fmt.Errorf("%s (%s): %s", rule, says, fmt.Sprintf(format, args...))}
 }
+
+// isViolation reports whether a rule of safety was broken, beside whatever else happened.
+func isViolation(err error) bool { return errors.As(err, new(violationError)) }
 
 func (h History) ofKind(kind EntryKind) (list History) {
 	for _, e := range h {

@@ -45,13 +45,8 @@ func liveOutage(fate Fate) func(*Trial) error {
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
-		if !t.Virtual { // half of the time is for a busy machine
-			t.slack = length / 2
-			length -= t.slack
-		}
 		for j := range 5 {
 			t.sleep(t.TTL + t.renewEvery()*time.Duration(j)/5)
-			began := time.Now()
 			for _, p := range append(others, leader) {
 				p.node.wire.Decide(func(Call) Fate { return fate })
 			}
@@ -59,7 +54,6 @@ func liveOutage(fate Fate) func(*Trial) error {
 			for _, p := range append(others, leader) {
 				p.node.wire.Decide(nil)
 			}
-			t.delayed = max(t.delayed, time.Since(began)-length)
 			t.sleep(t.TTL)
 			if l := leader.Leadership(); l == nil || l.Term != term {
 				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to continue, got %v", length, j, term, leader.events())
@@ -190,10 +184,10 @@ func liveCloseHangs(t *Trial) error {
 	limit := t.TTL / 2
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	began := t.startStopwatch()
+	began := time.Now()
 	n.closed.Store(true)
 	err = n.Close(ctx)
-	took := t.elapsed(began)
+	took := time.Since(began)
 	if err := errors.Join(expect(err != nil, "an error that names the leases that were not released", err),
 		expect(took <= limit+t.TTL/20+t.Late, fmt.Sprintf("Close to return within %v", limit), took)); err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -154,46 +153,32 @@ func (c Case) weight() int {
 	return 0
 }
 
-// maxTrials is how many trials a case has if all but the last one are void.
-const maxTrials = 4
+// maxTrials is how many trials a case has if all of them fail.
+const maxTrials = 3
 
 // Try runs one case on a fresh store and returns its error. It does not fail t, so that
-// tests can run broken backends too. In real time, Try logs a void trial and repeats it
-// once the machine has stopped stalling, with a longer TTL if the store allows it. The
-// result of the last trial counts, even if that trial is void.
+// tests can run broken backends too. In real time a busy machine can delay everything, so
+// Try logs a trial that failed and repeats it, with twice the TTL if the store allows it.
+// The result of the last trial counts. A violation of safety counts at once: no delay
+// excuses it.
 func (c Case) Try(t *testing.T, h Harness) (err error) {
 	if h.Virtual {
-		return h.inBubble(t, func(t *testing.T) error {
-			_, err := c.runTrial(t, h)
-			return err
-		})
+		return h.inBubble(t, func(t *testing.T) error { return c.runTrial(t, h) })
 	}
-	for n := 1; n <= maxTrials; n++ {
-		void := ""
-		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) { void, err = c.runTrial(t, h) })
-		if void == "" {
+	for {
+		t.Run(fmt.Sprintf("trial %d", h.repeated+1), func(t *testing.T) { err = c.runTrial(t, h) })
+		if err == nil || isViolation(err) || h.repeated == maxTrials-1 {
 			return err
 		}
-		t.Logf("VOID: trial %d of %d does not count: %s; its error: %v", n, maxTrials, void, err)
-		if n < maxTrials {
-			waitUntilCalm(t.Context(), 30*time.Second<<n)
-		}
-		h.voidTrials = n
+		h.repeated++
+		t.Logf("REPEATED: trial %d of %d failed and does not count: %v", h.repeated, maxTrials, err)
 	}
-	return err
 }
 
-// runTrial runs one trial, and returns why the trial is void, or "". The errors of the
-// checker always count: nothing excuses two leaders.
-func (c Case) runTrial(t *testing.T, h Harness) (void string, err error) {
+// runTrial runs one trial on a fresh store.
+func (c Case) runTrial(t *testing.T, h Harness) error {
 	trial := newTrial(t, h)
-	if err = c.Run(trial); err != nil {
-		void = trial.void(err)
-	}
-	if wrong := trial.end(); wrong != nil {
-		return "", errors.Join(err, wrong)
-	}
-	return void, err
+	return errors.Join(c.Run(trial), trial.end())
 }
 
 // inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes

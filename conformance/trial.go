@@ -21,14 +21,10 @@ type Trial struct {
 
 	tb      testing.TB
 	began   time.Time
-	stalls  *stallDetector
 	clients []*client
 	nodes   []*node
-	started int           // number of nodes started so far
-	harmed  bool          // the case has injected a fault into the store
-	checker *checker      // nil until the first node starts
-	slack   time.Duration // in real time, how late machine and store together may be in an outage; 0: the case makes no outage of a given length
-	delayed time.Duration // by how much the outage ended too late
+	started int      // number of nodes started so far
+	checker *checker // nil until the first node starts
 
 	mu   sync.Mutex
 	errs []error // errors that did not end the case at once
@@ -36,15 +32,11 @@ type Trial struct {
 
 func newTrial(t testing.TB, h Harness) *Trial {
 	trial := &Trial{Harness: h.withDefaults(), tb: t, began: time.Now()}
-	if !h.Virtual {
-		trial.stalls = newStallDetector()
-		t.Cleanup(trial.stalls.end)
-	}
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
 	most := cmp.Or(trial.MaxTTL, h.GreatestTTL)
-	for range min(h.voidTrials, 2) {
+	for range h.repeated {
 		if 2*trial.TTL <= most {
 			trial.TTL *= 2
 		}
@@ -62,7 +54,7 @@ func (t *Trial) now() time.Duration { return time.Since(t.began) }
 func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
 
 // waitUntil waits until cond is true, and returns an error if that takes longer than
-// limit. Time in which the machine stalled does not count.
+// limit.
 func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) error {
 	_, err := t.waitTime(limit, what, cond)
 	return err
@@ -70,14 +62,14 @@ func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) er
 
 // waitTime waits like waitUntil and returns how long that took.
 func (t *Trial) waitTime(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
-	began := t.startStopwatch()
+	began := time.Now()
 	for !cond() {
-		if waited := t.elapsed(began); waited > limit+t.Late {
+		if waited := time.Since(began); waited > limit+t.Late {
 			return waited, fmt.Errorf("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
-	return time.Since(began.startedAt), nil
+	return time.Since(began), nil
 }
 
 // failedCalls describes the failed calls of all managers.
@@ -88,18 +80,13 @@ func (t *Trial) failedCalls() (all string) {
 	return all
 }
 
-// waitForResult waits for a result from ch. Time in which the machine stalled does not
-// count.
+// waitForResult waits for a result from ch.
 func (t *Trial) waitForResult(ch chan error, limit time.Duration) (err error, ok bool) {
-	for began := t.startStopwatch(); ; {
-		select {
-		case err := <-ch:
-			return err, true
-		case <-time.After(max(limit-t.elapsed(began), time.Millisecond)):
-			if t.elapsed(began) >= limit {
-				return nil, false
-			}
-		}
+	select {
+	case err := <-ch:
+		return err, true
+	case <-time.After(limit + t.Late):
+		return nil, false
 	}
 }
 
@@ -159,7 +146,6 @@ func (t *Trial) end() error {
 
 // inject begins or ends a fault of the store.
 func (t *Trial) inject(name string, on bool, election string) error {
-	t.harmed = true
 	if err := t.Store.Faults[name](on, election); err != nil {
 		return fmt.Errorf("fault %s (on: %v): the harness failed: %w", name, on, err)
 	}

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -36,8 +35,6 @@ type Wire struct {
 	counts     map[string]int                  // calls, by method
 	failed     map[string]int                  // calls that returned an error, by method
 	lastFailed Call
-	slowest    time.Duration // the longest time that the inner backend took for a call
-	gaveUp     bool          // the inner backend gave up a call because of its deadline
 	log        []Call
 	keepLog    bool
 	nonce      string
@@ -183,12 +180,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	if fate != nil {
 		f = fate(c)
 	}
-	r, err := deliver(w, ctx, f, func(ctx context.Context) (R, error) {
-		began := time.Now()
-		r, err := do(ctx)
-		w.recordDuration(c.Method, time.Since(began), err)
-		return r, err
-	})
+	r, err := deliver(w, ctx, f, do)
 	if err == nil && w.answerIsLost(c) { // the wire was cut during the call
 		var none R
 		r, err = none, waitForEnd(ctx)
@@ -211,29 +203,6 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 		ended(c)
 	}
 	return r, err
-}
-
-// recordDuration records how long the inner backend took for a call. It ignores Listen,
-// which may take long, and a wire that is cut, whose backend may have been killed.
-func (w *Wire) recordDuration(method string, d time.Duration, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if method != "Listen" && !w.cut {
-		w.slowest = max(w.slowest, d)
-		w.gaveUp = w.gaveUp || errors.Is(err, context.DeadlineExceeded)
-	}
-}
-
-// slowestCall returns how long the slowest call took, and at least limit if the backend
-// gave up a call. A backend that asks several servers gives up before the limit, to have
-// time left for undoing.
-func (w *Wire) slowestCall(limit time.Duration) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gaveUp {
-		return max(w.slowest, limit)
-	}
-	return w.slowest
 }
 
 // failureSummary says how many calls of a node have failed, and how the last one failed.

@@ -94,6 +94,13 @@ func TestSkippedTestsAreCountedByReason(t *testing.T) {
 	}
 }
 
+func TestACaseThatWasRepeatedIsShownThoughItPassedThen(t *testing.T) {
+	r, out := report(t, said("TestA/x", "    run.go:1: "+repeatedTrial+"trial 1 of 3 failed and does not count: late\n"), of("pass", "TestA/x"), of("pass", "TestA"), of("pass", ""))
+	if want := "REPEATED: backend/etcd TestA/x: trial 1 of 3 failed and does not count: late\n"; !r.ok() || !strings.Contains(out, want) {
+		t.Errorf("ok=%v, %q is not in\n%s", r.ok(), want, out)
+	}
+}
+
 func TestLinesOutsideOfTestsArePrinted(t *testing.T) {
 	var out strings.Builder
 	newRun(&out).handle([]byte("deps: installing etcd-server\n"))

@@ -41,6 +41,9 @@ type pkg struct {
 	missing map[string]bool // servers and programs that are not installed
 	reasons map[string]int  // why tests are left to the full tier
 	skipped []string        // tests that were skipped for another reason
+
+	// Cases of the conformance suite that failed and were repeated, with the error.
+	repeated []string
 }
 
 // A test is a running test.
@@ -60,6 +63,9 @@ const (
 
 // forVerify begins the reason why the fast tier skips a test (see testbed.ForVerify).
 const forVerify = "left to make verify: "
+
+// repeatedTrial begins the line with which the conformance suite repeats a case that failed.
+const repeatedTrial = "REPEATED: "
 
 func newRun(out io.Writer) *run { return &run{out: out} }
 
@@ -86,6 +92,9 @@ func (p *pkg) test(e event) {
 	case "output":
 		if !strings.HasPrefix(e.Output, "=== ") {
 			t.output = append(t.output, e.Output)
+		}
+		if _, why, found := strings.Cut(e.Output, repeatedTrial); found {
+			p.repeated = append(p.repeated, e.Test+": "+strings.TrimSpace(why))
 		}
 	case "attr":
 		switch e.Key {
@@ -233,6 +242,9 @@ func (r *run) table() {
 		}
 	}
 	for _, p := range r.packages { // last, where it is not overlooked
+		for _, s := range p.repeated {
+			fmt.Fprintf(r.out, "%s%s %s\n", repeatedTrial, p.path, s)
+		}
 		for _, m := range slices.Sorted(maps.Keys(p.missing)) {
 			fmt.Fprintf(r.out, "MISSING for %s: %s\n", p.path, m)
 		}

@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
+	late, twoLeaders := errors.New("late"), violation("S1", "no election has two leaders", "a and b")
+	for what, c := range map[string]struct {
+		errs   []error // of the trials, one after another
+		trials int
+		want   error
+	}{
+		"no failure":              {[]error{nil}, 1, nil},
+		"one failure":             {[]error{late, nil}, 2, nil},
+		"two failures":            {[]error{late, late, nil}, 3, nil},
+		"every trial fails":       {[]error{late, late, late, nil}, 3, late},
+		"two leaders":             {[]error{twoLeaders, nil}, 1, twoLeaders},
+		"two leaders, repeatedly": {[]error{late, errors.Join(late, twoLeaders), nil}, 2, twoLeaders},
+	} {
+		n := 0
+		got := Case{Run: func(*Trial) error { n++; return c.errs[n-1] }}.Try(t, overMemory(time.Hour, 0))
+		if !errors.Is(got, c.want) || n != c.trials {
+			t.Errorf("%s: %v after %d trials; want %v after %d", what, got, n, c.want, c.trials)
+		}
+	}
+}
+
+func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
+	h := overMemory(time.Second, 0)
+	h.Virtual = true
+	n := 0
+	err := Case{Run: func(*Trial) error { n++; return errors.New("wrong") }}.Try(t, h)
+	if err == nil || n != 1 {
+		t.Errorf("%v after %d trials, want an error after 1", err, n)
+	}
+}
+
+func TestAMachineThatIsLateExcusesNoSecondLeader(t *testing.T) {
+	n := 0
+	err := Case{Run: func(trial *Trial) error {
+		n++
+		trial.checker = newChecker(trial)
+		trial.checker.record(Entry{Process: "a", Kind: Granted, Term: 1})
+		trial.checker.record(Entry{Process: "b", Kind: Granted, Term: 2})
+		trial.checker.record(Entry{Process: "a", Kind: Believed, Term: 1, From: 1 * second, To: 3 * second})
+		trial.checker.record(Entry{Process: "b", Kind: Believed, Term: 2, From: 2 * second, To: 4 * second})
+		return errors.New("late")
+	}}.Try(t, overMemory(time.Second, 0))
+	if err == nil || !strings.Contains(err.Error(), "S1 (") || n != 1 {
+		t.Errorf("%v after %d trials, want a violation of S1 after 1", err, n)
+	}
+}
+
+func TestATrialIsRepeatedWithALongerTTL(t *testing.T) {
+	for _, c := range []struct {
+		maxTTL, greatestTTL time.Duration // of the store, of the harness
+		want                []time.Duration
+	}{
+		{0, time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
+		{0, 0, []time.Duration{time.Second, time.Second, time.Second}},
+		{3 * time.Second, 0, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}},
+		{time.Minute, 0, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
+	} {
+		h := overMemory(time.Second, c.maxTTL)
+		h.GreatestTTL = c.greatestTTL
+		var got []time.Duration
+		Case{Run: func(trial *Trial) error {
+			got = append(got, trial.TTL)
+			return errors.New("late")
+		}}.Try(t, h)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("with a MaxTTL of %v and a GreatestTTL of %v, the trials had the TTLs %v, want %v", c.maxTTL, c.greatestTTL, got, c.want)
+		}
+	}
+}
+
+// overMemory is a harness in real time over stores with a MaxTTL.
+func overMemory(ttl, maxTTL time.Duration) Harness {
+	return Harness{TTL: ttl, NewStore: func(testing.TB) Store {
+		store := memory.New()
+		return Store{Open: func(testing.TB) backend.Backend { return limitedStore{store.Backend(), maxTTL} }}
+	}}
+}
+
+// limitedStore is a store with a MaxTTL.
+type limitedStore struct {
+	backend.Backend
+	maxTTL time.Duration
+}
+
+func (k limitedStore) Guarantees() backend.Guarantees {
+	g := k.Backend.Guarantees()
+	g.MaxTTL = k.maxTTL
+	return g
+}
+
+// hangingStore is a store that never answers in time.
+type hangingStore struct{ backend.Backend }
+
+func (hangingStore) Members(ctx context.Context, _ string, _ int) ([]backend.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Microsecond)
+	defer cancel()
+	<-ctx.Done()
+	return nil, fmt.Errorf("members: %w", ctx.Err())
+}
+
+func TestATimeoutTellsWhichCallsFailed(t *testing.T) {
+	w := Wrap(hangingStore{memory.New().Backend()})
+	w.Members(t.Context(), "", 1)
+	trial := &Trial{tb: t, nodes: []*node{{wire: w, key: "a#0"}}}
+	err := trial.waitUntil(0, "a leader", func() bool { return false })
+	for _, want := range []string{"a leader", "1 of 1 calls of a#0 failed", "Members", context.DeadlineExceeded.Error()} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error of a wait is %v; want it to contain %q", err, want)
+		}
+	}
+}
