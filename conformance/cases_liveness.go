@@ -13,8 +13,6 @@ var livenessCases = []Case{
 		Says: "After a crash of the leader there is a new one within TTL + Guarantees.Takeover + one reading."},
 	{Rule: "L2", Name: "a handover after a resignation is fast", Run: liveResign,
 		Says: "After an orderly release there is a new leader within one push or one reading."},
-	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
-		Says: "Within a bound after the last fault has healed, every election with a live candidate has exactly one leader."},
 	{Rule: "L4", Name: "no change of leader without a fault", Run: liveSticky,
 		Says: "The leader does not change without a fault, an operator's request or a resignation."},
 }
@@ -78,38 +76,6 @@ func liveResign(t *Trial) error {
 		}
 		if leader.Leading() {
 			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, but the same one leads again", i, leader.node.key)
-		}
-	}
-	return nil
-}
-
-func liveHeal(t *Trial) error {
-	members, err := t.startCandidates(3, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	faults := []Fate{{Lost: true}, {AnswerLost: true}, {Err: errInjected}, {Before: t.TTL / 2}, {After: t.TTL / 2}}
-	for i, f := range faults {
-		for j, p := range members {
-			if (i+j)%3 != 0 || i == 0 {
-				p.node.wire.Decide(func(Call) Fate { return f })
-			}
-		}
-		t.sleep(2*t.TTL + t.TTL*time.Duration(i)/7)
-		for _, p := range members {
-			p.node.wire.Decide(nil)
-		}
-		if _, _, err := t.waitForLeader(t.takeoverBound(), members...); err != nil {
-			return fmt.Errorf("after fault %d was healed: %w", i, err)
-		}
-		t.sleep(t.renewEvery() + t.TTL/10)
-		if err := t.waitForOneLeader(members...); err != nil {
-			return fmt.Errorf("after fault %d was healed: %w", i, err)
-		}
-		for _, p := range members {
-			if err := t.waitUntil(t.TTL, p.node.key+" to know the leader", func() bool { _, _, ok := p.Leader(); return ok }); err != nil {
-				return fmt.Errorf("%w: %v", err, p.Current())
-			}
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/election"
 )
 
 var markCases = []Case{
@@ -17,8 +16,6 @@ var markCases = []Case{
 		Says: "The store refuses Mark in another term, after a release and after another grant, and changes nothing."},
 	{Rule: "V4", Name: "Mark is a visible change", Run: marksShow, skip: needsMarks,
 		Says: "Mark changes Version, so the store refuses a bid that expects the lease from before."},
-	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
-		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
 	{Rule: "V6", Name: "Preflight changes nothing", Run: preflightChangesNothing,
 		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
 }
@@ -192,35 +189,6 @@ func marksShow(t *Trial) error {
 	}
 	got, err := b.bidOn(before)
 	return errors.Join(err, equal("outcome of a bid that expects the lease from before the mark", got.Outcome, backend.Refused))
-}
-
-func marksEndCampaigns(t *Trial) error {
-	c := t.client("c")
-	held, err := c.win("jobs")
-	if err != nil {
-		return err
-	}
-	if held, err = c.mustMark(held, "there", ""); err != nil {
-		return err
-	}
-	if err := c.release(backend.Released, held); err != nil {
-		return err
-	}
-	p, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	if err := p.lead(); err != nil {
-		return err
-	}
-	if err := t.waitUntil(t.takeoverBound(), "the manager to report that the election has moved", func() bool {
-		now := p.Current()
-		return now.Kind == election.Vacant && now.Reason == election.ReasonMoved && now.Err != nil
-	}); err != nil {
-		return err
-	}
-	t.sleep(2 * t.TTL)
-	return expect(!p.Leading() && p.runs() == 0, "no leader of an election that has moved", p.Current())
 }
 
 func preflightChangesNothing(t *Trial) error {

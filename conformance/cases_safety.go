@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/go-election/go-election/election"
@@ -9,18 +10,8 @@ import (
 // The checker tests S1, S2, S4, S5, S8, S10 and S11 in every manager case. These cases
 // provoke violations of each rule.
 var safetyCases = append(cutOffCases(),
-	Case{Rule: "S6", Name: "an expired leadership does not come back", Run: safeNoRevival,
-		Says: "An expired leadership does not come back, even if no other candidate acquired the lease. The candidate needs a new bid and gets a new term."},
 	Case{Rule: "S7", Name: "late and repeated requests touch no later term", Run: safeLate,
 		Says: "A renewal or release of term n that arrives late or twice does not affect term n+1, even if the same candidate holds it."},
-	Case{Rule: "S8", Name: "a lost answer starts no leadership", Run: safeUnknown,
-		Says: "A bid whose answer is lost never starts a leadership. A lease that the store may have granted to it is granted again or released."},
-	Case{Rule: "S8", Name: "a late bid leaves no orphaned lease", Run: safeOrphan,
-		Says: "If a late bid is granted after its candidate has stopped campaigning, the manager releases the lease."},
-	Case{Rule: "S13", Name: "a takeover waits for the holder's TTL", Run: safeHolderTTL, skip: needsAll(needsExclusive, needsExpiry),
-		Says: "A challenger waits for the holder's TTL, not for its own."},
-	Case{Rule: "S14", Name: "a challenger observes the lease itself", Run: safeObserving, skip: needsAll(needsExclusive, needsExpiryByChallengers),
-		Says: "A challenger acquires a held lease only after it has itself observed the lease unchanged for the holder's TTL, counted from the receipt of the first answer. This holds for an old record, too."},
 )
 
 // cutOffCases cut a leader off, each in another way. They are separate cases, so that
@@ -72,69 +63,42 @@ func safeCutOff(t *Trial, silent bool, how func(Call) Fate) error {
 	return err
 }
 
-func safeHolderTTL(t *Trial) error {
-	short := max(t.TTL/2, t.MinTTL)
-	if short > t.TTL/2 {
-		return nil // the store allows no two TTLs that differ enough
-	}
-	a, _, err := t.startWithLeader(1, "jobs", nil)
+func safeLate(t *Trial) error {
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	b, err := t.participant("b", "jobs", func(o *election.Options) { o.TTL = short })
-	if err != nil {
-		return err
+	b := others[0]
+	for _, p := range []*participant{a, b} {
+		p.node.wire.Decide(func(c Call) Fate {
+			if c.Method == "Renew" || c.Method == "Release" {
+				return Fate{Again: t.TTL * 2 / 3}
+			}
+			return Fate{}
+		})
 	}
-	if err := b.lead(); err != nil {
-		return err
+	for i := range 6 {
+		leader, _, err := t.waitForLeader(t.takeoverBound(), a, b)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), t.takeoverBound())
+		err = leader.Resign(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("resignation %d: expected nil, got %w", i, err)
+		}
+		t.sleep(t.TTL)
 	}
 	t.sleep(t.TTL)
-	a.node.wire.Cut(true)
-	sent := a.node.lastGrantSent("jobs")
-	if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
-		return err
-	}
-	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
-	return expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder sent its last renewal at %v with a TTL of %v; the challenger's TTL is %v", sent+t.TTL, sent, t.TTL, short), won)
-}
-
-func safeObserving(t *Trial) error {
-	a, _, err := t.startWithLeader(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	a.node.crash()
-	t.sleep(3 * t.TTL) // the record is old now
-	if l, err := t.client("reader").read("jobs"); err != nil || l.Vacant() {
-		return err // a store with sessions may have freed the lease by itself
-	}
-	b, err := t.node("b", nil)
-	if err != nil {
-		return err
-	}
-	b.wire.Keep(true)
-	b.wire.Decide(func(c Call) Fate {
-		if c.Method == "Observe" {
-			return Fate{After: t.callTimeout() / 2}
-		}
-		return Fate{}
-	})
-	p, err := b.join("jobs")
-	if err != nil {
-		return err
-	}
-	if err := p.lead(); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(t.takeoverBound()+t.callTimeout(), p); err != nil {
-		return err
-	}
-	won, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
-	for _, c := range b.wire.Log() {
-		if c.Method == "Observe" && c.Err == nil {
-			first := b.wire.began.Sub(t.began) + c.Received
-			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
+	for _, p := range []*participant{a, b} {
+		for _, e := range p.events() {
+			late := e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable // possible on a busy machine
+			if e.Reason == election.ReasonRefused || late && t.Virtual {
+				return fmt.Errorf("while requests arrive twice: expected leaderships to end only by resignation, got %v", e)
+			}
 		}
 	}
-	return fmt.Errorf("expected the challenger to observe the lease, but it acquired the lease without that")
+	_, _, err = t.waitForLeader(t.takeoverBound(), a, b)
+	return err
 }

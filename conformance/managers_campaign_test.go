@@ -150,7 +150,7 @@ func operatorLeave(t *Trial) error {
 			return err
 		}
 		now, err := t.client("reader").read("jobs")
-		if err := errors.Join(err, expect(now.Holder.ID != "a" || string(now.Holder.Nonce) != n.wire.Nonce(), "nothing of this process in the store when Leave returns", now),
+		if err := errors.Join(err, expect(now.Holder.ID != n.ID(), "nothing of this process in the store when Leave returns", now),
 			expect(n.Election("jobs") == nil, "the election to be removed from the manager", n.Election("jobs"))); err != nil {
 			return err
 		}
@@ -170,4 +170,33 @@ func operatorLeave(t *Trial) error {
 	b.Pause()
 	_, _, err = t.waitForLeader(t.takeoverBound(), a)
 	return err
+}
+
+func marksEndCampaigns(t *Trial) error {
+	c := t.client("c")
+	held, err := c.win("jobs")
+	if err != nil {
+		return err
+	}
+	if held, err = c.mustMark(held, "there", ""); err != nil {
+		return err
+	}
+	if err := c.release(backend.Released, held); err != nil {
+		return err
+	}
+	p, err := t.participant("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := p.lead(); err != nil {
+		return err
+	}
+	if err := t.waitUntil(t.takeoverBound(), "the manager to report that the election has moved", func() bool {
+		now := p.Current()
+		return now.Kind == election.Vacant && now.Reason == election.ReasonMoved && now.Err != nil
+	}); err != nil {
+		return err
+	}
+	t.sleep(2 * t.TTL)
+	return expect(!p.Leading() && p.runs() == 0, "no leader of an election that has moved", p.Current())
 }

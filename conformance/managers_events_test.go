@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 )
 
@@ -204,59 +203,6 @@ func eventsUnknown(t *Trial) error {
 	leader.Pause()
 	other[0].Pause()
 	return t.waitUntil(t.takeoverBound(), "both to know that there is no leader", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
-}
-
-func eventsTermGoesBack(t *Trial) error {
-	a, _, err := t.startWithLeader(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
-	if err != nil {
-		return err
-	}
-	if err := t.waitUntil(t.takeoverBound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
-		return err
-	}
-	l, err := t.waitForLeadership(t.takeoverBound(), a)
-	if err != nil {
-		return err
-	}
-	term := l.Term
-	o.node.wire.Edit(func(l backend.Lease) backend.Lease {
-		if l.Term > 100 {
-			l.Term -= 100
-		}
-		l.Version += "x"
-		return l
-	})
-	changeRecord := func(id string) error { // where renewals are invisible
-		if !t.hidesRenewals() {
-			return nil
-		}
-		return t.client("operator").request(backend.Request{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
-	}
-	if err := changeRecord("first nominee"); err != nil {
-		return err
-	}
-	if err := t.waitUntil(2*t.TTL, "a notice that the store went back", func() bool {
-		return o.hasEvent(func(e election.Event) bool {
-			return e.Kind == election.Notice && e.Reason == election.ReasonWentBack
-		})
-	}); err != nil {
-		return err
-	}
-	t.sleep(t.TTL)
-	for _, e := range o.events() {
-		if e.Kind == election.Elected && e.Term < term {
-			return fmt.Errorf("expected no event with a term below %d, got %v", term, e)
-		}
-	}
-	o.node.wire.Edit(nil)
-	if err := changeRecord("second nominee"); err != nil {
-		return err
-	}
-	return t.waitUntil(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
 }
 
 func eventsManager(t *Trial) error {

@@ -11,6 +11,8 @@ import (
 )
 
 var outageCases = []Case{
+	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
+		Says: "Within a bound after the last fault has healed, every election with a live candidate has exactly one leader."},
 	{Rule: "L4", Name: "no change in a short outage with lost requests", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change in a short outage with lost answers", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change in a short outage with failing calls", Run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
@@ -223,6 +225,38 @@ func liveClose(t *Trial) error {
 	}
 	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {
 		return fmt.Errorf("expected ErrClosed from Join after Close, got %v", err)
+	}
+	return nil
+}
+
+func liveHeal(t *Trial) error {
+	members, err := t.startCandidates(3, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	faults := []Fate{{Lost: true}, {AnswerLost: true}, {Err: errInjected}, {Before: t.TTL / 2}, {After: t.TTL / 2}}
+	for i, f := range faults {
+		for j, p := range members {
+			if (i+j)%3 != 0 || i == 0 {
+				p.node.wire.Decide(func(Call) Fate { return f })
+			}
+		}
+		t.sleep(2*t.TTL + t.TTL*time.Duration(i)/7)
+		for _, p := range members {
+			p.node.wire.Decide(nil)
+		}
+		if _, _, err := t.waitForLeader(t.takeoverBound(), members...); err != nil {
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
+		}
+		t.sleep(t.renewEvery() + t.TTL/10)
+		if err := t.waitForOneLeader(members...); err != nil {
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
+		}
+		for _, p := range members {
+			if err := t.waitUntil(t.TTL, p.node.key+" to know the leader", func() bool { _, _, ok := p.Leader(); return ok }); err != nil {
+				return fmt.Errorf("%w: %v", err, p.Current())
+			}
+		}
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func nominateGrace(t *Trial) error {
 		}
 		return Fate{Lost: accepted.Load()}
 	})
-	leader.node.wire.Keep(true)
+	log := leader.node.keepCalls()
 	if err := t.nominate(other, nominee.node.ID()); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func nominateGrace(t *Trial) error {
 		return fmt.Errorf("after the nominee was cut off: %w", err)
 	}
 	won, _ := next.eventTime(func(e election.Event) bool { return e.Leading })
-	for _, c := range leader.node.wire.Log() {
+	for _, c := range log() {
 		if c.Method == "Release" {
 			began := leader.node.wire.began.Sub(t.began) + c.Sent
 			return expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won)

@@ -13,6 +13,16 @@ var trustCases = []Case{
 		Says: "A leader trusts its lease until at most the start of the granted call + TTL − clock margin, however late the answer comes."},
 	{Rule: "S3", Name: "Leading is correct right after a stall", Run: safeStall,
 		Says: "Leading() compares the clock with the deadline at every call, so it is correct even while the manager's own loop is blocked."},
+	{Rule: "S6", Name: "an expired leadership does not come back", Run: safeNoRevival,
+		Says: "An expired leadership does not come back, even if no other candidate acquired the lease. The candidate needs a new bid and gets a new term."},
+	{Rule: "S8", Name: "a lost answer starts no leadership", Run: safeUnknown,
+		Says: "A bid whose answer is lost never starts a leadership. A lease that the store may have granted to it is granted again or released."},
+	{Rule: "S8", Name: "a late bid leaves no orphaned lease", Run: safeOrphan,
+		Says: "If a late bid is granted after its candidate has stopped campaigning, the manager releases the lease."},
+	{Rule: "S13", Name: "a takeover waits for the holder's TTL", Run: safeHolderTTL, skip: needsAll(needsExclusive, needsExpiry),
+		Says: "A challenger waits for the holder's TTL, not for its own."},
+	{Rule: "S14", Name: "a challenger observes the lease itself", Run: safeObserving, skip: needsAll(needsExclusive, needsExpiryByChallengers),
+		Says: "A challenger acquires a held lease only after it has itself observed the lease unchanged for the holder's TTL, counted from the receipt of the first answer. This holds for an old record, too."},
 	{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
 		Says: "An item of a batch that fails does not end the lease of any other election."},
 }
@@ -115,4 +125,151 @@ func safeItem(t *Trial) error {
 	}
 	_, _, err = t.waitForLeader(2*t.takeoverBound(), members[2])
 	return err
+}
+
+func safeNoRevival(t *Trial) error {
+	a, _, err := t.startWithLeader(1, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	old, err := t.waitForLeadership(t.takeoverBound(), a)
+	if err != nil {
+		return err
+	}
+	a.node.wire.Cut(true)
+	t.waitForDeadline(a.node, "jobs")
+	a.node.wire.Cut(false)
+	now, err := t.waitForLeadership(2*t.takeoverBound(), a)
+	if err != nil {
+		return err
+	}
+	return errors.Join(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership expired", old.Term), now),
+		expect(!old.Leading(), "the old leadership not to come back", old.Leading()),
+		expect(old.Context().Err() != nil, "its context to be cancelled", old.Context().Err()))
+}
+
+func safeUnknown(t *Trial) error {
+	a, err := t.participant("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	var lost atomic.Int64
+	a.node.wire.Decide(func(c Call) Fate {
+		if c.Method == "Acquire" && lost.Add(1) <= 3 {
+			return Fate{AnswerLost: true}
+		}
+		return Fate{}
+	})
+	if err := a.lead(); err != nil {
+		return err
+	}
+	if err := t.waitUntil(4*t.takeoverBound(), "three bids whose answers are lost, and a fourth", func() bool { return lost.Load() > 3 || a.Leading() }); err != nil {
+		return err
+	}
+	if err := expect(lost.Load() > 3, "no leadership while the answers to all bids are lost", a.Current()); err != nil {
+		return err
+	}
+	_, _, err = t.waitForLeader(t.takeoverBound(), a) // the checker compares the term with the granted answer
+	return err
+}
+
+func safeOrphan(t *Trial) error {
+	a, err := t.participant("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	var late atomic.Bool
+	a.node.wire.Decide(func(c Call) Fate {
+		if c.Method == "Acquire" {
+			late.Store(true)
+			return Fate{Before: 3 * t.callTimeout()}
+		}
+		return Fate{}
+	})
+	if err := a.lead(); err != nil {
+		return err
+	}
+	if err := t.waitUntil(2*t.takeoverBound(), "a bid", late.Load); err != nil {
+		return err
+	}
+	a.Pause()
+	t.sleep(3 * t.callTimeout()) // until the bid has arrived
+	b, err := t.participant("b", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := b.lead(); err != nil {
+		return err
+	}
+	if _, _, err = t.waitForLeader(2*t.takeoverBound(), b); err != nil {
+		return fmt.Errorf("beside a paused candidate whose bid arrived late: %w", err)
+	}
+	return nil
+}
+
+func safeHolderTTL(t *Trial) error {
+	short := max(t.TTL/2, t.MinTTL)
+	if short > t.TTL/2 {
+		return nil // the store allows no two TTLs that differ enough
+	}
+	a, _, err := t.startWithLeader(1, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	b, err := t.participant("b", "jobs", func(o *election.Options) { o.TTL = short })
+	if err != nil {
+		return err
+	}
+	if err := b.lead(); err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	a.node.wire.Cut(true)
+	sent := a.node.lastGrantSent("jobs")
+	if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
+		return err
+	}
+	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
+	return expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder sent its last renewal at %v with a TTL of %v; the challenger's TTL is %v", sent+t.TTL, sent, t.TTL, short), won)
+}
+
+func safeObserving(t *Trial) error {
+	a, _, err := t.startWithLeader(1, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	a.node.crash()
+	t.sleep(3 * t.TTL) // the record is old now
+	if l, err := t.client("reader").read("jobs"); err != nil || l.Vacant() {
+		return err // a store with sessions may have freed the lease by itself
+	}
+	b, err := t.node("b", nil)
+	if err != nil {
+		return err
+	}
+	log := b.keepCalls()
+	b.wire.Decide(func(c Call) Fate {
+		if c.Method == "Observe" {
+			return Fate{After: t.callTimeout() / 2}
+		}
+		return Fate{}
+	})
+	p, err := b.join("jobs")
+	if err != nil {
+		return err
+	}
+	if err := p.lead(); err != nil {
+		return err
+	}
+	if _, _, err := t.waitForLeader(t.takeoverBound()+t.callTimeout(), p); err != nil {
+		return err
+	}
+	won, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
+	for _, c := range log() {
+		if c.Method == "Observe" && c.Err == nil {
+			first := b.wire.began.Sub(t.began) + c.Received
+			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
+		}
+	}
+	return fmt.Errorf("expected the challenger to observe the lease, but it acquired the lease without that")
 }

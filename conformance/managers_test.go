@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,10 +59,39 @@ func (p *participant) ownLeaderships() (n int) {
 	return n
 }
 
+// eventTime returns when the watcher received the latest event for which is returns true.
+func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.received) - 1; i >= 0; i-- {
+		if is(p.received[i]) {
+			return p.receivedAt[i], true
+		}
+	}
+	return 0, false
+}
+
 // hasEvent reports whether the watcher received an event for which is returns true.
 func (p *participant) hasEvent(is func(election.Event) bool) bool {
 	_, ok := p.eventTime(is)
 	return ok
+}
+
+// keepCalls keeps the node's calls from now on. log returns those that have ended, in that order.
+func (n *node) keepCalls() (log func() []Call) {
+	var mu sync.Mutex
+	var calls []Call
+	n.wire.Notify(func(c Call) {
+		n.t.checker.recordCall(n, c)
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, c)
+	})
+	return func() []Call {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(calls)
+	}
 }
 
 // leave leaves the election.

@@ -214,6 +214,15 @@ var mutants = []mutant{
 			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
+	{name: "a lease is observed for less time the older it is", killer: "R8 a renewal does not shorten the observation time", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			changed, err := f.Backend.Observe(ctx, seen)
+			for i, l := range changed {
+				changed[i].ObserveFor -= l.Age
+			}
+			return changed, err
+		}
+	}},
 	{name: "unchanged leases are returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			var names []string

@@ -68,18 +68,6 @@ func (p *participant) events() []election.Event {
 	return slices.Clone(p.received)
 }
 
-// eventTime returns when the watcher received the latest event for which is returns true.
-func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := len(p.received) - 1; i >= 0; i-- {
-		if is(p.received[i]) {
-			return p.receivedAt[i], true
-		}
-	}
-	return 0, false
-}
-
 // lastState returns the last state that the watcher received.
 func (p *participant) lastState() (Entry, bool) {
 	p.mu.Lock()

@@ -30,14 +30,9 @@ type Wire struct {
 	decide     func(Call) Fate
 	cut        bool
 	notify     func(Call)
-	edit       func(backend.Lease) backend.Lease
-	originals  map[backend.Lease]backend.Lease // by edited lease
-	counts     map[string]int                  // calls, by method
-	failed     map[string]int                  // calls that returned an error, by method
+	counts     map[string]int // calls, by method
+	failed     map[string]int // calls that returned an error, by method
 	lastFailed Call
-	log        []Call
-	keepLog    bool
-	nonce      string
 }
 
 // A Call is one call of a Backend, as the wire saw it. Times count from the creation of
@@ -82,66 +77,12 @@ func (w *Wire) Cut(on bool) {
 	w.decide, w.cut = nil, on
 }
 
-// Edit makes Observe return f's version of every lease, such as a restored store would
-// return. A nil f changes no lease.
-func (w *Wire) Edit(f func(backend.Lease) backend.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.edit, w.originals = f, map[backend.Lease]backend.Lease{}
-}
-
-// applyEdit replaces leases by their edited versions.
-func (w *Wire) applyEdit(leases []backend.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, l := range leases {
-		if w.edit != nil {
-			leases[i] = w.edit(l)
-			w.originals[withoutAge(leases[i])] = l
-		}
-	}
-}
-
-// undoEdit replaces edited leases by the originals, so that the store gets the leases
-// that it returned.
-func (w *Wire) undoEdit(leases []backend.Lease) []backend.Lease {
-	leases = slices.Clone(leases)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, l := range leases {
-		if told, ok := w.originals[withoutAge(l)]; ok && w.edit != nil {
-			leases[i] = told
-		}
-	}
-	return leases
-}
-
-// withoutAge is a lease without its Age, which grows by itself.
-func withoutAge(l backend.Lease) backend.Lease {
-	l.Age = 0
-	return l
-}
-
 // Notify makes the wire call f at the end of every call, before the caller gets its
 // answer.
 func (w *Wire) Notify(f func(Call)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notify = f
-}
-
-// Keep makes the wire keep all later calls for [Wire.Log], or none. It empties the log.
-func (w *Wire) Keep(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.keepLog, w.log = on, nil
-}
-
-// Log returns the kept calls in the order in which they ended.
-func (w *Wire) Log() []Call {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.log)
 }
 
 // Count returns how many calls of these methods have begun, or of all methods if none is
@@ -157,17 +98,6 @@ func (w *Wire) Count(methods ...string) (n int) {
 	return n
 }
 
-// Nonce returns the nonce of the candidate that calls through the wire, or "" if no call
-// has contained it yet.
-func (w *Wire) Nonce() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.nonce
-}
-
-// Now returns the time on the wire's clock.
-func (w *Wire) Now() time.Duration { return time.Since(w.began) }
-
 // carry handles every call: it records the call, decides its Fate, and runs do, which
 // calls the inner backend. note completes the record from the result, when the caller
 // is certain to get it.
@@ -175,7 +105,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	w.mu.Lock()
 	w.counts[c.Method]++
 	fate, f := w.decide, Fate{Lost: w.cut}
-	c.Sent = w.Now()
+	c.Sent = time.Since(w.began)
 	w.mu.Unlock()
 	if fate != nil {
 		f = fate(c)
@@ -185,7 +115,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 		var none R
 		r, err = none, waitForEnd(ctx)
 	}
-	c.Received, c.Err = w.Now(), err
+	c.Received, c.Err = time.Since(w.began), err
 	if note != nil {
 		note(&c, f, r)
 	}
@@ -195,14 +125,17 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 		w.failed[c.Method]++
 		w.lastFailed = c
 	}
-	if w.keepLog {
-		w.log = append(w.log, c)
-	}
 	w.mu.Unlock()
 	if ended != nil {
 		ended(c)
 	}
 	return r, err
+}
+
+// carryError handles a call that returns only an error.
+func (w *Wire) carryError(ctx context.Context, c Call, do func(ctx context.Context) error) error {
+	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) { return none, do(ctx) }, nil)
+	return err
 }
 
 // failureSummary says how many calls of a node have failed, and how the last one failed.

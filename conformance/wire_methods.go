@@ -13,21 +13,13 @@ import (
 
 func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
-	c := Call{Method: "Acquire"}
-	for _, b := range bids {
-		c.Elections = append(c.Elections, b.Election)
-		w.setNonce(string(b.Candidate.Nonce))
-	}
-	return carry(w, ctx, c, func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, callAboutBids("Acquire", bids), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Acquire(ctx, bids)
 	}, w.recordAnswers)
 }
 
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
-	for _, l := range held {
-		w.setNonce(string(l.Holder.Nonce))
-	}
 	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Renew(ctx, held)
 	}, w.recordAnswers)
@@ -53,30 +45,26 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	// correct backend does.
 	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
-	_, err := carry(w, ctx, callAboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
+	return w.carryError(ctx, callAboutHeld("Release", held), func(ctx context.Context) error {
 		if zero && caller.Err() != nil {
-			return none, caller.Err()
+			return caller.Err()
 		}
-		return none, w.inner.Release(ctx, held)
-	}, nil)
-	return err
+		return w.inner.Release(ctx, held)
+	})
 }
 
 func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
-	leases = w.undoEdit(leases)
-	changed, err := carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
+	leases = slices.Clone(leases)
+	return carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
 		return w.inner.Observe(ctx, leases)
 	}, nil)
-	w.applyEdit(changed)
-	return changed, err
 }
 
 func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
-	leases = w.undoEdit(leases)
-	_, err := carry(w, ctx, callAboutLeases("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
-		return none, w.inner.Listen(ctx, leases)
-	}, nil)
-	return err
+	leases = slices.Clone(leases)
+	return w.carryError(ctx, callAboutLeases("Listen", leases), func(ctx context.Context) error {
+		return w.inner.Listen(ctx, leases)
+	})
 }
 
 func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
@@ -85,10 +73,9 @@ func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
 	for _, x := range requests {
 		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
 	}
-	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) {
-		return none, w.inner.Request(ctx, requests)
-	}, nil)
-	return err
+	return w.carryError(ctx, c, func(ctx context.Context) error {
+		return w.inner.Request(ctx, requests)
+	})
 }
 
 func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
@@ -98,11 +85,9 @@ func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Reco
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
-	w.setNonce(string(m.Nonce))
-	_, err := carry(w, ctx, Call{Method: "Announce"}, func(ctx context.Context) (none struct{}, err error) {
-		return none, w.inner.Announce(ctx, m)
-	}, nil)
-	return err
+	return w.carryError(ctx, Call{Method: "Announce"}, func(ctx context.Context) error {
+		return w.inner.Announce(ctx, m)
+	})
 }
 
 func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
@@ -115,12 +100,7 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 // errors.
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	bids = slices.Clone(bids)
-	c := Call{Method: "Preflight"}
-	for _, b := range bids {
-		c.Elections = append(c.Elections, b.Election)
-		w.setNonce(string(b.Candidate.Nonce))
-	}
-	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
+	errs, err := carry(w, ctx, callAboutBids("Preflight", bids), func(ctx context.Context) ([]error, error) {
 		if p, ok := w.inner.(backend.Preflighter); ok {
 			return p.Preflight(ctx, bids), nil
 		}
@@ -138,10 +118,9 @@ func (w *Wire) Prepare(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := carry(w, ctx, Call{Method: "Prepare"}, func(ctx context.Context) (none struct{}, err error) {
-		return none, p.Prepare(ctx)
-	}, nil)
-	return err
+	return w.carryError(ctx, Call{Method: "Prepare"}, func(ctx context.Context) error {
+		return p.Prepare(ctx)
+	})
 }
 
 // Adopt implements [backend.Adopter]. For a Backend that does not, it returns ErrInvalid.
@@ -162,10 +141,12 @@ func (w *Wire) Close() error {
 	return w.inner.Close()
 }
 
-func (w *Wire) setNonce(nonce string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nonce = nonce
+func callAboutBids(method string, bids []backend.Bid) Call {
+	c := Call{Method: method}
+	for _, b := range bids {
+		c.Elections = append(c.Elections, b.Election)
+	}
+	return c
 }
 
 func callAboutHeld(method string, held []backend.Held) Call {

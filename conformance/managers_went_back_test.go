@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+// An editedStore shows leases otherwise than they are, as a restored store would.
+type editedStore struct {
+	backend.Backend
+
+	mu        sync.Mutex
+	edit      func(backend.Lease) backend.Lease
+	originals map[backend.Lease]backend.Lease // by edited lease
+}
+
+// set makes Observe return edit's version of every lease. A nil edit changes no lease.
+func (s *editedStore) set(edit func(backend.Lease) backend.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edit, s.originals = edit, map[backend.Lease]backend.Lease{}
+}
+
+func (s *editedStore) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
+	changed, err := s.Backend.Observe(ctx, s.asStored(leases))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range changed {
+		if s.edit != nil {
+			changed[i] = s.edit(l)
+			s.originals[withoutAge(changed[i])] = l
+		}
+	}
+	return changed, err
+}
+
+func (s *editedStore) Listen(ctx context.Context, leases []backend.Lease) error {
+	return s.Backend.Listen(ctx, s.asStored(leases))
+}
+
+// asStored replaces edited leases by the originals, so that the store gets the leases that it returned.
+func (s *editedStore) asStored(leases []backend.Lease) []backend.Lease {
+	leases = slices.Clone(leases)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range leases {
+		if original, ok := s.originals[withoutAge(l)]; ok && s.edit != nil {
+			leases[i] = original
+		}
+	}
+	return leases
+}
+
+// withoutAge is a lease without its Age, which grows by itself.
+func withoutAge(l backend.Lease) backend.Lease {
+	l.Age = 0
+	return l
+}
+
+func eventsTermGoesBack(t *Trial) error {
+	a, _, err := t.startWithLeader(1, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	view, open := &editedStore{}, t.Store.Open
+	t.Store.Open = func(t testing.TB) backend.Backend {
+		view.Backend = open(t)
+		return view
+	}
+	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	if err != nil {
+		return err
+	}
+	t.Store.Open = open
+	if err := t.waitUntil(t.takeoverBound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
+		return err
+	}
+	l, err := t.waitForLeadership(t.takeoverBound(), a)
+	if err != nil {
+		return err
+	}
+	term := l.Term
+	view.set(func(l backend.Lease) backend.Lease {
+		if l.Term > 100 {
+			l.Term -= 100
+		}
+		l.Version += "x"
+		return l
+	})
+	changeRecord := func(id string) error { // where renewals are invisible
+		if !t.hidesRenewals() {
+			return nil
+		}
+		return t.client("operator").request(backend.Request{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
+	}
+	if err := changeRecord("first nominee"); err != nil {
+		return err
+	}
+	if err := t.waitUntil(2*t.TTL, "a notice that the store went back", func() bool {
+		return o.hasEvent(func(e election.Event) bool {
+			return e.Kind == election.Notice && e.Reason == election.ReasonWentBack
+		})
+	}); err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	for _, e := range o.events() {
+		if e.Kind == election.Elected && e.Term < term {
+			return fmt.Errorf("expected no event with a term below %d, got %v", term, e)
+		}
+	}
+	view.set(nil)
+	if err := changeRecord("second nominee"); err != nil {
+		return err
+	}
+	return t.waitUntil(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
+}
