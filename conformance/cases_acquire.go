@@ -42,28 +42,16 @@ var acquireCases = []Case{
 
 func acquireFree(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	l, err := a.read("jobs")
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(equal("term before the first leadership", l.Term, 0), expect(l.Vacant(), "a vacant lease", l)); err != nil {
-		return err
-	}
+	l := must(a.read("jobs"))
+	require(equal("term before the first leadership", l.Term, 0), expect(l.Vacant(), "a vacant lease", l))
 	t.sleep(max(l.ObserveFor, 0))
+
 	bid := a.bid(l)
 	bid.Renew = t.TTL / 4
-	answers, err := a.acquire(bid)
-	if err != nil {
-		return err
-	}
-	got := answers[0]
-	if err := equal("outcome of a bid for a free lease", got.Outcome, backend.Granted); err != nil {
-		return err
-	}
-	read, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	got := must(a.acquire(bid))[0]
+	require(equal("outcome of a bid for a free lease", got.Outcome, backend.Granted))
+	read := must(b.read("jobs"))
+
 	check := func(who string, l backend.Lease) error {
 		return errors.Join(
 			equal(who+": election", l.Election, "jobs"), equal(who+": holder", l.Holder, a.candidate),
@@ -71,29 +59,33 @@ func acquireFree(t *Trial) error {
 			expect(l.Term > 0, who+": a term above 0", l.Term), expect(l.Version != "" && len(l.Version) <= 600, who+": a Version of 1 to 600 bytes", l.Version),
 		)
 	}
-	err = errors.Join(check("winner", got.Lease), check("reader", read),
+	require(check("winner", got.Lease), check("reader", read),
 		equal("term that the reader sees", read.Term, got.Term), equal("Version that the reader sees", read.Version, got.Version),
 		expect(got.ValidFor > 0 && got.ValidFor <= t.TTL, fmt.Sprintf("a ValidFor above 0 and at most the TTL of %v", t.TTL), got.ValidFor))
-	if t.Expiry == backend.ByChallengers {
-		err = errors.Join(err, equal("ValidFor where challengers expire the lease", got.ValidFor, t.TTL),
-			expect(read.ObserveFor >= t.TTL, fmt.Sprintf("an ObserveFor of at least the holder's TTL of %v", t.TTL), read.ObserveFor))
+	if t.Expiry != backend.ByChallengers {
+		return nil
 	}
-	return err
+	return errors.Join(equal("ValidFor where challengers expire the lease", got.ValidFor, t.TTL),
+		expect(read.ObserveFor >= t.TTL, fmt.Sprintf("an ObserveFor of at least the holder's TTL of %v", t.TTL), read.ObserveFor))
+}
+
+// refusedBid returns an error unless a bid that could lead to a second leader was refused.
+func refusedBid(rule, what string, a backend.Answer) error {
+	if a.Outcome == backend.Granted {
+		return violation(rule, "a bid is granted only on the lease that it expects", "%s was granted: %+v", what, a.Lease)
+	}
+	return equal("outcome of "+what, a.Outcome, backend.Refused)
 }
 
 func acquireHeld(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+
 	began := time.Now()
-	got, err := b.bidOn(backend.Lease{Election: "jobs"})
+	got := must(b.bidOn(backend.Lease{Election: "jobs"}))
 	took := time.Since(began)
-	if err != nil {
-		return err
-	}
-	_, err = a.mustRenew(held)
+
+	_, err := a.keep(held)
 	return errors.Join(err,
 		equal("outcome of a bid for a held lease", got.Outcome, backend.Refused),
 		expect(took <= t.TTL/4+t.Late, "an answer at once", took),
@@ -102,15 +94,10 @@ func acquireHeld(t *Trial) error {
 
 func acquirePinned(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	expected, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	expected := must(b.read("jobs"))
 	t.sleep(expected.ObserveFor)
+
 	for _, change := range []struct {
 		what string
 		edit func(*backend.Lease)
@@ -125,89 +112,58 @@ func acquirePinned(t *Trial) error {
 	} {
 		pinned := expected
 		change.edit(&pinned)
-		got, err := b.bidOn(pinned)
-		if err != nil {
-			return err
-		}
-		if err := equal("outcome of a bid that expects the lease with "+change.what, got.Outcome, backend.Refused); err != nil {
-			return err
-		}
+		require(refusedBid("A3", "a bid that expects the lease with "+change.what, must(b.bidOn(pinned))))
 	}
-	now, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
-	got, err := b.bidOn(expected)
-	return errors.Join(err, equal("Version after refused bids", now.Version, held.Version),
+
+	now := must(b.read("jobs"))
+	got := must(b.bidOn(expected))
+	return errors.Join(equal("Version after refused bids", now.Version, held.Version),
 		equal("outcome of a bid that expects exactly the observed lease", got.Outcome, backend.Granted))
 }
 
 func acquireRenewed(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	expected, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	expected := must(b.read("jobs"))
 	t.sleep(expected.ObserveFor)
-	if held, err = a.mustRenew(held); err != nil {
-		return err
-	}
-	got, err := b.bidOn(expected)
-	if err != nil {
-		return err
-	}
-	_, err = a.mustRenew(held)
-	return errors.Join(err, equal("outcome of a bid for a lease that was renewed meanwhile", got.Outcome, backend.Refused))
+
+	held = must(a.keep(held))
+	require(refusedBid("A4", "a bid for a lease that was renewed meanwhile", must(b.bidOn(expected))))
+	must(a.keep(held))
+	return nil
 }
 
 func acquireLeftover(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	old, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	got, err := a.bidOn(backend.Lease{Election: "jobs"}) // like a bidder whose first answer was lost
-	if err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	old := must(a.win("jobs"))
+	got := must(a.bidOn(backend.Lease{Election: "jobs"})) // like a bidder whose first answer was lost
+	now := must(b.read("jobs"))
+
 	switch got.Outcome {
 	case backend.Granted:
-		err = errors.Join(expect(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover that was granted again", old.Term), got.Term),
+		require(expect(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover that was granted again", old.Term), got.Term),
 			expect(got.Version != old.Version, "another Version", got.Version), equal("term that readers see", now.Term, got.Term))
 	case backend.Refused:
-		err = expect(now.Holder.Nonce != a.candidate.Nonce, "the store to release a leftover that it does not grant again", now)
+		require(expect(now.Holder.Nonce != a.candidate.Nonce, "the store to release a leftover that it does not grant again", now))
 	default:
-		err = fmt.Errorf("bid for the bidder's own leftover: expected granted or refused, got %v: %v", got.Outcome, got.Err)
+		return fmt.Errorf("bid for the bidder's own leftover: expected granted or refused, got %v: %v", got.Outcome, got.Err)
 	}
-	return errors.Join(err, a.mustNotRenew("after the bid ended it", old))
+	return a.cannotKeep("after the bid ended it", old)
 }
 
 func acquireSameID(t *Trial) error {
 	a, b := t.client("twin"), t.client("twin")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	got, err := b.bidOn(backend.Lease{Election: "jobs"})
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+
+	got := must(b.bidOn(backend.Lease{Election: "jobs"}))
 	mine := held
 	mine.Holder = b.candidate
-	if err := errors.Join(equal("outcome of a bid by another candidate with the holder's id", got.Outcome, backend.Refused),
-		b.mustNotRenew("by another candidate with the same id", mine), b.release(backend.Released, held)); err != nil {
-		return err
-	}
-	_, err = a.mustRenew(held)
-	return err
+	require(equal("outcome of a bid by another candidate with the holder's id", got.Outcome, backend.Refused))
+	require(b.cannotKeep("by another candidate with the same id", mine))
+	require(b.release(backend.Released, held))
+
+	must(a.keep(held))
+	return nil
 }
 
 func acquireConcurrent(t *Trial) error {
@@ -218,11 +174,9 @@ func acquireConcurrent(t *Trial) error {
 	}
 	for round := range t.scaledCount(30) {
 		name := fmt.Sprintf("jobs%d", round)
-		expected, err := clients[0].read(name)
-		if err != nil {
-			return err
-		}
+		expected := must(clients[0].read(name))
 		t.sleep(max(expected.ObserveFor, 0))
+
 		var mu sync.Mutex
 		var won []backend.Lease
 		var errs []error
@@ -238,56 +192,38 @@ func acquireConcurrent(t *Trial) error {
 			})
 		}
 		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+
+		require(errs...)
 		if len(won) == 0 {
 			return fmt.Errorf("round %d: expected one of %d bids to be granted, got none", round, crowd)
 		}
 		if len(won) > 1 {
 			return violation("A7", "one of many bidders wins", "round %d: expected one of %d bids to be granted, got %d: %+v", round, crowd, len(won), won)
 		}
-		now, err := clients[0].read(name)
-		if err := errors.Join(err, equal("holder that readers see", now.Holder, won[0].Holder), equal("term", now.Term, won[0].Term)); err != nil {
-			return err
-		}
+		now := must(clients[0].read(name))
+		require(equal("holder that readers see", now.Holder, won[0].Holder), equal("term", now.Term, won[0].Term))
 	}
 	return nil
 }
 
 func acquireTTLTooLong(t *Trial) error {
 	a := t.client("a")
-	var bids []backend.Bid
-	for _, name := range []string{"long", "usual"} {
-		expected, err := a.read(name)
-		if err != nil {
-			return err
-		}
-		bids = append(bids, a.bid(expected))
-	}
-	t.sleep(max(bids[0].Expected.ObserveFor, 0))
+	bids := must(a.bidsFor("one", "other"))
 	bids[0].TTL = 10000 * time.Hour
-	answers, err := a.acquire(bids...)
-	if err != nil {
-		return err
-	}
-	long := answers[0]
-	if long.Outcome != backend.Granted {
-		err = expect(errors.Is(long.Err, backend.ErrInvalid), "a TTL of 10000 h to be granted or ErrInvalid", fmt.Sprint(long.Outcome, ": ", long.Err))
-	}
-	return errors.Join(err, equal("outcome of the bid beside it", answers[1].Outcome, backend.Granted))
+
+	answers := must(a.acquire(bids...))
+	long, usual := answers[0], answers[1]
+	return errors.Join(
+		expect(long.Outcome == backend.Granted || errors.Is(long.Err, backend.ErrInvalid), "a TTL of 10000 h to be granted or ErrInvalid", fmt.Sprint(long.Outcome, ": ", long.Err)),
+		equal("outcome of the bid beside it", usual.Outcome, backend.Granted))
 }
 
 func acquireLeastTTL(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	if err := expect(t.MinTTL >= 1, "Guarantees.MinTTL of at least 1", t.MinTTL); err != nil {
-		return err
-	}
+	require(expect(t.MinTTL >= 1, "Guarantees.MinTTL of at least 1", t.MinTTL))
+
 	least := t.MinTTL
-	l, err := a.winWith("jobs", func(b *backend.Bid) { b.TTL, b.Renew = least, least/2 })
-	if err != nil {
-		return err
-	}
-	read, err := b.read("jobs")
-	return errors.Join(err, equal("TTL in the answer", l.TTL, least), equal("TTL read", read.TTL, least))
+	l := must(a.winWith("jobs", func(b *backend.Bid) { b.TTL, b.Renew = least, least/2 }))
+	read := must(b.read("jobs"))
+	return errors.Join(equal("TTL in the answer", l.TTL, least), equal("TTL read", read.TTL, least))
 }

@@ -47,17 +47,15 @@ func closesThrough(fault string) func(*Trial) error {
 		}
 		leader.watcherEnded = true
 		leader.node.closed.Store(true)
-		if err := t.inject(fault, true, "jobs"); err != nil {
-			return err
-		}
+
+		require(t.inject(fault, true, "jobs"))
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 4*(t.TTL+t.Late))
 		defer cancel()
 		err = leader.node.Close(ctx)
 		took := time.Since(began)
-		if err := t.inject(fault, false, "jobs"); err != nil {
-			return err
-		}
+		require(t.inject(fault, false, "jobs"))
+
 		return errors.Join(
 			expect(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
 			expect(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("Close to return within a TTL of %v", t.TTL), took))
@@ -84,23 +82,18 @@ func (t *Trial) harmTwice(what string, members []*participant, lengths [2]time.D
 	reader := t.client("reader")
 	for i, length := range lengths {
 		t.sleep(t.TTL)
-		if err := harm(true); err != nil {
-			return err
-		}
+		require(harm(true))
 		t.sleep(length)
-		if err := harm(false); err != nil {
-			return err
-		}
+		require(harm(false))
+
 		// After a change of server or the loss of a record, a store may require
 		// challengers to observe for longer than a TTL. ObserveFor says so.
 		var observeFor time.Duration
-		if err := t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
+		require(t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
 			l, err := reader.readQuickly("jobs")
 			observeFor = max(l.ObserveFor, 0)
 			return err == nil
-		}); err != nil {
-			return err
-		}
+		}))
 		if _, _, err := t.waitForLeader(observeFor+2*t.takeoverBound(), members...); err != nil {
 			return fmt.Errorf("after %s number %d: %w", what, i+1, err)
 		}

@@ -64,10 +64,8 @@ func (c *client) calls() []struct {
 
 func generalNonce(t *Trial) error {
 	a := t.client("a")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+
 	other := *a
 	other.candidate = backend.Candidate{ID: "other", Nonce: backend.NewNonce()}
 	for _, v := range other.calls() {
@@ -81,23 +79,21 @@ func generalNonce(t *Trial) error {
 			return fmt.Errorf("%s with a second nonce: expected ErrInvalid, got %v", v.name, err)
 		}
 	}
-	_, err = a.mustRenew(held)
-	return err
+
+	must(a.keep(held))
+	return nil
 }
 
 func generalCloseTwice(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	for i := range 2 {
 		if err := a.Close(); err != nil {
 			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
 		}
 	}
-	now, err := b.read("jobs")
-	return errors.Join(err, equal("holder after Close of its client", now.Holder, a.candidate), equal("Version", now.Version, held.Version))
+	now := must(b.read("jobs"))
+	return errors.Join(equal("holder after Close of its client", now.Holder, a.candidate), equal("Version", now.Version, held.Version))
 }
 
 func generalAfterClose(t *Trial) error {
@@ -120,9 +116,7 @@ func generalAfterClose(t *Trial) error {
 
 func generalContext(t *Trial) error {
 	a := t.client("a")
-	if _, err := a.win("jobs"); err != nil {
-		return err
-	}
+	must(a.win("jobs"))
 	for _, v := range a.calls() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -133,9 +127,7 @@ func generalContext(t *Trial) error {
 			return fmt.Errorf("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
 		}
 		if err != nil && v.name != "Request" { // Request may find first that its term has ended
-			if err := expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err); err != nil {
-				return err
-			}
+			require(expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err))
 		}
 	}
 	return nil
@@ -144,9 +136,7 @@ func generalContext(t *Trial) error {
 func generalGuarantees(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	g := a.Guarantees()
-	if _, err := a.win("jobs"); err != nil {
-		return err
-	}
+	must(a.win("jobs"))
 	return errors.Join(
 		equal("Guarantees of another client", b.Guarantees(), g), equal("Guarantees later", a.Guarantees(), g),
 		expect(g.Name != "", "a name", g.Name),
@@ -185,7 +175,7 @@ func generalConcurrent(t *Trial) error {
 			name := fmt.Sprintf("own%d", i)
 			held, err := a.win(name)
 			for j := 0; j < t.scaledCount(100) && err == nil; j++ {
-				held, err = a.mustRenew(held)
+				held, err = a.keep(held)
 			}
 			if err == nil {
 				err = a.release(backend.Released, held)
@@ -199,13 +189,9 @@ func generalConcurrent(t *Trial) error {
 
 func generalPaused(t *Trial) error {
 	a := t.client("a")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := t.inject(FaultPause, true, ""); err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	require(t.inject(FaultPause, true, ""))
+
 	var errs []error
 	for _, v := range a.calls() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL/10)
@@ -216,9 +202,8 @@ func generalPaused(t *Trial) error {
 		errs = append(errs, expect(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
 			expect(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
 	}
-	if err := t.inject(FaultPause, false, ""); err != nil {
-		return err
-	}
+
+	require(t.inject(FaultPause, false, ""))
 	errs = append(errs, t.waitUntil(4*t.TTL, "the lease to be renewed after the pause", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
 		defer cancel()

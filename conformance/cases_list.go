@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,23 +23,15 @@ func listPages(t *Trial) error {
 	a := t.client("a")
 	want := []string{"B", "a", "a ", "a/b", "aa", "b", "b%", "z", "\u00e9", "\U0001F600"}
 	for i := range want {
-		if _, err := a.win(want[(7*i+3)%len(want)]); err != nil {
-			return err
-		}
+		must(a.win(want[(7*i+3)%len(want)]))
 	}
-	if _, err := a.read("never led"); err != nil {
-		return err
-	}
+	must(a.read("never led"))
+
 	for _, limit := range []int{1, 3, len(want), 1000} {
 		var got []string
 		for from := ""; ; {
-			records, err := a.list(from, limit)
-			if err != nil {
-				return err
-			}
-			if err := expect(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)); err != nil {
-				return err
-			}
+			records := must(a.list(from, limit))
+			require(expect(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)))
 			for _, r := range records {
 				got = append(got, r.Election)
 			}
@@ -53,8 +44,9 @@ func listPages(t *Trial) error {
 			return fmt.Errorf("pages of %d: expected %q, got %q", limit, want, got)
 		}
 	}
-	records, err := a.list("aa", 2)
-	return errors.Join(err, expect(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list that begins with aa and b", fmt.Sprint(records)))
+
+	records := must(a.list("aa", 2))
+	return expect(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list that begins with aa and b", fmt.Sprint(records))
 }
 
 func listHistory(t *Trial) error {
@@ -63,34 +55,21 @@ func listHistory(t *Trial) error {
 	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 	for i := range backend.MaxHistory + 3 {
 		c := clients[i%2]
-		held, err := c.win("jobs")
-		if err != nil {
-			return err
-		}
+		held := must(c.win("jobs"))
 		t.sleep(t.TTL / 100)
 		leadership := backend.Leadership{Term: held.Term, ID: c.candidate.ID, End: ends[i%len(ends)]}
-		if err := c.release(leadership.End, held); err != nil {
-			return err
-		}
+		require(c.release(leadership.End, held))
+
 		want = slices.Insert(want, 0, leadership)
-		records, err := c.list("jobs", 1)
-		if err != nil {
-			return err
-		}
-		if err := expect(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)); err != nil {
-			return err
-		}
+		records := must(c.list("jobs", 1))
+		require(expect(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)))
 		got := records[0].History
 		expected := want[:min(len(want), backend.MaxHistory)]
-		if err := equal(fmt.Sprintf("leaderships in the history after %d", i+1), len(got), len(expected)); err != nil {
-			return err
-		}
+		require(equal(fmt.Sprintf("leaderships in the history after %d", i+1), len(got), len(expected)))
 		for j, r := range got {
 			bare := backend.Leadership{Term: r.Term, ID: r.ID, End: r.End}
-			if err := errors.Join(equal(fmt.Sprintf("leadership %d of the history", j), bare, expected[j]),
-				expect(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
-				return err
-			}
+			require(equal(fmt.Sprintf("leadership %d of the history", j), bare, expected[j]),
+				expect(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To)))
 		}
 	}
 	return nil
@@ -98,74 +77,54 @@ func listHistory(t *Trial) error {
 
 func listLease(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	read, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
-	records, err := b.list("", 10)
-	if err := errors.Join(err, expect(len(records) == 1, "one record", len(records))); err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	read := must(b.read("jobs"))
+	records := must(b.list("", 10))
+	require(equal("records", len(records), 1))
 	got := records[0].Lease
 	got.Age, read.Age = 0, 0
-	if err := errors.Join(equal("lease in the record", got, read), expect(!records[0].Elected.IsZero(), "the time when the leadership began", records[0].Elected)); err != nil {
-		return err
-	}
+	require(equal("lease in the record", got, read), expect(!records[0].Elected.IsZero(), "the time when the leadership began", records[0].Elected))
+
 	since := records[0].Elected
 	t.sleep(t.TTL / 50)
-	if held, err = a.mustRenew(held); err != nil {
-		return err
-	}
-	records, err = b.list("", 10)
-	if err := errors.Join(err, expect(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", fmt.Sprint(records))); err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	records, err = b.list("", 10)
-	return errors.Join(err, expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records)))
+	held = must(a.keep(held))
+	records = must(b.list("", 10))
+	require(expect(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", fmt.Sprint(records)))
+
+	require(a.release(backend.Released, held))
+	records = must(b.list("", 10))
+	return expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records))
 }
 
 func listFailed(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	var began time.Time
 	for range 3 {
 		t.sleep(t.TTL / 2)
 		began = time.Now()
-		if held, err = a.mustRenew(held); err != nil {
-			return err
-		}
+		held = must(a.keep(held))
 	}
 	renewed := time.Now()
 	a.crash()
 	t.sleep(4 * t.TTL)
-	seen, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+
+	seen := must(b.read("jobs"))
 	elected := time.Now()
-	if _, err = b.win("jobs"); err != nil {
-		return err
-	}
+	must(b.win("jobs"))
 	records, err := b.list("jobs", 1)
 	if err != nil || len(records) != 1 || len(records[0].History) == 0 {
 		return fmt.Errorf("expected a list with one record and its history, got %v, %w", records, err)
 	}
+
 	past, slack := records[0].History[0], t.TTL/20+t.Late
 	ago := records[0].Elected.Sub(past.To) // both by the store's clock
-	err = expect(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to end after its last renewal", fmt.Sprintf("%s, ended %v before the next one", past.End, ago))
+	require(expect(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to end after its last renewal",
+		fmt.Sprintf("%s, ended %v before the next one", past.End, ago)))
+
 	storeKnows := !seen.Vacant() && seen.ObserveFor != backend.ExpiresInStore && seen.Age < elected.Sub(began)+slack
 	if least := elected.Sub(renewed) - t.TTL - slack; storeKnows && ago < least {
 		return fmt.Errorf("a leader renewed for the last time %v before its successor was elected, for a TTL of %v: expected its leadership to end at least %v before the election, got %v", elected.Sub(renewed), t.TTL, least, ago)
 	}
-	return err
+	return nil
 }

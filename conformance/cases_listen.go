@@ -48,15 +48,10 @@ func (t *Trial) countReturns(c *client, ttls int, seen ...backend.Lease) (int, e
 
 func listenNotBusy(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	own, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	held, err := b.read("jobs")
-	vacant, err2 := b.read("never")
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
+	own := must(a.win("jobs"))
+	held := must(b.read("jobs"))
+	vacant := must(b.read("never"))
+
 	ttls := 10
 	if !t.Virtual {
 		ttls = 3
@@ -65,16 +60,15 @@ func listenNotBusy(t *Trial) error {
 	if t.hidesRenewals() || t.Poll { // otherwise the lease expires, which is a change; these renewals are none
 		stop = a.keepRenewing(own)
 	}
-	returns, err := t.countReturns(b, ttls, held, vacant)
-	return errors.Join(err, stop(), expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
+	returns := must(t.countReturns(b, ttls, held, vacant))
+	require(stop())
+	return expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while nothing changes", t.TTL),
+		fmt.Sprintf("%d times in %d TTLs", returns, ttls))
 }
 
 func listenReturns(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	seen, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	seen := must(b.read("jobs"))
 	var held backend.Lease
 	for _, s := range []struct {
 		what string
@@ -100,27 +94,18 @@ func listenReturns(t *Trial) error {
 		if !ok || err != nil {
 			return fmt.Errorf("after %s: expected Listen to return nil within %v, got %v (returned: %v)", s.what, t.TTL/10, err, ok)
 		}
-		if seen, err = b.read("jobs"); err != nil {
-			return err
-		}
+		seen = must(b.read("jobs"))
 	}
 	return nil
 }
 
 func listenNothingMissed(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	other, err := b.read("other")
-	seen, err2 := b.read("jobs")
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
-	if _, err := a.changeVisibly(held); err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	other := must(b.read("other"))
+	seen := must(b.read("jobs"))
+	must(a.changeVisibly(held))
+
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	err, ok := t.waitForResult(b.listen(ctx, other, seen), t.TTL/10)
@@ -129,13 +114,9 @@ func listenNothingMissed(t *Trial) error {
 
 func listenEnds(t *Trial) error {
 	a := t.client("a")
-	if _, err := a.win("jobs"); err != nil {
-		return err
-	}
-	seen, err := a.read("jobs")
-	if err != nil {
-		return err
-	}
+	must(a.win("jobs"))
+	seen := must(a.read("jobs"))
+
 	ctx, cancel := context.WithCancel(context.Background())
 	result := a.listen(ctx, seen)
 	t.sleep(t.TTL / 20)
@@ -152,25 +133,21 @@ func listenEnds(t *Trial) error {
 
 func listenOthers(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("busy")
-	if err != nil {
-		return err
-	}
-	seen, err := b.read("quiet")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("busy"))
+	seen := must(b.read("quiet"))
+
 	done := make(chan error, 1)
 	go func() {
 		var err error
 		for range 20 {
 			t.sleep(t.TTL / 10)
-			if held, err = a.mustRenew(held); err != nil {
+			if held, err = a.keep(held); err != nil {
 				break
 			}
 		}
 		done <- err
 	}()
-	returns, err := t.countReturns(b, 2, seen)
-	return errors.Join(err, <-done, expect(returns <= 4, "Listen to return at most twice a TTL while only other elections change", fmt.Sprintf("%d times in 2 TTLs", returns)))
+	returns := must(t.countReturns(b, 2, seen))
+	require(<-done)
+	return expect(returns <= 4, "Listen to return at most twice a TTL while only other elections change", fmt.Sprintf("%d times in 2 TTLs", returns))
 }

@@ -30,24 +30,19 @@ func liveCrash(t *Trial) error {
 		}
 		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different times between two renewals
 		leader.node.crash()
+
 		limit := t.TTL + t.Takeover + t.TTL/20
 		if t.Expiry != backend.ByChallengers {
 			limit += t.renewEvery()
 		}
-		took, err := t.waitTime(limit, "a new leader after a crash", func() bool { return leaderOf(others) != nil })
-		if err != nil {
-			return err
-		}
+		took := must(t.waitTime(limit, "a new leader after a crash", func() bool { return leaderOf(others) != nil }))
 		if t.Expiry == backend.ByChallengers {
-			if err := expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "no takeover long before the TTL has passed", took); err != nil {
-				return err
-			}
+			require(expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "no takeover long before the TTL has passed", took))
 		}
+
 		for _, p := range others {
 			p.watcherEnded = true
-			if err := p.node.close(2 * t.TTL); err != nil {
-				return err
-			}
+			require(p.node.close(2 * t.TTL))
 		}
 	}
 	return nil
@@ -86,11 +81,8 @@ func liveSticky(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	first, err := t.waitForLeadership(t.takeoverBound(), leader)
-	if err != nil {
-		return err
-	}
-	term := first.Term
+	term := must(t.waitForLeadership(t.takeoverBound(), leader)).Term
+
 	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
 	t.sleep(t.scaledTime(24 * time.Hour))
 	l := leader.Leadership()

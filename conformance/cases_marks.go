@@ -40,9 +40,9 @@ func (c *client) setMarks(held backend.Lease, to, from string) (backend.Answer, 
 	return answers[0], nil
 }
 
-// mustMark calls Mark for one lease and returns it as it then is. Any outcome but Granted
+// mark calls Mark for one lease and returns it as it then is. Any outcome but Granted
 // is an error.
-func (c *client) mustMark(held backend.Lease, to, from string) (backend.Lease, error) {
+func (c *client) mark(held backend.Lease, to, from string) (backend.Lease, error) {
 	a, err := c.setMarks(held, to, from)
 	if err == nil && a.Outcome != backend.Granted {
 		err = fmt.Errorf("mark of %.80q by its holder: expected granted, got %v (%v) with %+v", held.Election, a.Outcome, a.Err, a.Lease)
@@ -56,139 +56,78 @@ func equalMarks(where string, l backend.Lease, to, from string) error {
 
 func marksStay(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := equalMarks("before the first mark", held, "", ""); err != nil {
-		return err
-	}
-	if held, err = a.mustMark(held, "", "elsewhere"); err != nil {
-		return err
-	}
-	if held, err = a.mustRenew(held); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	if err := errors.Join(err, equalMarks("after a renewal", now, "", "elsewhere")); err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	now, err = b.read("jobs")
-	if err := errors.Join(err, equalMarks("after a release", now, "", "elsewhere")); err != nil {
-		return err
-	}
-	if held, err = b.win("jobs"); err != nil {
-		return err
-	}
-	if err := equalMarks("after a grant to another candidate", held, "", "elsewhere"); err != nil {
-		return err
-	}
-	records, err := a.list("jobs", 1)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(equal("records", len(records), 1), equalMarks("in the record", records[0].Lease, "", "elsewhere")); err != nil {
-		return err
-	}
-	if held, err = b.mustMark(held, "there", ""); err != nil {
-		return err
-	}
-	_, err = b.mustMark(held, "", "")
-	return err
+	held := must(a.win("jobs"))
+	require(equalMarks("before the first mark", held, "", ""))
+
+	held = must(a.mark(held, "", "elsewhere"))
+	held = must(a.keep(held))
+	now := must(b.read("jobs"))
+	require(equalMarks("after a renewal", now, "", "elsewhere"))
+
+	require(a.release(backend.Released, held))
+	now = must(b.read("jobs"))
+	require(equalMarks("after a release", now, "", "elsewhere"))
+	held = must(b.win("jobs"))
+	require(equalMarks("after a grant to another candidate", held, "", "elsewhere"))
+	records := must(a.list("jobs", 1))
+	require(equal("records", len(records), 1))
+	require(equalMarks("in the record", records[0].Lease, "", "elsewhere"))
+
+	held = must(b.mark(held, "there", ""))
+	must(b.mark(held, "", ""))
+	return nil
 }
 
 func marksSeal(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if held, err = a.mustMark(held, "there", ""); err != nil {
-		return err
-	}
-	if held, err = a.mustRenew(held); err != nil {
-		return fmt.Errorf("by the holder of a sealed lease: %w", err)
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	held = must(a.mark(held, "there", ""))
+	held = must(a.keepAfter("it was sealed", held))
+	require(a.release(backend.Released, held))
+
+	now := must(b.read("jobs"))
 	blind := now
 	blind.MovedTo = ""
 	for _, c := range []*client{a, b} {
-		got, err := c.bidOn(blind)
-		if err := errors.Join(err, equal("outcome of a bid that does not show the seal", got.Outcome, backend.Refused)); err != nil {
-			return err
-		}
+		require(refusedBid("V2", "a bid that does not show the seal", must(c.bidOn(blind))))
 	}
-	got, err := b.bidOn(now)
-	return errors.Join(err, equal("outcome of a bid that shows the seal", got.Outcome, backend.Granted), equalMarks("after it", got.Lease, "there", ""))
+	got := must(b.bidOn(now))
+	return errors.Join(equal("outcome of a bid that shows the seal", got.Outcome, backend.Granted),
+		equalMarks("after it", got.Lease, "there", ""))
 }
 
 func marksPinned(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	other := held
 	other.Term++
 	refused := func(why string, l backend.Lease) error {
-		got, err := a.setMarks(l, "there", "")
-		if err := errors.Join(err, equal("outcome of a mark "+why, got.Outcome, backend.Refused)); err != nil {
-			return err
-		}
-		now, err := b.read("jobs")
-		return errors.Join(err, equalMarks("after a mark "+why, now, "", ""))
+		got := must(a.setMarks(l, "there", ""))
+		require(equal("outcome of a mark "+why, got.Outcome, backend.Refused))
+		return equalMarks("after a mark "+why, must(b.read("jobs")), "", "")
 	}
-	if err := refused("in another term", other); err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	if err := refused("after a release", held); err != nil {
-		return err
-	}
+
+	require(refused("in another term", other))
+	require(a.release(backend.Released, held))
+	require(refused("after a release", held))
 	if !t.Exclusive {
 		return nil
 	}
-	later, err := b.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := refused("after another grant", held); err != nil {
-		return err
-	}
-	_, err = b.mustRenew(later)
-	return err
+	later := must(b.win("jobs"))
+	require(refused("after another grant", held))
+	must(b.keep(later))
+	return nil
 }
 
 func marksShow(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	before, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
-	if _, err := a.mustMark(held, "", "elsewhere"); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	if err := errors.Join(err, expect(now.Version != before.Version, "another Version after a mark", now)); err != nil {
-		return err
-	}
-	got, err := b.bidOn(before)
-	return errors.Join(err, equal("outcome of a bid that expects the lease from before the mark", got.Outcome, backend.Refused))
+	held := must(a.win("jobs"))
+	before := must(b.read("jobs"))
+
+	must(a.mark(held, "", "elsewhere"))
+	now := must(b.read("jobs"))
+	require(expect(now.Version != before.Version, "another Version after a mark", now))
+	return refusedBid("V4", "a bid that expects the lease from before the mark", must(b.bidOn(before)))
 }
 
 func preflightChangesNothing(t *Trial) error {
@@ -197,53 +136,42 @@ func preflightChangesNothing(t *Trial) error {
 	if !ok {
 		return nil // Preflight is optional
 	}
-	before, err := a.win("done")
-	if err := errors.Join(err, a.release(backend.Released, before)); err != nil {
-		return err
-	}
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	before := must(a.win("done"))
+	require(a.release(backend.Released, before))
+	held := must(a.win("jobs"))
 	names, seen := []string{"done", "free", "jobs"}, map[string]backend.Lease{}
 	var bids []backend.Bid
 	for _, name := range names {
-		if seen[name], err = c.read(name); err != nil {
-			return err
-		}
+		seen[name] = must(c.read(name))
 		bids = append(bids, b.bid(backend.Lease{Election: name}))
 	}
+
 	preflight := func(bids []backend.Bid) (errs []error, err error) {
 		ctx, cancel := t.callContext()
 		defer cancel()
 		errs = p.Preflight(ctx, bids)
 		return errs, equal("answers of Preflight", len(errs), len(bids))
 	}
+
 	for range 2 {
 		errs, err := preflight(bids)
 		if err := errors.Join(err, errors.Join(errs...)); err != nil {
 			return fmt.Errorf("preflight: expected no errors, got %w", err)
 		}
 		for _, name := range names {
-			now, err := c.read(name)
-			if err := errors.Join(err, expect(!now.Differs(seen[name]), "the same lease after Preflight", now)); err != nil {
-				return err
-			}
+			now := must(c.read(name))
+			require(expect(!now.Differs(seen[name]), "the same lease after Preflight", now))
 		}
-		records, err := c.list("", 10)
-		if err := errors.Join(err, equal("records after Preflight", len(records), 2)); err != nil {
-			return err
-		}
+		records := must(c.list("", 10))
+		require(equal("records after Preflight", len(records), 2))
 	}
+
 	other := bids[0]
 	other.Candidate.Nonce = backend.NewNonce()
-	errs, err := preflight([]backend.Bid{other})
-	if err := errors.Join(err, expect(errors.Is(errs[0], backend.ErrInvalid), "an error of class ErrInvalid for a second nonce", errs[0])); err != nil {
-		return err
-	}
-	if _, err = a.mustRenew(held); err != nil {
-		return err
-	}
-	_, err = b.win("free")
-	return err
+	errs := must(preflight([]backend.Bid{other}))
+	require(expect(errors.Is(errs[0], backend.ErrInvalid), "an error of class ErrInvalid for a second nonce", errs[0]))
+
+	must(a.keep(held))
+	must(b.win("free"))
+	return nil
 }

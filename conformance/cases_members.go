@@ -36,15 +36,14 @@ func membersListed(t *Trial) error {
 		if err != nil {
 			return fmt.Errorf("announce: expected no error, got %w", err)
 		}
-		members, err := b.members("", 10)
-		if err := errors.Join(err, equal("members", len(members), 1)); err != nil {
-			return err
-		}
+		members := must(b.members("", 10))
+		require(equal("members", len(members), 1))
 		got := members[0]
 		got.Age = 0
-		if err := errors.Join(equal("member", got.Candidate, m.Candidate), equal("stage", got.Stage, m.Stage), equal("elections", got.Elections, m.Elections), equal("TTL", got.TTL, m.TTL)); err != nil {
-			return err
-		}
+		require(equal("member", got.Candidate, m.Candidate),
+			equal("stage", got.Stage, m.Stage),
+			equal("elections", got.Elections, m.Elections),
+			equal("TTL", got.TTL, m.TTL))
 	}
 	return nil
 }
@@ -59,22 +58,10 @@ func membersPages(t *Trial) error {
 	}
 	slices.Sort(want)
 	for _, limit := range []int{1, 3, 7, 500} {
-		var got []string
-		var err error
-		// Members may omit a process that a busy machine has delayed for two TTLs.
-		t.waitUntil(8*t.TTL, "members", func() bool {
-			for _, c := range clients {
-				if err = c.announce(); err != nil {
-					return true
-				}
-			}
-			got, err = last.readAllMembers(limit)
-			return err != nil || slices.Equal(got, want) || t.Virtual
-		})
-		if err != nil {
-			return err
+		for _, c := range clients { // Members may omit one that has been silent for two TTLs
+			require(c.announce())
 		}
-		if !slices.Equal(got, want) {
+		if got := must(last.readAllMembers(limit)); !slices.Equal(got, want) {
 			return fmt.Errorf("pages of %d: expected nonces %q, got %q", limit, want, got)
 		}
 	}
@@ -106,27 +93,20 @@ func membersAge(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	for _, wait := range []time.Duration{t.TTL / 2, 0} {
 		before := time.Now()
-		if err := a.announce(); err != nil {
-			return err
-		}
+		require(a.announce())
 		announced := time.Now()
 		t.sleep(wait)
 		// The bounds come from readings of the clock before and after the call.
 		least := time.Since(announced) - t.TTL/10 - t.Late
-		members, err := b.members("", 10)
-		if err := errors.Join(err, equal(fmt.Sprintf("members %v after an announcement", wait), len(members), 1)); err != nil {
-			return err
-		}
+		members := must(b.members("", 10))
+		require(equal(fmt.Sprintf("members %v after an announcement", wait), len(members), 1))
 		most := time.Since(before) + t.TTL/10 + t.Late
 		if age := members[0].Age; age < least && !t.known(age) || age > most {
 			return fmt.Errorf("expected an Age between %v and %v, got %v", least, most, age)
 		}
 	}
 	t.sleep(3 * t.TTL)
-	members, err := b.members("", 10)
-	if err != nil {
-		return err
-	}
+	members := must(b.members("", 10))
 	if len(members) > 0 && !t.known(members[0].Age) { // Members may omit it; otherwise its Age must have grown
 		return expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs without an announcement", 2*t.TTL), members[0].Age)
 	}
@@ -138,11 +118,9 @@ func (t *Trial) known(age time.Duration) bool { return t.KnowsMembers && age == 
 
 func membersTouchNothing(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err := errors.Join(err, a.announce(), b.announce()); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	records, err2 := b.list("", 10)
-	return errors.Join(err, err2, equal("Version", now.Version, held.Version), equal("records", len(records), 1))
+	held := must(a.win("jobs"))
+	require(a.announce(), b.announce())
+	now := must(b.read("jobs"))
+	records := must(b.list("", 10))
+	return errors.Join(equal("Version", now.Version, held.Version), equal("records", len(records), 1))
 }

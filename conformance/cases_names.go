@@ -45,67 +45,48 @@ func texts(max int) []string {
 
 func namesExact(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.winAll(names())
-	if err != nil {
-		return err
-	}
+	held := must(a.winAll(names()))
 	h := &nameHolders{t: t, a: a, b: b, held: held, renewed: time.Now()}
+
 	// Each name is a separate lease: b takes over every second one, and the others must
 	// not change.
 	for i, name := range names() {
-		if err := h.renewIfDue(); err != nil {
-			return err
-		}
+		require(h.renewIfDue())
 		if i%2 == 0 {
 			continue
 		}
 		l := held[name]
-		if err := a.release(backend.Released, l); err != nil {
-			return err
-		}
-		if held[name], err = b.win(name); err != nil {
-			return err
-		}
+		require(a.release(backend.Released, l))
+		held[name] = must(b.win(name))
 	}
+
 	for i, name := range names() {
-		if err := h.renewIfDue(); err != nil {
-			return err
-		}
+		require(h.renewIfDue())
 		holder := a
 		if i%2 == 1 {
 			holder = b
 		}
-		if err := h.check(name, holder); err != nil {
-			return err
-		}
+		require(h.check(name, holder))
 	}
 	return nil
 }
 
 // winAll acquires all these elections, which have never had a leader, in one call.
 func (c *client) winAll(names []string) (map[string]backend.Lease, error) {
-	var zero []backend.Lease
 	for _, name := range names {
 		if err := backend.CheckName(name); err != nil {
 			return nil, fmt.Errorf("name %q of this suite: %w", name, err)
 		}
-		zero = append(zero, backend.Lease{Election: name})
 	}
-	expected, err := c.observe(zero...)
+	bids, err := c.bidsFor(names...)
 	if err != nil {
 		return nil, err
 	}
-	if err := equal("leases read, one for each name", len(expected), len(zero)); err != nil {
-		return nil, err
-	}
-	var bids []backend.Bid
-	for _, l := range expected {
-		if err := equal(fmt.Sprintf("term of %q, which never had a leader", l.Election), l.Term, 0); err != nil {
+	for _, b := range bids {
+		if err := equal(fmt.Sprintf("term of %q, which never had a leader", b.Election), b.Expected.Term, 0); err != nil {
 			return nil, err
 		}
-		bids = append(bids, c.bid(l))
 	}
-	c.t.sleep(max(expected[0].ObserveFor, 0))
 	answers, err := c.acquire(bids...)
 	if err != nil {
 		return nil, err
@@ -160,7 +141,10 @@ func (h *nameHolders) renewAll(c *client) error {
 // check reads one lease and its record, and compares them with the last grant or renewal.
 func (h *nameHolders) check(name string, holder *client) error {
 	now, err := h.b.read(name)
-	if err := errors.Join(err, equal("name read", now.Election, name), equal(fmt.Sprintf("term of %q", name), now.Term, h.held[name].Term), equal(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.candidate.ID)); err != nil {
+	if err := errors.Join(err,
+		equal("name read", now.Election, name),
+		equal(fmt.Sprintf("term of %q", name), now.Term, h.held[name].Term),
+		equal(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.candidate.ID)); err != nil {
 		return err
 	}
 	// On a busy machine a session may end, and its leases may continue in another one.
@@ -183,62 +167,39 @@ func namesText(t *Trial) error {
 		if err != nil {
 			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.candidate.ID, a.candidate.Metadata, err)
 		}
-		read, err := b.read(name)
-		if err := errors.Join(err, equal("winner's answer", held.Holder, a.candidate), equal("reader's answer", read.Holder, a.candidate)); err != nil {
-			return err
-		}
-		if err := a.announce(); err != nil {
-			return err
-		}
-		members, err := b.members(string(a.candidate.Nonce), 1)
-		if err := errors.Join(err, expect(len(members) == 1, "one member", len(members))); err != nil {
-			return err
-		}
-		if err := equal("member record", members[0].Candidate, a.candidate); err != nil {
-			return err
-		}
-		if err := a.release(backend.Released, held); err != nil {
-			return err
-		}
-		read, err = b.read(name)
-		if err := errors.Join(err, equal("LastID", read.LastID, a.candidate.ID)); err != nil {
-			return err
-		}
+		read := must(b.read(name))
+		require(equal("winner's answer", held.Holder, a.candidate), equal("reader's answer", read.Holder, a.candidate))
+
+		require(a.announce())
+		members := must(b.members(string(a.candidate.Nonce), 1))
+		require(equal("members", len(members), 1))
+		require(equal("member record", members[0].Candidate, a.candidate))
+
+		require(a.release(backend.Released, held))
+		read = must(b.read(name))
+		require(equal("LastID", read.LastID, a.candidate.ID))
 	}
 	return nil
 }
 
 func namesPlanted(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	before, err := b.win("planted")
-	if err != nil {
-		return err
-	}
-	if err := t.inject(FaultPlantRecord, true, "planted"); err != nil {
-		return err
-	}
-	changed, err := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	before := must(b.win("planted"))
+	require(t.inject(FaultPlantRecord, true, "planted"))
+	changed := must(a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"}))
 	for _, l := range changed {
 		if l.Election == "planted" && l.Holder == before.Holder {
 			return fmt.Errorf("expected the fault %s to change the record, got %+v: the harness's function does nothing", FaultPlantRecord, l)
 		}
 	}
-	_, err = a.list("", 10)
-	_, err2 := a.mustRenew(held)
-	if err := errors.Join(err, err2, expect(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.candidate }), "Observe to return the other election beside the planted one", fmt.Sprint(changed))); err != nil {
-		return err
-	}
-	o, err := t.participant("observer", "planted", nil)
-	if err != nil {
-		return err
-	}
+
+	must(a.list("", 10))
+	must(a.keep(held))
+	isHeld := func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.candidate }
+	require(expect(slices.ContainsFunc(changed, isHeld), "Observe to return the other election beside the planted one", fmt.Sprint(changed)))
+
+	o := must(t.participant("observer", "planted", nil))
 	t.sleep(t.TTL)
 	for _, e := range o.events() {
 		if e.Leader.ID == "" {

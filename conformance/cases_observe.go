@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -28,26 +29,15 @@ var observeCases = []Case{
 
 func observeZero(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	if _, err := a.win("held"); err != nil {
-		return err
-	}
-	zero := []backend.Lease{{Election: "never"}, {Election: "held"}, {Election: "nor this"}}
+	must(a.win("held"))
 	for range 2 { // the first call must not differ from the next
-		got, err := b.observe(zero...)
-		if err != nil {
-			return err
-		}
-		slices.SortFunc(got, func(x, y backend.Lease) int { return compare(x.Election, y.Election) })
-		if err := equal("leases returned for three zero leases", len(got), 3); err != nil {
-			return err
-		}
-		err = errors.Join(equal("first lease", got[0].Election, "held"), equal("its holder", got[0].Holder, a.candidate))
+		got := must(b.observe(zeroLeases("never", "held", "nor this")...))
+		slices.SortFunc(got, func(x, y backend.Lease) int { return strings.Compare(x.Election, y.Election) })
+		require(equal("leases returned for three zero leases", len(got), 3))
+		require(equal("first lease", got[0].Election, "held"), equal("its holder", got[0].Holder, a.candidate))
 		for i, name := range []string{"never", "nor this"} {
 			l := got[i+1]
-			err = errors.Join(err, equal("name", l.Election, name), equal("term of "+name, l.Term, 0), expect(l.Vacant(), "a vacant lease", l))
-		}
-		if err != nil {
-			return err
+			require(equal("name", l.Election, name), equal("term of "+name, l.Term, 0), expect(l.Vacant(), "a vacant lease", l))
 		}
 	}
 	return nil
@@ -55,50 +45,33 @@ func observeZero(t *Trial) error {
 
 func observeChanged(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	var held, zero []backend.Lease
-	for i := range 20 {
-		l, err := a.win(fmt.Sprintf("jobs%02d", i))
-		if err != nil {
-			return err
-		}
-		held, zero = append(held, l), append(zero, backend.Lease{Election: l.Election})
+	names := numbered("jobs", 20)
+	var held []backend.Lease
+	for _, name := range names {
+		held = append(held, must(a.win(name)))
 	}
-	if _, err := a.renew(held...); err != nil { // winning 20 leases may have taken long
-		return err
-	}
-	seen, err := b.observe(zero...)
-	if err != nil {
-		return err
-	}
+	must(a.renew(held...)) // winning 20 leases may have taken long
+
+	seen := must(b.observe(zeroLeases(names...)...))
 	t.sleep(t.TTL / 10)
-	if got, err := b.observe(seen...); err != nil || len(got) != 0 {
-		return errors.Join(err, fmt.Errorf("without a change: expected no lease, got %d: %+v", len(got), got))
-	}
+	require(equal("leases returned without a change", len(must(b.observe(seen...))), 0))
+
 	for _, i := range []int{17, 3} {
-		if _, err := a.changeVisibly(seen[i]); err != nil {
-			return err
-		}
+		must(a.changeVisibly(seen[i]))
 	}
-	got, err := b.observe(seen...)
-	if err != nil {
-		return err
+	var changed []string
+	for _, l := range must(b.observe(seen...)) {
+		changed = append(changed, l.Election)
 	}
-	var names []string
-	for _, l := range got {
-		names = append(names, l.Election)
-	}
-	slices.Sort(names)
+	slices.Sort(changed)
 	want := []string{seen[3].Election, seen[17].Election}
 	slices.Sort(want)
-	return expect(slices.Equal(names, want), fmt.Sprintf("the two renewed leases, %v", want), fmt.Sprint(names))
+	return expect(slices.Equal(changed, want), fmt.Sprintf("the two renewed leases, %v", want), fmt.Sprint(changed))
 }
 
 func observeEachKind(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	seen, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	seen := must(b.read("jobs"))
 	var held backend.Lease
 	steps := []struct {
 		what string
@@ -113,14 +86,12 @@ func observeEachKind(t *Trial) error {
 		{"its withdrawal", func() error { return b.request(backend.Request{Election: "jobs", Term: held.Term}) }, func(l backend.Lease) bool { return l.Request == backend.Request{} }},
 		{"a release", func() error { return a.release(backend.Released, held) }, func(l backend.Lease) bool { return l.Vacant() && l.Term == held.Term }},
 	}
+
 	for _, s := range steps {
 		if err := s.do(); err != nil {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
-		got, err := b.observe(seen)
-		if err != nil {
-			return err
-		}
+		got := must(b.observe(seen))
 		if len(got) != 1 || !s.is(got[0]) {
 			return fmt.Errorf("after %s: expected the changed lease, got %d leases: %+v", s.what, len(got), got)
 		}
@@ -131,62 +102,40 @@ func observeEachKind(t *Trial) error {
 
 func observeAtOnce(t *Trial) error {
 	a := t.client("a")
-	if _, err := a.win("jobs"); err != nil {
-		return err
-	}
-	seen, err := a.read("jobs")
-	if err != nil {
-		return err
-	}
+	must(a.win("jobs"))
+	seen := must(a.read("jobs"))
+
 	began := time.Now()
-	_, err = a.observe(seen)
+	must(a.observe(seen))
 	took := time.Since(began)
-	return errors.Join(err, expect(took <= t.TTL/8+t.Late, "an answer at once", took))
+	return expect(took <= t.TTL/8+t.Late, "an answer at once", took)
 }
 
 func observeWritesNothing(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	for range 5 {
-		if _, err := b.observe(backend.Lease{Election: "jobs"}, backend.Lease{Election: "never"}); err != nil {
-			return err
-		}
+		must(b.observe(zeroLeases("jobs", "never")...))
 	}
-	now, err := a.read("jobs")
-	records, err2 := a.list("", 10)
-	return errors.Join(err, err2, equal("Version", now.Version, held.Version), equal("records", len(records), 1))
+
+	now := must(a.read("jobs"))
+	records := must(a.list("", 10))
+	return errors.Join(equal("Version", now.Version, held.Version), equal("records", len(records), 1))
 }
 
 func observeSequence(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held := map[string]backend.Lease{}
-	var seen []backend.Lease
-	for _, name := range []string{"one", "two", "three"} {
-		l, err := a.win(name)
-		if err != nil {
-			return err
-		}
-		held[name] = l
-		seen = append(seen, backend.Lease{Election: name})
+	seen := zeroLeases("one", "two", "three")
+	for _, l := range seen {
+		held[l.Election] = must(a.win(l.Election))
 	}
+
 	for i, name := range []string{"", "two", "", "one", "three", "two"} {
 		if name != "" {
-			l, err := a.mustRenew(held[name])
-			if err != nil {
-				return err
-			}
-			held[name] = l
+			held[name] = must(a.keep(held[name]))
 		}
-		ctx, cancel := t.callContext()
-		changed, err := b.Observe(ctx, seen)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("observe: expected an answer, got %w", err)
-		}
-		for _, l := range changed {
+		for _, l := range must(b.observe(seen...)) {
 			at := slices.IndexFunc(seen, func(s backend.Lease) bool { return s.Election == l.Election })
 			if at < 0 {
 				return fmt.Errorf("expected only leases that the call passed, got %+v", l)
@@ -194,9 +143,7 @@ func observeSequence(t *Trial) error {
 			seen[at] = l
 		}
 		for _, s := range seen {
-			if err := equal(fmt.Sprintf("call %d: Version of %s", i, s.Election), s.Version, held[s.Election].Version); err != nil {
-				return err
-			}
+			require(equal(fmt.Sprintf("call %d: Version of %s", i, s.Election), s.Version, held[s.Election].Version))
 		}
 	}
 	return nil
@@ -205,25 +152,19 @@ func observeSequence(t *Trial) error {
 func observeAge(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	before := time.Now()
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	won := time.Now()
 	t.sleep(t.TTL / 2)
+
 	// The bounds come from readings of the clock before and after the call.
 	least := time.Since(won) - t.TTL/20 - t.Late
-	now, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
+	now := must(b.read("jobs"))
 	most := time.Since(before) + t.TTL/20 + t.Late
-	err = expect(now.Age >= least && now.Age <= most, fmt.Sprintf("an Age between %v and %v", least, most), now.Age)
+	require(expect(now.Age >= least && now.Age <= most, fmt.Sprintf("an Age between %v and %v", least, most), now.Age))
+
 	renewed := time.Now()
-	if _, err := a.mustRenew(held); err != nil {
-		return err
-	}
-	fresh, err2 := b.read("jobs")
+	must(a.keep(held))
+	fresh := must(b.read("jobs"))
 	most = time.Since(renewed) + t.TTL/20 + t.Late
-	return errors.Join(err, err2, expect(fresh.Age >= 0 && fresh.Age <= most, fmt.Sprintf("an Age of at most %v after a renewal", most), fresh.Age))
+	return expect(fresh.Age >= 0 && fresh.Age <= most, fmt.Sprintf("an Age of at most %v after a renewal", most), fresh.Age)
 }

@@ -32,62 +32,41 @@ var releaseCases = []Case{
 
 func releaseAtOnce(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	if err := errors.Join(err, expect(now.Vacant(), "a vacant lease", now), equal("holder", now.Holder, backend.Candidate{}),
+	held := must(a.win("jobs"))
+	require(a.release(backend.Released, held))
+
+	now := must(b.read("jobs"))
+	require(expect(now.Vacant(), "a vacant lease", now), equal("holder", now.Holder, backend.Candidate{}),
 		equal("term", now.Term, held.Term), equal("End", now.End, backend.Released),
 		equal("LastID", now.LastID, "a"), equal("ObserveFor", now.ObserveFor, 0),
-		equal("TTL of a vacant lease", now.TTL, 0), equal("Renew of a vacant lease", now.Renew, 0)); err != nil {
-		return err
-	}
-	got, err := b.bidOn(now)
-	return errors.Join(err, equal("outcome of a bid right after a release", got.Outcome, backend.Granted), expect(got.Term > held.Term, fmt.Sprintf("a term above %d", held.Term), got.Term))
+		equal("TTL of a vacant lease", now.TTL, 0), equal("Renew of a vacant lease", now.Renew, 0))
+
+	got := must(b.bidOn(now))
+	return errors.Join(equal("outcome of a bid right after a release", got.Outcome, backend.Granted),
+		expect(got.Term > held.Term, fmt.Sprintf("a term above %d", held.Term), got.Term))
 }
 
 func releaseTerm(t *Trial) error {
 	a := t.client("a")
-	old, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, old); err != nil {
-		return err
-	}
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	old := must(a.win("jobs"))
+	require(a.release(backend.Released, old))
+	held := must(a.win("jobs"))
+
 	for _, term := range []uint64{old.Term, held.Term - 1, held.Term + 1} {
 		late := held
 		late.Term = term
-		if err := a.release(backend.Released, late); err != nil {
-			return err
-		}
-		if held, err = a.mustRenew(held); err != nil {
-			return fmt.Errorf("after a release of term %d: %w", term, err)
-		}
+		require(a.release(backend.Released, late))
+		held = must(a.keepAfter(fmt.Sprintf("a release of term %d", term), held))
 	}
 	return nil
 }
 
 func releaseOther(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if _, err := b.win("other"); err != nil {
-		return err
-	}
-	if err := b.release(backend.Released, held); err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	must(b.win("other"))
+	require(b.release(backend.Released, held))
+
 	ctx, cancel := t.callContext()
 	defer cancel()
 	forged := held // it names the real holder, like a request of an attacker or a bug
@@ -95,42 +74,25 @@ func releaseOther(t *Trial) error {
 	if err := b.Release(ctx, []backend.Held{forged.Held()}); err != nil && !errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("release of another's lease: expected nil or ErrInvalid, got %w", err)
 	}
-	_, err = a.mustRenew(held)
-	return err
+	must(a.keep(held))
+	return nil
 }
 
 func releaseTermZero(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	if _, err := a.win("jobs"); err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
-		return err
-	}
-	now, err := b.read("jobs")
-	return errors.Join(err, expect(now.Vacant(), "a vacant lease after a release with term 0", now))
+	must(a.win("jobs"))
+	require(a.release(backend.Released, backend.Lease{Election: "jobs"}))
+	now := must(b.read("jobs"))
+	return expect(now.Vacant(), "a vacant lease after a release with term 0", now)
 }
 
 func releaseTermZeroOfAnother(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	old, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, old); err != nil {
-		return err
-	}
-	held, err := b.win("jobs")
-	if err != nil {
-		return err
-	}
+	require(a.release(backend.Released, must(a.win("jobs"))))
+	held := must(b.win("jobs"))
 	for range 2 {
-		if err := a.release(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
-			return err
-		}
-		if held, err = b.mustRenew(held); err != nil {
-			return fmt.Errorf("after another's release with term 0: %w", err)
-		}
+		require(a.release(backend.Released, backend.Lease{Election: "jobs"}))
+		held = must(b.keepAfter("another's release with term 0", held))
 	}
 	return nil
 }
@@ -140,110 +102,57 @@ func releaseNothing(t *Trial) error {
 	if err := fresh.release(backend.Released, backend.Lease{Election: "jobs"}, backend.Lease{Election: "never", Term: 7}); err != nil {
 		return fmt.Errorf("by a client that never bid: %w", err)
 	}
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	for i := range 3 {
 		if err := a.release(backend.Released, held, backend.Lease{Election: "never", Term: 3}, backend.Lease{Election: "no"}); err != nil {
 			return fmt.Errorf("release number %d: %w", i+1, err)
 		}
 	}
-	records, err := a.list("", 10)
-	return errors.Join(err, equal("records of one election that had a leader and two that had none", len(records), 1))
+	records := must(a.list("", 10))
+	return equal("records of one election that had a leader and two that had none", len(records), 1)
 }
 
 func releaseReason(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	for _, end := range []backend.End{backend.Released, backend.Failed, backend.Deposed} {
-		held, err := a.win("jobs")
-		if err != nil {
-			return err
-		}
-		if err := a.release(end, held); err != nil {
-			return err
-		}
-		now, err := b.read("jobs")
-		if err := errors.Join(err, equal("End", now.End, end), equal("LastID", now.LastID, "a")); err != nil {
-			return err
-		}
+		held := must(a.win("jobs"))
+		require(a.release(end, held))
+		now := must(b.read("jobs"))
+		require(equal("End", now.End, end), equal("LastID", now.LastID, "a"))
 	}
 	return nil
 }
 
 func releaseHeartbeat(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
-	seen, err := b.read("jobs")
-	if err != nil {
-		return err
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	changed, err := b.observe(seen)
-	if err != nil {
-		return err
-	}
-	if err := equal("changes after a release", len(changed), 1); err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
+	seen := must(b.read("jobs"))
+	require(a.release(backend.Released, held))
+	changed := must(b.observe(seen))
+	require(equal("changes after a release", len(changed), 1))
 	return expect(changed[0].Version != held.Version, "another Version", changed[0].Version)
 }
 
 func releaseRequest(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	request := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.candidate.Nonce}
-	if err := b.request(request); err != nil {
-		return fmt.Errorf("request: expected no error, got %w", err)
-	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	now, err := a.read("jobs")
-	return errors.Join(err, equal("request after the release", now.Request, request))
+	require(b.request(request))
+	require(a.release(backend.Released, held))
+	now := must(a.read("jobs"))
+	return equal("request after the release", now.Request, request)
 }
 
 func releaseMany(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
+	names := numbered("jobs", t.scaledCount(1200))
 	var held []backend.Lease
-	for i := range t.scaledCount(1200) {
-		l := backend.Lease{Election: fmt.Sprintf("jobs%05d", i)}
-		held = append(held, l)
+	for _, got := range must(a.acquire(must(a.bidsFor(names...))...)) {
+		held = append(held, got.Lease)
 	}
-	expected, err := a.observe(held...)
-	if err != nil {
-		return err
-	}
-	var bids []backend.Bid
-	for _, l := range expected {
-		bids = append(bids, a.bid(l))
-	}
-	t.sleep(max(expected[0].ObserveFor, 0))
-	answers, err := a.acquire(bids...)
-	if err != nil {
-		return err
-	}
-	for i := range answers {
-		held[i] = answers[i].Lease
-	}
-	if err := a.release(backend.Released, held...); err != nil {
-		return err
-	}
-	for i := range held {
-		held[i] = backend.Lease{Election: held[i].Election}
-	}
-	now, err := b.observe(held...)
-	if err != nil {
-		return err
-	}
+	require(a.release(backend.Released, held...))
+
+	now := must(b.observe(zeroLeases(names...)...))
 	for _, l := range now {
 		if !l.Vacant() || l.Term == 0 {
 			return fmt.Errorf("after the release of %d leases: expected all to be vacant with a term, got %+v", len(held), l)

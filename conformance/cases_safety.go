@@ -44,19 +44,17 @@ func safeCutOff(t *Trial, silent bool, how func(Call) Fate) error {
 		return err
 	}
 	b := others[0]
+
 	a.node.wire.Decide(how)
 	end := t.now() + t.TTL + 2*t.takeoverBound()
 	if silent && !t.lastsWithProcess() { // otherwise the leader's bids or renewals may reach the store
-		if err := t.waitUntil(end-t.now(), "the follower to lead after the leader was cut off", b.Leading); err != nil {
-			return err
-		}
+		require(t.waitUntil(end-t.now(), "the follower to lead after the leader was cut off", b.Leading))
 	}
 	t.sleep(end - t.now())
 	if silent && t.lastsWithProcess() {
-		if err := expect(!b.Leading(), "no second leader while the process of the first one lives", b.Current()); err != nil {
-			return err
-		}
+		require(expect(!b.Leading(), "no second leader while the process of the first one lives", b.Current()))
 	}
+
 	a.node.wire.Decide(nil)
 	t.sleep(t.takeoverBound())
 	_, _, err = t.waitForLeader(t.TTL, a, b)
@@ -69,6 +67,7 @@ func safeLate(t *Trial) error {
 		return err
 	}
 	b := others[0]
+
 	for _, p := range []*participant{a, b} {
 		p.node.wire.Decide(func(c Call) Fate {
 			if c.Method == "Renew" || c.Method == "Release" {
@@ -77,6 +76,7 @@ func safeLate(t *Trial) error {
 			return Fate{}
 		})
 	}
+
 	for i := range 6 {
 		leader, _, err := t.waitForLeader(t.takeoverBound(), a, b)
 		if err != nil {
@@ -90,6 +90,7 @@ func safeLate(t *Trial) error {
 		}
 		t.sleep(t.TTL)
 	}
+
 	t.sleep(t.TTL)
 	for _, p := range []*participant{a, b} {
 		for _, e := range p.events() {

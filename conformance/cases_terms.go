@@ -46,20 +46,13 @@ func termsGrow(t *Trial) error {
 	var last uint64
 	for i := range t.scaledCount(1000) {
 		c := clients[i%3]
-		held, err := c.win("jobs")
-		if err != nil {
-			return fmt.Errorf("leadership %d: %w", i+1, err)
-		}
+		held := must(c.win("jobs"))
 		if err := checkTermGrows(&last, held); err != nil {
 			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
-		if err := c.release(backend.Released, held); err != nil {
-			return err
-		}
-		now, err := c.read("jobs")
-		if err := errors.Join(err, equal("term of the vacant record", now.Term, last)); err != nil {
-			return err
-		}
+		require(c.release(backend.Released, held))
+		now := must(c.read("jobs"))
+		require(equal("term of the vacant record", now.Term, last))
 	}
 	return nil
 }
@@ -68,13 +61,8 @@ func termsExpiry(t *Trial) error {
 	clients := []*client{t.client("a"), t.client("b"), t.client("c")}
 	var last uint64
 	for i := range 3 {
-		held, err := clients[i].win("jobs")
-		if err != nil {
-			return err
-		}
-		if err := checkTermGrows(&last, held); err != nil {
-			return err
-		}
+		held := must(clients[i].win("jobs"))
+		require(checkTermGrows(&last, held))
 		clients[i].crash()
 	}
 	return nil
@@ -82,10 +70,7 @@ func termsExpiry(t *Trial) error {
 
 func termsFirst(t *Trial) error {
 	for _, name := range []string{"jobs", "other"} {
-		held, err := t.client("a").win(name)
-		if err != nil {
-			return err
-		}
+		held := must(t.client("a").win(name))
 		if off := time.Until(time.UnixMicro(int64(held.Term))); off.Abs() > time.Hour {
 			return fmt.Errorf("expected the first term of %q to be about the current time, got %d, which differs by %v", name, held.Term, off)
 		}
@@ -95,44 +80,29 @@ func termsFirst(t *Trial) error {
 
 func termsMinTerm(t *Trial) error {
 	a := t.client("a")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	last := held.Term
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
+	require(a.release(backend.Released, held))
+
 	minTerm := last + 1_000_000_000_000_000
-	held, err = a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = minTerm })
-	if err != nil {
-		return err
-	}
+	held = must(a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = minTerm }))
 	last = minTerm
 	if err := checkTermGrows(&last, held); err != nil {
 		return fmt.Errorf("with a MinTerm: %w", err)
 	}
-	if err := a.release(backend.Released, held); err != nil {
-		return err
-	}
-	held, err = a.win("jobs") // without a MinTerm
-	return errors.Join(err, checkTermGrows(&last, held))
+
+	require(a.release(backend.Released, held))
+	held = must(a.win("jobs")) // without a MinTerm
+	return checkTermGrows(&last, held)
 }
 
 func termsDeleted(t *Trial) error {
 	a := t.client("a")
 	var last uint64
 	for range 3 {
-		held, err := a.win("jobs")
-		if err != nil {
-			return err
-		}
-		if err := checkTermGrows(&last, held); err != nil {
-			return err
-		}
-		if err := t.inject(FaultDeleteRecord, true, "jobs"); err != nil {
-			return err
-		}
+		held := must(a.win("jobs"))
+		require(checkTermGrows(&last, held))
+		require(t.inject(FaultDeleteRecord, true, "jobs"))
 	}
 	return nil
 }
@@ -141,63 +111,38 @@ func termsRestart(t *Trial) error {
 	a := t.client("a")
 	var last uint64
 	for i := range 3 {
-		held, err := a.win("jobs")
-		if err != nil {
-			return err
-		}
-		if err := checkTermGrows(&last, held); err != nil {
-			return err
-		}
+		held := must(a.win("jobs"))
+		require(checkTermGrows(&last, held))
 		if i == 1 {
-			if err := a.release(backend.Released, held); err != nil {
-				return err
-			}
+			require(a.release(backend.Released, held))
 		}
-		if err := t.inject(FaultRestart, true, ""); err != nil {
-			return err
-		}
-		if err := t.waitUntil(20*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil { // a server may start slowly
-			return err
-		}
+		require(t.inject(FaultRestart, true, ""))
+		// A server may start slowly.
+		require(t.waitUntil(20*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }))
 	}
 	return nil
 }
 
 func termsFailover(t *Trial) error {
 	a := t.client("a")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	last := held.Term
-	if err := t.inject(FaultFailover, true, ""); err != nil {
-		return err
-	}
-	if err := t.waitUntil(4*t.TTL, "an answer after the failover", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
-		return err
-	}
-	if err := a.mustNotRenew("after the failover to another server", held); err != nil {
-		return err
-	}
-	held, err = t.client("b").win("jobs")
-	return errors.Join(err, checkTermGrows(&last, held))
+	require(t.inject(FaultFailover, true, ""))
+	require(t.waitUntil(4*t.TTL, "an answer after the failover", func() bool { _, err := a.readQuickly("jobs"); return err == nil }))
+	require(a.cannotKeep("after the failover to another server", held))
+	held = must(t.client("b").win("jobs"))
+	return checkTermGrows(&last, held)
 }
 
 func termsSeparate(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	held, err := a.win("jobs")
-	if err != nil {
-		return err
-	}
+	held := must(a.win("jobs"))
 	for range 5 {
-		other, err := b.win("other")
-		if err != nil {
-			return err
-		}
-		if err := b.release(backend.Released, other); err != nil {
-			return err
-		}
+		other := must(b.win("other"))
+		require(b.release(backend.Released, other))
 	}
-	now, err := b.read("jobs")
-	return errors.Join(err, equal("term", now.Term, held.Term), equal("Version", now.Version, held.Version), equal("holder", now.Holder, a.candidate))
+	now := must(b.read("jobs"))
+	return errors.Join(equal("term", now.Term, held.Term),
+		equal("Version", now.Version, held.Version),
+		equal("holder", now.Holder, a.candidate))
 }

@@ -2,8 +2,8 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -65,6 +65,34 @@ func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 // bid returns a bid that expects the given lease.
 func (c *client) bid(expected backend.Lease) backend.Bid {
 	return backend.Bid{Election: expected.Election, Candidate: c.candidate, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: expected}
+}
+
+// bidsFor reads leases, waits until they are free if nobody holds them, and returns a bid for each, in the order of the names.
+func (c *client) bidsFor(names ...string) (bids []backend.Bid, err error) {
+	expected, err := c.observe(zeroLeases(names...)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := equal("leases in the answer to a first Observe", len(expected), len(names)); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(expected, func(l backend.Lease) bool { return l.Election == name })
+		if i < 0 {
+			return nil, fmt.Errorf("observe: expected the lease of %.80q in the answer", name)
+		}
+		bids = append(bids, c.bid(expected[i]))
+	}
+	c.t.sleep(max(expected[0].ObserveFor, 0))
+	return bids, nil
+}
+
+// zeroLeases returns leases of which nothing is known but their names.
+func zeroLeases(names ...string) (leases []backend.Lease) {
+	for _, name := range names {
+		leases = append(leases, backend.Lease{Election: name})
+	}
+	return leases
 }
 
 // acquire makes bids and returns one answer for each.
@@ -146,9 +174,9 @@ func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	return c.checkAnswers("renew", answers, len(held), err)
 }
 
-// mustRenew renews a lease and returns it as it then is. Any outcome but Granted is an
+// keep renews a lease and returns it as it then is. Any outcome but Granted is an
 // error.
-func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
+func (c *client) keep(held backend.Lease) (backend.Lease, error) {
 	answers, err := c.renew(held)
 	if err != nil {
 		return held, err
@@ -159,10 +187,19 @@ func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
 	return answers[0].Lease, nil
 }
 
+// keepAfter is keep, with an error that tells what happened before.
+func (c *client) keepAfter(what string, held backend.Lease) (backend.Lease, error) {
+	held, err := c.keep(held)
+	if err != nil {
+		err = fmt.Errorf("after %s: %w", what, err)
+	}
+	return held, err
+}
+
 // changeVisibly renews a lease, and writes a request beside it where renewals are
 // invisible, so that every reader sees a change.
 func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
-	held, err := c.mustRenew(held)
+	held, err := c.keep(held)
 	if err == nil && c.t.hidesRenewals() {
 		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: string(backend.NewNonce())})
 	}
@@ -184,7 +221,7 @@ func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
 				return
 			case <-time.After(c.t.renewEvery()):
 			}
-			if _, err := c.mustRenew(held); err != nil {
+			if _, err := c.keep(held); err != nil {
 				<-end
 				ended <- err
 				return
@@ -194,8 +231,8 @@ func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
 	return func() error { close(end); return <-ended }
 }
 
-// mustNotRenew renews a lease. Any outcome but Refused is an error.
-func (c *client) mustNotRenew(why string, held backend.Lease) error {
+// cannotKeep renews a lease. Any outcome but Refused is an error.
+func (c *client) cannotKeep(why string, held backend.Lease) error {
 	answers, err := c.renew(held)
 	if err != nil {
 		return err
@@ -223,7 +260,10 @@ func (c *client) release(end backend.End, held ...backend.Lease) error {
 func (c *client) request(requests ...backend.Request) error {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
-	return c.Request(ctx, requests)
+	if err := c.Request(ctx, requests); err != nil {
+		return fmt.Errorf("requests %+v: %w", requests, err)
+	}
+	return nil
 }
 
 // list returns records.
@@ -237,16 +277,11 @@ func (c *client) list(from string, limit int) ([]backend.Record, error) {
 	return records, nil
 }
 
-// announce writes the client's member record. In real time it repeats the call if the
-// store was unavailable, since a busy machine may have lost the connection.
-func (c *client) announce() (err error) {
-	c.t.waitUntil(4*c.t.TTL, "an announcement", func() bool {
-		ctx, cancel := c.t.callContext()
-		defer cancel()
-		err = c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
-		return c.t.Virtual || !errors.Is(err, backend.ErrUnavailable)
-	})
-	if err != nil {
+// announce writes the client's member record.
+func (c *client) announce() error {
+	ctx, cancel := c.t.callContext()
+	defer cancel()
+	if err := c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL}); err != nil {
 		return fmt.Errorf("announce: expected no error, got %w", err)
 	}
 	return nil

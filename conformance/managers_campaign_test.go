@@ -178,7 +178,7 @@ func marksEndCampaigns(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if held, err = c.mustMark(held, "there", ""); err != nil {
+	if held, err = c.mark(held, "there", ""); err != nil {
 		return err
 	}
 	if err := c.release(backend.Released, held); err != nil {

@@ -35,6 +35,19 @@ func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
 	}
 }
 
+func TestACaseEndsWhereItRequiresWhatIsNotTrue(t *testing.T) {
+	h, wrong, ended := overMemory(time.Second, 0), errors.New("wrong"), true
+	h.Virtual = true
+	err := Case{Run: func(*Trial) error {
+		require(nil, wrong)
+		ended = false
+		return nil
+	}}.Try(t, h)
+	if !errors.Is(err, wrong) || !ended {
+		t.Errorf("got %v, want %v; the case ended there: %v", err, wrong, ended)
+	}
+}
+
 func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
 	h := overMemory(time.Second, 0)
 	h.Virtual = true

@@ -178,7 +178,20 @@ func (c Case) Try(t *testing.T, h Harness) (err error) {
 // runTrial runs one trial on a fresh store.
 func (c Case) runTrial(t *testing.T, h Harness) error {
 	trial := newTrial(t, h)
-	return errors.Join(c.Run(trial), trial.end())
+	return errors.Join(c.run(trial), trial.end())
+}
+
+// run runs the case until it returns, or until require ends it.
+func (c Case) run(trial *Trial) (err error) {
+	defer func() {
+		p := recover()
+		if f, ok := p.(failed); ok {
+			err = f.error
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	return c.Run(trial)
 }
 
 // inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes

@@ -156,6 +156,22 @@ func (t *Trial) inject(name string, on bool, election string) error {
 // even if the holder never renews it.
 func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
 
+// failed is the panic that ends a case.
+type failed struct{ error }
+
+// require ends the case unless all errors are nil. Only the goroutine that runs the case may call it.
+func require(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(failed{err})
+	}
+}
+
+// must returns v, or ends the case as require does.
+func must[V any](v V, err error) V {
+	require(err)
+	return v
+}
+
 // equal returns an error unless got equals want.
 func equal[V comparable](what string, got, want V) error {
 	if got != want {
