@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"time"
 
@@ -31,10 +30,7 @@ var costCases = []Case{
 
 // idleTime is how long a case observes an idle election.
 func (t *Trial) idleTime() time.Duration {
-	switch {
-	case !t.Virtual:
-		return 5 * t.TTL
-	case t.Short:
+	if t.Short {
 		return 20 * t.TTL
 	}
 	return 60 * t.TTL // ten minutes at the usual TTL
@@ -46,37 +42,18 @@ func maxTimes(d, every time.Duration) int { return int(math.Ceil(float64(d)/floa
 
 // A callCounter counts the calls of a node from its creation on.
 type callCounter struct {
-	node                      *node
-	countBefore, failedBefore map[string]int
+	node        *node
+	countBefore map[string]int
 }
 
 var allMethods = []string{"Acquire", "Renew", "Release", "Observe", "Listen", "Request", "List", "Announce", "Members"}
 
 func newCallCounter(n *node) *callCounter {
-	s := &callCounter{n, map[string]int{}, n.wire.failures()}
+	s := &callCounter{n, map[string]int{}}
 	for _, m := range allMethods {
 		s.countBefore[m] = n.wire.Count(m)
 	}
 	return s
-}
-
-// failures returns how many calls have failed, by method.
-func (w *Wire) failures() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.failed)
-}
-
-// allowRetries raises the limits by the number of failed calls, which the manager
-// repeats: on a busy machine a store sometimes answers late.
-func (s *callCounter) allowRetries(limits map[string]int) map[string]int {
-	limits = maps.Clone(limits)
-	for m, n := range s.node.wire.failures() {
-		if limits[m] > 0 {
-			limits[m] += n - s.failedBefore[m]
-		}
-	}
-	return limits
 }
 
 // atMost compares the calls with the limits. A method without a limit must not be called.
@@ -152,9 +129,9 @@ func costIdle(t *Trial, elections int) error {
 	}
 	limits["Announce"] = maxTimes(d, t.TTL)
 	return errors.Join(
-		counts[0].atMost(counts[0].allowRetries(map[string]int{"Renew": renewals, "Announce": maxTimes(d, t.TTL)})),
-		counts[1].atMost(counts[1].allowRetries(limits)),
-		counts[2].atMost(counts[2].allowRetries(observer)),
+		counts[0].atMost(map[string]int{"Renew": renewals, "Announce": maxTimes(d, t.TTL)}),
+		counts[1].atMost(limits),
+		counts[2].atMost(observer),
 	)
 }
 
@@ -177,7 +154,7 @@ func costVacant(t *Trial) error {
 	if t.Push {
 		limits["Listen"] = maxTimes(d, t.TTL)
 	}
-	return errors.Join(counts[0].atMost(counts[0].allowRetries(limits)), counts[1].atMost(counts[1].allowRetries(limits)))
+	return errors.Join(counts[0].atMost(limits), counts[1].atMost(limits))
 }
 
 func costOutage(t *Trial) error {

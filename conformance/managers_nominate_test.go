@@ -11,13 +11,13 @@ import (
 )
 
 var nominateCases = []Case{
-	{Rule: "P12", Name: "the nominee leads next", Run: nominateLive, skip: needsExclusive,
+	{Rule: "P12", Name: "the nominee leads next", Run: nominateLive,
 		Says: "A live nominee accepts, the leader steps down, and the nominee leads next."},
-	{Rule: "P12", Name: "an absent nominee changes nothing", Run: nominateDead, skip: needsExclusive,
+	{Rule: "P12", Name: "an absent nominee changes nothing", Run: nominateDead,
 		Says: "The leader steps down only after the nominee has accepted. A nominee that does not exist neither ends the leadership nor delays a later failover."},
-	{Rule: "P12", Name: "only the nominee bids for one TTL", Run: nominateGrace, skip: needsExclusive,
+	{Rule: "P12", Name: "only the nominee bids for one TTL", Run: nominateGrace,
 		Says: "After the leader has stepped down for a nominee, only the nominee bids for one TTL; then the others bid, too."},
-	{Rule: "P13", Name: "a deposed leader waits one TTL", Run: deposeStaysOut, skip: needsExclusive,
+	{Rule: "P13", Name: "a deposed leader waits one TTL", Run: deposeStaysOut,
 		Says: "The store refuses a deposed leader's next renewal. The leader then releases its lease, and does not campaign for one TTL."},
 	{Rule: "P13", Name: "a deposed leader waits one TTL after its release", Run: deposeAfterDrain,
 		Says: "A deposed leader does not campaign for one TTL after its release, however long its function took to return."},

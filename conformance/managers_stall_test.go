@@ -78,12 +78,8 @@ func safeStall(t *Trial) error {
 		expect(a.Current().Kind != election.Elected, "a current state that names no leader", a.Current())); err != nil {
 		return err
 	}
-	// Where a lease lasts as long as its process, the successor must wait until the
-	// manager continues.
-	if !t.lastsWithProcess() {
-		if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
-			return fmt.Errorf("successor of a blocked manager: %w", err)
-		}
+	if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
+		return fmt.Errorf("successor of a blocked manager: %w", err)
 	}
 	return t.waitUntil(5*t.takeoverBound(), "the blocked manager's event that it lost the leadership", func() bool {
 		return a.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Leading }) &&

@@ -118,11 +118,34 @@ func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event
 	return err
 }
 
-// failedAt is the earliest time at which a leadership counts as failed. Its holder sent
-// the last renewal at sent and died at died.
-func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
-	if t.lastsWithProcess() {
-		return died
+func (p *participant) runs() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runCount
+}
+
+// lastGrantSent is when the node sent the last granted call of its current or last
+// leadership.
+func (n *node) lastGrantSent(name string) (last time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for k, at := range n.grantsSent {
+		if k.election == name {
+			last = max(last, at)
+		}
 	}
-	return sent + t.TTL
+	return last
+}
+
+// waitForDeadline waits until the node, which is cut off, must no longer trust its
+// lease, and returns that deadline. A call in flight when the node was cut off may still
+// have been granted, so waitForDeadline checks again.
+func (t *Trial) waitForDeadline(n *node, name string) time.Duration {
+	for {
+		deadline := n.lastGrantSent(name) + n.ttl - n.clockMargin
+		if t.now() > deadline {
+			return deadline
+		}
+		t.sleep(deadline + time.Microsecond - t.now())
+	}
 }

@@ -96,19 +96,6 @@ func (n *node) grantSent(name string, term uint64) (time.Duration, bool) {
 	return at, ok
 }
 
-// lastGrantSent is when the node sent the last granted call of its current or last
-// leadership.
-func (n *node) lastGrantSent(name string) (last time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for k, at := range n.grantsSent {
-		if k.election == name {
-			last = max(last, at)
-		}
-	}
-	return last
-}
-
 // join joins an election and records its events.
 func (n *node) join(name string) (*participant, error) {
 	e, err := n.Join(name)
@@ -173,17 +160,4 @@ func (n *node) closeQuietly() error {
 		n.Close(ctx) // a dead node cannot release anything
 	}
 	return nil
-}
-
-// waitForDeadline waits until the node, which is cut off, must no longer trust its
-// lease, and returns that deadline. A call in flight when the node was cut off may still
-// have been granted, so waitForDeadline checks again.
-func (t *Trial) waitForDeadline(n *node, name string) time.Duration {
-	for {
-		deadline := n.lastGrantSent(name) + n.ttl - n.clockMargin
-		if t.now() > deadline {
-			return deadline
-		}
-		t.sleep(deadline + time.Microsecond - t.now())
-	}
 }

@@ -55,12 +55,6 @@ func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
 	}
 }
 
-func (p *participant) runs() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.runCount
-}
-
 // events returns the events that the watcher has received so far.
 func (p *participant) events() []election.Event {
 	p.mu.Lock()

@@ -34,15 +34,6 @@ func needsExpiryByChallengers(f facts) string {
 	return ""
 }
 
-// needsExpiry skips a case about a lease that expires because its holder does not renew
-// it.
-func needsExpiry(f facts) string {
-	if f.Expiry == backend.ByKernel {
-		return "a lease lasts as long as its holder's process (Guarantees.Expiry)"
-	}
-	return ""
-}
-
 // needsExclusive skips a case if two candidates may hold a lease.
 func needsExclusive(f facts) string {
 	if !f.Exclusive {
