@@ -3,6 +3,7 @@ package backend_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -73,13 +74,97 @@ func TestJumpsDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Terms that were forged, or granted by a clock that was set back since: a jump exceeds the last
-// one by so much that a grant which a failover loses is not repeated.
-func TestAJumpFromATermAheadOfAllJumpsIsGreat(t *testing.T) {
-	last := uint64(now.UnixMicro()) * 2
-	first, second := next(t, last, true, now), next(t, last, true, now.Add(time.Second))
-	if first < last+backend.TermJump || second <= first {
-		t.Errorf("jumps from %d: %d, and a second later %d", last, first, second)
+// A server of Redis is restarted every hour for a month, and its leader changes every minute. A day after
+// the last restart any other store grants greater terms.
+func TestTermsAreNeverMoreThanADayAheadOfTheClock(t *testing.T) {
+	at, last, written := now, uint64(0), now
+	grant := func(jump bool) {
+		t.Helper()
+		term := next(t, backend.GrownTerm(last, written, at), jump, at)
+		if lead := term - uint64(at.UnixMicro()); term <= last || lead > backend.TermJump {
+			t.Fatalf("%v: term %d after %d, %v ahead of the clock", at, term, last, time.Duration(lead)*time.Microsecond)
+		}
+		last, written = term, at
+	}
+	for range 30 * 24 {
+		grant(true)
+		for range 59 {
+			at = at.Add(time.Minute)
+			grant(false)
+		}
+		at = at.Add(time.Minute)
+	}
+	for range 25 {
+		at = at.Add(time.Hour)
+		grant(false)
+	}
+	if first := next(t, 0, false, at.Add(37*time.Minute)); first <= last {
+		t.Errorf("the first term in another store is %d, more than a day after terms were ahead of the clock, the last of them %d", first, last)
+	}
+}
+
+// A host took its local time for UTC, or UTC for its local time.
+func TestAJumpExceedsWhatAClockInTheWrongZoneGranted(t *testing.T) {
+	for _, wrong := range []time.Duration{-12 * time.Hour, 14 * time.Hour, 24*time.Hour - time.Second} {
+		lost := next(t, 0, false, now.Add(wrong))
+		if got := next(t, 0, true, now.Add(time.Second)); got <= lost {
+			t.Errorf("a clock that was wrong by %v: term %d after %d", wrong, got, lost)
+		}
+	}
+}
+
+// A jump that was granted by a clock in the wrong zone is exceeded if it is known, now and whenever the
+// store is damaged again. The terms stay a number of days ahead of the clock.
+func TestAJumpFromATermAheadOfAllJumpsIsSomeDaysAheadOfTheClock(t *testing.T) {
+	for what, last := range map[string]uint64{"a zone": next(t, 0, true, now.Add(14*time.Hour)), "forged": uint64(now.UnixMicro()) * 2} {
+		at := now.Add(time.Minute)
+		for range 24 {
+			term := next(t, last, true, at)
+			if ahead := term - uint64(at.UnixMicro()); term <= last || term > last+backend.TermJump || ahead%backend.TermJump != 0 {
+				t.Errorf("%s: a jump from %d to %d at %v", what, last, term, at)
+			}
+			if lost := next(t, last, true, at.Add(time.Minute)); lost <= term {
+				t.Errorf("%s: jumps from %d: %d, and a minute later %d", what, last, term, lost)
+			}
+			last, at = term, at.Add(time.Hour)
+		}
+		if ahead := last - uint64(at.UnixMicro()); what == "a zone" && ahead > 2*backend.TermJump {
+			t.Errorf("24 jumps added up to %v", time.Duration(ahead)*time.Microsecond)
+		}
+	}
+}
+
+// A grant has a term that exceeds those of all earlier ones, though the store has lost any number of
+// them: if it knows that something may be lost, and if it only lost grants of its own, and does not know.
+// Clocks differ by less than the TTL that passes before the next grant.
+func TestTermsGrowWhateverIsLost(t *testing.T) {
+	type grant struct {
+		term uint64
+		at   time.Time // by the clock of its server
+	}
+	const ttl = 10 * time.Second
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		real, history, safe := now, []grant{{}}, 0 // what came before safe may not be the last one known without a jump
+		for i := range 200 {
+			real = real.Add(ttl + time.Duration(r.Int64N(int64(time.Hour)>>r.IntN(12))))
+			at := real.Add(time.Duration(r.Int64N(int64(ttl)) - int64(ttl/2)))
+			jump := r.IntN(4) == 0
+			known := history[len(history)-1]
+			switch {
+			case jump:
+				known = history[r.IntN(len(history))]
+			case r.IntN(3) == 0:
+				known = history[safe+r.IntN(len(history)-safe)]
+			}
+			got := grant{next(t, backend.GrownTerm(known.term, known.at, at), jump, at), at}
+			if last := history[len(history)-1]; got.term <= last.term {
+				t.Fatalf("seed %d: grant %d has term %d after %d; known was %d, jump %v", seed, i, got.term, last.term, known.term, jump)
+			}
+			if history = append(history, got); jump {
+				safe = len(history) - 1
+			}
+		}
 	}
 }
 

@@ -132,7 +132,7 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
 	last, foreign := r.lastTerm, !st.wroteLast(r)
 	if r.found {
-		last += uint64(max(st.clock()-r.elected, 0) / time.Microsecond)
+		last = backend.GrownTerm(last, epoch.Add(r.elected), epoch.Add(st.clock()))
 	}
 	if !r.found {
 		foreign = r.lastTerm > 0 || v.createdBy != st.primary || v.created != v.count

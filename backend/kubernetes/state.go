@@ -153,15 +153,12 @@ func (b *Backend) age(o *object, written time.Time) time.Duration {
 	return max(time.Since(o.at), time.Since(written), 0)
 }
 
-// lastTerm returns the greatest term that the election may have had, if later grants were lost: one
-// that is ahead of the clock, as after a jump, grows by 1 a microsecond.
+// lastTerm returns the last term of the election, or one that later grants had if they were lost.
 func (s *state) lastTerm(now time.Time) uint64 {
-	r := s.record
-	if r == nil || s.suspect || r.Term > backend.MaxTerm || r.Written.Year() < 2000 || now.Before(r.Written) ||
-		r.Term < uint64(r.Written.Add(time.Second).UnixMicro()) {
+	if s.record == nil || s.suspect {
 		return s.Term
 	}
-	return min(r.Term+uint64(now.Sub(r.Written).Microseconds()), backend.MaxTerm)
+	return backend.GrownTerm(s.Term, s.record.Written, now)
 }
 
 // endLeadership returns the record's fields about the past after the present leadership, if there is

@@ -174,16 +174,12 @@ func (v *view) deleted() (ever int64, some bool) {
 	return m.Deleted + max(0, m.Made-v.records), v.records < m.Made
 }
 
-// lastTerm returns the greatest term that the election may have had if later grants were lost, and the
-// server that lost them has given way to a former one. A term near the clock is exceeded by the next
-// one anyway; one ahead of the clock, as after a jump, grows by 1 a microsecond.
+// lastTerm returns the last term of the election, or one that later grants had if they were lost.
 func (s *state) lastTerm(now time.Time) uint64 {
-	r := s.record
-	if r == nil || s.suspect || r.Term > backend.MaxTerm || r.Written.Year() < 2000 || now.Before(r.Written) ||
-		r.Term < uint64(r.Written.Add(time.Second).UnixMicro()) {
+	if s.record == nil || s.suspect {
 		return s.Term
 	}
-	return min(r.Term+uint64(now.Sub(r.Written).Microseconds()), backend.MaxTerm)
+	return backend.GrownTerm(s.Term, s.record.Written, now)
 }
 
 // lostTerms reports whether an election without a record may have been led: its record may have been

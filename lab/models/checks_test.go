@@ -117,6 +117,17 @@ var models = []struct {
 		{"deletions-unseen", "DELETIONS_UNSEEN", violated, "a watch goes on though a record was deleted meanwhile", true},
 		{"meta-unpinned", "META_UNPINNED", violated, "a grant does not require the count as it was read", true},
 	}},
+	{"terms", []check{
+		{"holds", "", holds, "terms grow whatever is lost, though the clock before was ahead", true},
+		{"within-a-day", "WITHIN_A_DAY AHEAD=0", holds, "no term is more than a day ahead of the clock", false},
+		{"reach", "REACH", reached, "after two jumps the clock overtakes the terms", true},
+		{"no-jump", "DAY=0", violated, "damage does not make a term jump", true},
+		{"ahead-a-day", "AHEAD=5", violated, "the clock before the damage was ahead by more than a day", false},
+		{"from-last", "FROM_LAST", violated, "a jump is counted from the last known term", true},
+		{"no-growth", "GROWTH=0", violated, "a term that is ahead of the clock does not grow with time", true},
+		{"fast-growth", "REACH GROWTH=256", holds, "if a term that is ahead grows as fast as the clock, the clock never overtakes it", false},
+		{"wrong-jump", "WRONG_JUMP", violated, "the clock was still ahead at a jump, and that jump is lost", false},
+	}},
 	{"zksession", []check{
 		{"holds", "L=6", holds, "a ZooKeeper session lives for its timeout after k, by three exchanges and a ping", true},
 		{"reach", "REACH", reached, "so a session can be trusted long after it was made", true},
