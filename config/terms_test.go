@@ -1,0 +1,153 @@
+package config_test
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// A Redis is restarted three times, and then the word in the configuration is changed. A fence that has seen
+// the last term refuses those of the new store, but for no more than a day.
+func TestRestartsPutTermsADayAheadAtMost(t *testing.T) {
+	testbed.Full(t, "restarts a server")
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	conf := []string{"ELECTION_REDIS_ADDRESSES=" + server.Addr(), "ELECTION_REDIS_MAX_TTL=3s", "ELECTION_MYSQL_DSN=" + mysqlTable(t, testbed.Shared(t, testbed.MariaDB))}
+	last := uint64(0)
+	for range 3 {
+		server.Kill(t)
+		server.Start(t)
+		term := leadOnce(t, "redis", conf)
+		if ahead := aheadOfTheClock(term); term <= last || ahead > 24*time.Hour {
+			t.Errorf("after a restart of Redis: term %d after %d, %v ahead of the clock", term, last, ahead)
+		}
+		last = term
+	}
+	if first := leadOnce(t, "mysql", conf); first+backend.TermJump < last {
+		t.Errorf("on MySQL the first term is %d: a fence that has seen %d refuses it for %v", first, last, time.Duration(last-first)*time.Microsecond)
+	}
+}
+
+// A migration carries the terms over, though they are a day ahead of the clock.
+func TestAMigrationCarriesTermsOverThatAreAhead(t *testing.T) {
+	testbed.Full(t, "restarts a server")
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	conf := []string{"ELECTION_REDIS_ADDRESSES=" + server.Addr(), "ELECTION_REDIS_MAX_TTL=3s", "ELECTION_MYSQL_DSN=" + mysqlTable(t, testbed.Shared(t, testbed.MariaDB)),
+		"ELECTION_MIGRATION_FROM=redis", "ELECTION_MIGRATION_TO=mysql"}
+	last := leadOnce(t, "redis", conf[:2])
+	server.Kill(t)
+	server.Start(t)
+	for _, step := range []struct{ store, stage string }{{"redis", ""}, {"migration", "both"}, {"migration", "to"}, {"mysql", ""}} {
+		settings := conf[:3]
+		if step.stage != "" {
+			settings = append(conf[:5:5], "ELECTION_MIGRATION_STAGE="+step.stage)
+		}
+		term := leadOnce(t, step.store, settings)
+		if ahead := aheadOfTheClock(term); term <= last || ahead > 24*time.Hour+time.Minute { // a term for two stores is seconds ahead of what they know
+			t.Errorf("%s %s: term %d after %d, %v ahead of the clock", step.store, step.stage, term, last, ahead)
+		}
+		last = term
+	}
+}
+
+// ALTER TABLE … ADD COLUMN … DEFAULT gen_random_uuid() writes all rows anew: for the election they are edited.
+func TestARewrittenTablePutsTermsADayAheadAtMost(t *testing.T) {
+	testbed.Full(t, "waits for the greatest TTL")
+	t.Parallel()
+	db := testbed.SharedPostgres(t).Database(t)
+	conf := []string{"ELECTION_POSTGRES_DSN=" + db.DSN(""), "ELECTION_POSTGRES_MAX_TTL=3s"}
+	last := leadOnce(t, "postgres", conf)
+	for _, column := range []string{"one", "two"} {
+		db.Exec(t, "ALTER TABLE election_item ADD COLUMN "+column+" uuid DEFAULT gen_random_uuid()")
+		term := leadOnce(t, "postgres", conf)
+		if ahead := aheadOfTheClock(term); term <= last || ahead > 24*time.Hour {
+			t.Errorf("after the table was rewritten: term %d after %d, %v ahead of the clock", term, last, ahead)
+		}
+		last = term
+	}
+}
+
+// A store that keeps what it has acknowledged is the same after a restart, whatever way it ended: terms go on from the clock.
+func TestARestartThatLosesNothingPutsNoTermAhead(t *testing.T) {
+	testbed.Full(t, "restarts servers")
+	t.Parallel()
+	maria, pg := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}), testbed.StartPostgres(t, testbed.PostgresOptions{})
+	etcd, consul, zoo := testbed.StartEtcd(t, testbed.EtcdOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	for store, c := range map[string]struct {
+		server restarted
+		conf   []string
+	}{
+		"mysql":     {maria, []string{"ELECTION_MYSQL_DSN=" + mysqlTable(t, maria)}},
+		"postgres":  {pg, []string{"ELECTION_POSTGRES_DSN=" + pg.Database(t).DSN("")}},
+		"etcd":      {etcd, []string{"ELECTION_ETCD_ENDPOINTS=" + etcd.URL()}},
+		"consul":    {consul, []string{"ELECTION_CONSUL_ADDRESS=" + consul.URL()}},
+		"zookeeper": {zoo, []string{"ELECTION_ZOOKEEPER_SERVERS=" + zoo.Addr()}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			last := leadOnce(t, store, c.conf)
+			for _, end := range []func(testing.TB){c.server.Terminate, c.server.Kill} {
+				end(t)
+				c.server.Start(t)
+				term := leadOnce(t, store, c.conf)
+				if ahead := aheadOfTheClock(term); term <= last || ahead > 0 {
+					t.Errorf("after a restart: term %d after %d, %v ahead of the clock", term, last, ahead)
+				}
+				last = term
+			}
+		})
+	}
+}
+
+type restarted interface {
+	Terminate(testing.TB)
+	Kill(testing.TB)
+	Start(testing.TB)
+}
+
+// leadOnce elects a leader on a store, and returns its term.
+func leadOnce(t *testing.T, store string, conf []string) uint64 {
+	t.Helper()
+	c, err := config.Load("", config.Options{Environ: append([]string{"ELECTION_BACKEND=" + store, "ELECTION_TTL=2s", "ELECTION_ID=" + rand.Text()}, conf...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	e, err := m.Join("billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	lead, err := e.Campaign(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", store, err)
+	}
+	return lead.Term
+}
+
+func aheadOfTheClock(term uint64) time.Duration {
+	return time.Until(time.UnixMicro(int64(term)))
+}
+
+// mysqlTable makes the table in a new database, and returns the DSN.
+func mysqlTable(t *testing.T, s *testbed.Server) string {
+	t.Helper()
+	d := s.Database(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	return d.User.FormatDSN()
+}
