@@ -240,7 +240,11 @@ func (st *simStore) fault() {
 	case losesCommits:
 		common = append(common, rowDeleted, restartLost, restartLost, restartLost)
 	}
-	switch f := common[s.random.IntN(len(common))]; f {
+	f := common[s.random.IntN(len(common))]
+	if f != storeDown && f != rightsRevoked && f != lockedRow && st.wrong {
+		st.offset = 0
+	}
+	switch f {
 	case storeDown:
 		st.count(f)
 		st.down = s.now + s.upTo(40*time.Second)

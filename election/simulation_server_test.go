@@ -190,11 +190,11 @@ func (st *simStore) loseBehind() int {
 }
 
 // failOver makes another server the primary. The old one is fenced off. It does not return within the
-// greatest TTL, and then only with all commits.
+// greatest TTL, and then only with all commits, and not if its clock was hours ahead.
 func (st *simStore) failOver() {
 	s := st.s
 	what, lost := failoverKept, 0
-	back := st.former > 0 && s.now-st.formerUntil > st.maxTTL && s.oneIn(3)
+	back := !st.wrong && st.former > 0 && s.now-st.formerUntil > st.maxTTL && s.oneIn(3)
 	if back || s.oneIn(3) {
 		st.catchUp(s.now)
 	}

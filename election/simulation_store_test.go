@@ -20,6 +20,7 @@ type simStore struct {
 	items *simItems // of a store for package lease; nil: it is another one
 
 	offset    time.Duration // how far the store's clock is ahead of true time
+	wrong     bool          // it is hours ahead until it is set, or until the store is damaged for the first time
 	rate      float64       // of the clock that ends sessions
 	down      time.Duration // no answers before that time
 	denied    time.Duration // every request is denied before that time
@@ -54,6 +55,12 @@ func newSimStore(s *sim, k storeKind) *simStore {
 	st.begin(s.elections)
 	if k.overLease() {
 		st.items = newSimItems(st)
+	}
+	switch k {
+	case failingOver, losesCommits, leaseFailingOver, leaseLosesCommits:
+		if st.wrong = s.oneIn(2); st.wrong {
+			st.offset = s.upTo(24 * time.Hour)
+		}
 	}
 	return st
 }

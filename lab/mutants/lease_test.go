@@ -111,3 +111,26 @@ var leaseMutants = []mutant{
 		"c.clearItems() // the reading",
 		"c.position = 0 // the reading", "Listen must not miss a change of a record", protocol("TestListenMisses")},
 }
+
+// terms runs tests of the rule for terms.
+func terms(tests string) check { return check{"./backend", tests, nil} }
+
+func TestEachBrokenTermIsFound(t *testing.T) { tryAll(t, "../backend/", termMutants) }
+
+var termMutants = []mutant{
+	{"damage makes no term jump", "term.go", "	if jump {\n", "	if jump = false; jump {\n", "a clock that was wrong by", terms("TestAJumpExceeds")},
+	{"damage makes a term jump by an hour", "term.go", "const TermJump = 86_400_000_000", "const TermJump = 3_600_000_000", "S4:",
+		check{"./election", "TestSimulationOverLease$", []string{"-sim.hours=600"}}},
+	{"a jump is counted from the last term", "term.go",
+		"term = clock + days*TermJump",
+		"term = max(last, clock+0*days) + TermJump", "ahead of the clock", terms("TestTermsAreNeverMore")},
+	{"a known term that is ahead of a jump is not exceeded", "term.go",
+		"days += (last - clock) / TermJump",
+		"days = max(days, 1)", "a zone: a jump from", terms("TestAJumpFromATermAhead")},
+	{"a term that is ahead of the clock does not grow", "term.go",
+		"min(last+uint64(grown)-1, MaxTerm)",
+		"min(last+0*uint64(grown), MaxTerm)", "known was", terms("TestTermsGrowWhateverIsLost")},
+	{"a term that is ahead of the clock grows as fast as the clock", "term.go",
+		"(16*time.Microsecond), 1), TermJump/15)",
+		"time.Microsecond, 1), TermJump)", "more than a day after terms were ahead of the clock", terms("TestTermsAreNeverMore")},
+}
