@@ -20,16 +20,17 @@ var termCases = []Case{
 	{Rule: "S4", Name: "a first term comes from the clock", Run: termsFirst,
 		Says: "The first term of an election in a new store is about the time in microseconds since 1970. So terms grow when an election moves to another store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
-		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
+		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records, and at most a day ahead of the clock."},
 	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, Fault: FaultRestart,
-		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
+		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store, and at most a day ahead of the clock."},
 	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
-		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
+		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes, and at most a day ahead of the clock."},
 	{Rule: "S5", Name: "each election has its own terms", Run: termsSeparate,
 		Says: "A leadership in one election changes neither term nor heartbeat of another."},
 }
 
-// checkTermGrows checks that the term of a grant exceeds the last one.
+// checkTermGrows checks that the term of a grant exceeds the last one, and is not more than a day ahead of
+// the clock unless that one was.
 func checkTermGrows(last *uint64, l backend.Lease) error {
 	defer func() { *last = l.Term }()
 	if l.Term <= *last {
@@ -37,6 +38,10 @@ func checkTermGrows(last *uint64, l backend.Lease) error {
 	}
 	if l.Term > math.MaxInt64 {
 		return fmt.Errorf("expected a term of at most 63 bits, got %d", l.Term)
+	}
+	const most = 25 * time.Hour // clocks may differ
+	if far := uint64(time.Now().Add(most).UnixMicro()); l.Term > far && *last < far {
+		return fmt.Errorf("expected a term at most a day ahead of the clock, got %d, which is %v ahead", l.Term, time.Until(time.UnixMicro(int64(l.Term))))
 	}
 	return nil
 }

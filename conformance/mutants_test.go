@@ -53,6 +53,15 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
+	{name: "terms are a year ahead of the clock", killer: "S4 terms grow through expiry", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			bids = slices.Clone(bids)
+			for i := range bids {
+				bids[i].MinTerm = max(bids[i].MinTerm, uint64(time.Now().AddDate(1, 0, 0).UnixMicro()))
+			}
+			return f.Backend.Acquire(ctx, bids)
+		}
+	}},
 	{name: "answers are in another order", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
