@@ -48,7 +48,7 @@ const itemSQL = `SELECT t.kind, t.name, IF(LENGTH(t.value) <= 1048576, t.value, 
  GREATEST(0, TIMESTAMPDIFF(MICROSECOND, t.at, UTC_TIMESTAMP(6))) AS age FROM `
 
 // STRAIGHT_JOIN and FORCE INDEX let the server look up each row by its key, and read no other.
-const readSQL = headSQL + itemSQL + `JSON_TABLE({payload}, '$[*]' COLUMNS (k VARCHAR(7) PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]')) q
+const readSQL = headSQL + itemSQL + `JSON_TABLE({payload}, '$[*]' COLUMNS (k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]')) q
  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
 
 const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND t.name >= X'{from}' ORDER BY t.name LIMIT {limit})`
@@ -61,8 +61,8 @@ const originSQL = `INSERT INTO {table} (kind, name, value, version, created, at)
 // version, new value (null: deleted), former value (null: not compared), whether it is put, and its new version.
 const (
 	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + ``
-	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]',
- v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]', x VARCHAR(60) PATH '$[7]'))`
+	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[3]',
+ v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]', x VARCHAR(60) CHARACTER SET utf8mb4 PATH '$[7]'))`
 
 	// lockSQL lets nobody else make an item.
 	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
@@ -77,8 +77,8 @@ const (
   ON l.p = q.p AND l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
  LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), NULL) INTO @go_election_states`
 
-	lockedSQL = `(SELECT i.p, t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM (SELECT DISTINCT k, n, p FROM ` + columnsSQL + ` x) i
-  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(i.k AS BINARY) AND t.name = CAST(i.n AS BINARY) WHERE i.p = `
+	lockedSQL = `(SELECT i.p, t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM (SELECT DISTINCT CAST(k AS BINARY) AS k, CAST(n AS BINARY) AS n, p FROM ` + columnsSQL + ` x) i
+  STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = i.k AND t.name = i.n WHERE i.p = `
 
 	grantedSQL = `JSON_EXTRACT(@go_election_states, CONCAT('$."', q.c, '"')) = 0 AND q.p = 1`
 	joinSQL    = columnsSQL + ` q STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
@@ -90,7 +90,7 @@ const (
 
 	// resultSQL follows the commit, and names the items that have other versions than these.
 	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''
- FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) PATH '$[3]')) q
+ FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[3]')) q
  LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE NOT (COALESCE(` + versionSQL + `, '') <=> q.w)`
 )
 
