@@ -93,6 +93,8 @@ func (d *driver) Hint(err error) string {
 		return ""
 	case is(err, errSyntax):
 		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later"
+	case is(err, 1153):
+		return "; the server's max_allowed_packet must be at least 1048576"
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
 	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):

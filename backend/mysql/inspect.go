@@ -23,7 +23,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-('version', 'version_comment', 'server_uuid', 'server_uid', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'max_connections',
+('version', 'version_comment', 'server_uuid', 'server_uid', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet',
  'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
  'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
@@ -92,6 +92,10 @@ func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic)
 		add(false, "replication", "the binary log is on, without semi-synchronous acknowledgement: a failover may lose the last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new one is promoted")
 	default:
 		add(false, "replication", "none: no binary log")
+	}
+	const mebibyte = 1 << 20
+	if most, err := strconv.Atoi(vars["max_allowed_packet"]); err == nil && most < mebibyte {
+		add(true, "messages", "max_allowed_packet is %d: a process that leads hundreds of elections needs %d, and cannot renew what it was granted with less", most, mebibyte)
 	}
 	add(false, "connections", "max_connections is %s; each process uses up to %d", vars["max_connections"], maxConns+2)
 	return list

@@ -71,11 +71,11 @@ const (
 	// for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and 2 if somebody
 	// else has locked a row, which is skipped. The result is NULL in another epoch.
 	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND SUBSTRING_INDEX({epoch}, '.', 1) = CONCAT(@go_election_server, '-', ` + placeSQL + `)
- AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, (SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
+ AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, COALESCE((SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
   WHEN COALESCE(l.version, '') <=> q.w AND (q.b IS NULL OR q.b <=> l.value) THEN 0 ELSE 1 END) AS s FROM ` + columnsSQL + ` q
  LEFT JOIN (` + lockedSQL + `1 LIMIT 1000000 FOR UPDATE /*!80000 OF t */ SKIP LOCKED) UNION ALL ` + lockedSQL + `0 LIMIT 1000000 /*!80000 FOR SHARE OF t */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED)) l
   ON l.p = q.p AND l.kind = CAST(q.k AS BINARY) AND l.name = CAST(q.n AS BINARY)
- LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), NULL) INTO @go_election_states`
+ LEFT JOIN {table} e ON e.kind = CAST(q.k AS BINARY) AND e.name = CAST(q.n AS BINARY) GROUP BY q.c) r), '{}'), NULL) INTO @go_election_states`
 
 	lockedSQL = `(SELECT i.p, t.kind, t.name, t.value, ` + versionSQL + ` AS version FROM (SELECT DISTINCT CAST(k AS BINARY) AS k, CAST(n AS BINARY) AS n, p FROM ` + columnsSQL + ` x) i
   STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = i.k AND t.name = i.n WHERE i.p = `

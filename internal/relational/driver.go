@@ -103,30 +103,40 @@ type former struct {
 }
 
 const (
-	maxItems  = 64 // puts and checks in one change
-	maxFormer = 8  // are remembered
+	maxItems  = 64        // puts and checks in one change
+	maxFormer = 8         // are remembered
+	maxValue  = 256 << 10 // of a value, which is longer in a message: see maxMessage
 )
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so that
 // somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
-	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, Checks: -1, MaxValue: lease.MaxValue}
+	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, Checks: -1, MaxValue: maxValue}
 }
 
 // Now implements [lease.Driver].
 func (d *Driver) Now() time.Time { return time.Now() }
 
-// Read implements [lease.Driver].
-func (d *Driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	rows, count := make([][2]string, len(keys)), false
-	for i, k := range keys {
-		rows[i] = [2]string{string(k.Kind), k.Name}
-		count = count || k.Kind == lease.Metas
+// Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one, since it must not
+// be older than any other.
+func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
+	metaLast := slices.SortedStableFunc(slices.Values(keys), func(a, b lease.Key) int {
+		return cmp.Compare(strings.Count(string(a.Kind), string(lease.Metas)), strings.Count(string(b.Kind), string(lease.Metas)))
+	})
+	for i, part := range cut(metaLast, sizeOfKey) {
+		read, err := d.readPart(ctx, part)
+		switch {
+		case err != nil:
+			return v, err
+		case i == 0:
+			v = read
+		case read.Epoch != v.Epoch || read.WentBack != v.WentBack:
+			return v, lease.ErrEpoch
+		default:
+			v.Items, v.Records = append(v.Items, read.Items...), read.Records
+		}
 	}
-	v, err := d.reading(ctx, func() (Answer, error) { return d.Dialect.ReadRows(ctx, rows, count) })
-	if err != nil {
-		return v, err
-	}
+
 	found := make(map[lease.Key]lease.Item, len(v.Items))
 	for _, it := range v.Items {
 		found[it.Key] = it
@@ -137,6 +147,16 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 		v.Items[i].Key = k
 	}
 	return v, nil
+}
+
+// readPart reads the items of one message that are there.
+func (d *Driver) readPart(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	rows, count := make([][2]string, len(keys)), false
+	for i, k := range keys {
+		rows[i] = [2]string{string(k.Kind), k.Name}
+		count = count || k.Kind == lease.Metas
+	}
+	return d.reading(ctx, func() (Answer, error) { return d.Dialect.ReadRows(ctx, rows, count) })
 }
 
 // List implements [lease.Driver].

@@ -20,9 +20,9 @@ const (
 
 // A Batch is the changes of one transaction.
 type Batch struct {
-	Epoch    string // the transaction compares it
-	Position uint64 // the server's must not be before
-	Rows     []Row
+	Epoch    string       // the transaction compares it
+	Position uint64       // the server's must not be before
+	Rows     []Row        // may be empty: then there is only Verify
 	Notify   []int        // changes that notify others
 	Verify   []lease.Item // are compared after the commit, in the same message
 
@@ -69,12 +69,13 @@ type writing struct {
 	epoch   string
 	before  origin
 	changes []lease.Change
-	verify  []lease.Item
+	rows    [][]Row      // of each change
+	verify  []lease.Item // in the message with the change
 }
 
 // Write implements [lease.Driver]. Changes share transactions.
 func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: verify}
+	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, rows: make([][]Row, len(changes)), verify: verify}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
 	}
@@ -82,19 +83,67 @@ func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		return w.Written, d.Fail(err)
 	}
 	w.Results = make([]lease.Result, len(changes))
-	all := make([]int, len(changes))
-	for i := range all {
-		all[i] = i
-	}
-	for part := range slices.Chunk(all, maxChanges) {
-		switch err := w.send(ctx, part); {
-		case errors.Is(err, lease.ErrEpoch):
-			return lease.Written{}, err
-		case err != nil:
-			return lease.Written{Results: w.Results}, d.Fail(err)
-		}
+	switch err := w.run(ctx); {
+	case errors.Is(err, lease.ErrEpoch):
+		return lease.Written{}, err
+	case err != nil:
+		return lease.Written{Results: w.Results}, d.Fail(err)
 	}
 	return w.Written, nil
+}
+
+// run sends the changes, and what is to be verified with them. If that is too large for one message, it is compared in others,
+// after the change: then it is as new as it would be in the same one, or newer.
+func (w *writing) run(ctx context.Context) error {
+	all := make([]int, len(w.changes))
+	for i := range all {
+		all[i], w.rows[i] = i, rowsOf(i, &w.changes[i])
+	}
+	parts, later := cut(all, w.sizeOf), [][]lease.Item{}
+	if w.messageSize() > maxMessage {
+		later, w.verify = cut(w.verify, sizeOfItem), nil
+	}
+	for _, fits := range parts {
+		for part := range slices.Chunk(fits, maxChanges) {
+			if err := w.send(ctx, part); err != nil {
+				return err
+			}
+		}
+	}
+	if len(w.Results) > 0 && w.Results[0].Outcome != backend.Granted {
+		return nil
+	}
+
+	from := 0
+	for _, part := range later {
+		c, err := w.change(ctx, &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Notify: []int{}, Verify: part})
+		if err != nil {
+			return err
+		}
+		for _, i := range c.Stale {
+			w.Stale = append(w.Stale, from+i)
+		}
+		from += len(part)
+	}
+	return nil
+}
+
+func (w *writing) sizeOf(i *int) (n int) {
+	for _, r := range w.rows[*i] {
+		n += r.sizeOf()
+	}
+	return n
+}
+
+// messageSize is that of all changes with what is to be verified.
+func (w *writing) messageSize() (n int) {
+	for i := range w.changes {
+		n += w.sizeOf(&i)
+	}
+	for i := range w.verify {
+		n += sizeOfItem(&w.verify[i])
+	}
+	return n
 }
 
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
@@ -135,16 +184,9 @@ func (w *writing) send(ctx context.Context, part []int) error {
 
 // try sends one transaction, and sets the results. It returns the changes whose rows were locked.
 func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
-	b := w.batch(part)
-	c, err := w.Dialect.Change(ctx, b)
+	c, err := w.change(ctx, w.batch(part))
 	if err != nil {
 		return nil, err
-	}
-	if c.States == nil {
-		return nil, lease.ErrEpoch
-	}
-	if o, ok, err := w.note(w.epoch, c.Position, c.Next, &w.before); err != nil || !ok || o.wentBack != w.before.wentBack {
-		return nil, lease.ErrEpoch
 	}
 	w.Stale = c.Stale
 	for _, i := range part {
@@ -162,10 +204,41 @@ func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
 	return busy, nil
 }
 
+// change sends a batch, and makes sure that the store is the one that was read.
+func (w *writing) change(ctx context.Context, b *Batch) (Changed, error) {
+	c, err := w.Dialect.Change(ctx, b)
+	if err == nil && c.States == nil {
+		err = lease.ErrEpoch
+	}
+	if err != nil {
+		return c, err
+	}
+	if o, ok, err := w.note(w.epoch, c.Position, c.Next, &w.before); err != nil || !ok || o.wentBack != w.before.wentBack {
+		return c, lease.ErrEpoch
+	}
+	return c, nil
+}
+
 // batch returns changes as a batch.
 func (w *writing) batch(part []int) *Batch {
 	b := &Batch{Epoch: w.epoch, Position: w.before.position, Verify: w.verify, Notify: []int{}}
-	add := func(i int, it *lease.Item, value lease.Value, put int) {
+	for _, i := range part {
+		b.Rows = append(b.Rows, w.rows[i]...)
+		if w.changes[i].Notify {
+			b.Notify = append(b.Notify, i)
+		}
+	}
+	for _, r := range b.Rows {
+		b.Inserts = b.Inserts || r.Version == ""
+		b.Updates = b.Updates || r.Version != "" && r.Value != nil
+		b.Deletes = b.Deletes || r.Version != "" && r.Value == nil && r.Put == 1
+	}
+	return b
+}
+
+// rowsOf returns the rows of the i-th change.
+func rowsOf(i int, c *lease.Change) (rows []Row) {
+	add := func(it *lease.Item, value lease.Value, put int) {
 		r := Row{Change: i, Key: it.Key, Version: it.Version, Put: put}
 		if value != nil {
 			r.Value = new(lease.Encode(value))
@@ -173,24 +246,15 @@ func (w *writing) batch(part []int) *Batch {
 		if it.Remembered && it.Value != nil { // an older copy may count versions anew
 			r.Former = new(lease.Encode(it.Value))
 		}
-		b.Rows = append(b.Rows, r)
-		b.Inserts = b.Inserts || it.Version == ""
-		b.Updates = b.Updates || it.Version != "" && value != nil
-		b.Deletes = b.Deletes || it.Version != "" && value == nil && put == 1
+		rows = append(rows, r)
 	}
-	for _, i := range part {
-		c := &w.changes[i]
-		for n := range c.Check {
-			add(i, &c.Check[n], nil, 0)
-		}
-		for n := range c.Put {
-			add(i, &c.Put[n].Over, c.Put[n].Value, 1)
-		}
-		if c.Notify {
-			b.Notify = append(b.Notify, i)
-		}
+	for n := range c.Check {
+		add(&c.Check[n], nil, 0)
 	}
-	return b
+	for n := range c.Put {
+		add(&c.Put[n].Over, c.Put[n].Value, 1)
+	}
+	return rows
 }
 
 // written returns the items of a change that a transaction has made.

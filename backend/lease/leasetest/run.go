@@ -54,6 +54,7 @@ var rules = []struct {
 	{"a list is in order of names, page by page", listed},
 	{"records are counted", counted},
 	{"the largest change and value fit", largest},
+	{"thousands of items are read and verified in one call", thousands},
 	{"a call ends with its context", cancelled},
 	{"a listener is told of every change", told},
 }
@@ -422,6 +423,40 @@ func largest(l *lab) {
 		if (it.Version != "") != (i < limits.Batch) {
 			l.Errorf("record %d of %d is there: %v", i, limits.Batch, it.Version != "")
 		}
+	}
+}
+
+// thousands has more items with long names than fit into 1 MiB, which is the most that some servers take in one message.
+func thousands(l *lab) {
+	const n = 4800
+	name := func(i int) string { return fmt.Sprintf("%s%04d", strings.Repeat("n", backend.MaxName-4), i) }
+	there := l.created(name(n/2), 1)
+	changed := l.created(name(0), 1)
+	l.put(backend.Granted, "a change", over(changed, record(name(0), 2)))
+
+	keys, items := make([]lease.Key, n), make([]lease.Item, n)
+	for i := range n {
+		keys[i], items[i] = key(name(i)), there
+	}
+	keys[1] = lease.Key{Kind: lease.Metas}
+	v := l.read(l.d, keys...)
+	for i, it := range v.Items {
+		if r, _ := it.Value.(*lease.Record); (r != nil) != (i == 0 || i == n/2) {
+			l.Errorf("item %d of %d is read as %+v", i, n, it)
+		}
+	}
+	if v.Records != 2 {
+		l.Errorf("two records are counted as %d", v.Records)
+	}
+
+	want := []int{3, n / 2, n - 1}
+	for _, i := range want {
+		items[i] = changed
+	}
+	s := &lease.Session{Nonce: "0123", At: time.Now().UTC()}
+	w, err := l.d.Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: s}}}}, items)
+	if slices.Sort(w.Stale); err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, want) {
+		l.Errorf("a session with %d items to verify: %+v, %v; want it granted, and %v changed", n, w, err, want)
 	}
 }
 
