@@ -57,6 +57,7 @@ func (d *driver) connect(o Options) (err error) {
 	c := config.Clone()
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
+	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
@@ -123,13 +124,16 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 		limit = 0
 	}
 	if !d.ownDB {
-		if err = d.untold(ctx, c); err != nil {
-			c.drop()
-			return c, err
-		}
+		err = c.endTransaction(ctx)
+	}
+	if err == nil {
+		_, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit))
+	}
+	if err == nil && !d.ownDB {
+		err = d.untold(ctx, c)
 	}
 	schema := d.Settled().Schema
-	if _, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit)); err == nil && schema != d.dsn.schema {
+	if err == nil && schema != d.dsn.schema {
 		_, err = c.ExecContext(ctx, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
 	}
 	if err == nil {
@@ -144,11 +148,11 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 // sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
 // See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
 // soon after its client has given up. timestamp=DEFAULT undoes a frozen clock. A transaction that a client
-// leaves open ends with its connection.
-const sessionSQL = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT, completion_type='NO_CHAIN',
- sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
- sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation='READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
- /*M! , tx_isolation='READ-COMMITTED', tx_read_only=0, max_statement_time=%d */`
+// leaves open ends with its connection. Each text names its character set, since that of the connection may be any.
+const sessionSQL = `SET NAMES utf8mb4, autocommit=1, time_zone=_utf8mb4'+00:00', timestamp=DEFAULT, completion_type=0,
+ sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
+ sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
+ /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 
 // learn asks what depends on the server and on the program's connections.
 func (d *driver) learn(ctx context.Context, c conn) error {

@@ -42,12 +42,17 @@ type Fence struct {
 }
 
 // The fence locks the row of the record, which renewals do not write. It uses LOCK IN SHARE MODE,
-// since FOR SHARE takes no lock on MariaDB 10.11 (measured).
+// since FOR SHARE takes no lock on MariaDB 10.11 (measured). What the program's connection was told of character sets and limits
+// does not matter.
 const (
 	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
- SESSION wait_timeout = ?, SESSION innodb_lock_wait_timeout = ?`
-	fenceSQL         = `SELECT value FROM {table} WHERE kind = 'record' AND name = ? LOCK IN SHARE MODE`
-	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock`
+ @go_election_results = @@SESSION.character_set_results, @go_election_text = @@SESSION.collation_connection,
+ @go_election_big = @@SESSION.sql_big_selects, @go_election_rows = @@SESSION.sql_select_limit,
+ SESSION wait_timeout = ?, SESSION innodb_lock_wait_timeout = ?, SESSION character_set_results = utf8mb4, SESSION collation_connection = utf8mb4_bin,
+ SESSION sql_big_selects = 1, SESSION sql_select_limit = 1000`
+	fenceSQL         = `SELECT value FROM {table} WHERE kind = X'7265636f7264' AND name = X'%x' LOCK IN SHARE MODE`
+	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock,
+ SESSION character_set_results = @go_election_results, SESSION collation_connection = @go_election_text, SESSION sql_big_selects = @go_election_big, SESSION sql_select_limit = @go_election_rows`
 )
 
 // Do runs work in a transaction on a connection of db, and commits it if term is still that
@@ -151,7 +156,7 @@ func (d *driver) find(ctx context.Context, tx *sql.Tx) (relational.Table, error)
 // lockTerm reads the term of an election's leader and locks its row; 0 if it has none.
 func lockTerm(ctx context.Context, tx *sql.Tx, t relational.Table, election string) (uint64, error) {
 	var value []byte
-	err := tx.QueryRowContext(ctx, fill(fenceSQL, t), []byte(election)).Scan(&value)
+	err := tx.QueryRowContext(ctx, fmt.Sprintf(fill(fenceSQL, t), election)).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

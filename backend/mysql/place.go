@@ -49,14 +49,20 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 // errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema is meant.
 var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
 
-// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
-// statement says which schema the DSN names. An open transaction has an old snapshot, and a temporary table hides the table.
-func (d *driver) untold(ctx context.Context, c conn) error {
+// endTransaction ends what the program has left open on a connection of its pool, before anything else: the snapshot is old, and
+// autocommit=1 would commit it.
+func (c conn) endTransaction(ctx context.Context) error {
 	for _, s := range []string{"ROLLBACK AND NO CHAIN NO RELEASE", "UNLOCK TABLES"} {
 		if _, err := c.ExecContext(ctx, s); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
+// statement says which schema the DSN names. A temporary table hides the table.
+func (d *driver) untold(ctx context.Context, c conn) error {
 	if d.Settled().Schema == "" {
 		if said, err := saidUse(ctx, c); err != nil || said {
 			return cmp.Or(err, errTold)

@@ -23,11 +23,12 @@ const (
 
 // sessionSettings sets the session variables that matter, whatever the server or the DSN say.
 // In UTC the table's TIMESTAMPs and NOW() do not depend on the other programs' zones. A
-// statement waits for a lock for one second at most.
-const sessionSettings = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT,
- sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+// statement waits for a lock for one second at most. Each text names its character set, since that of the connection may be any.
+const sessionSettings = `SET NAMES utf8mb4, autocommit=1, time_zone=_utf8mb4'+00:00', timestamp=DEFAULT,
+ sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
  innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
- completion_type='NO_CHAIN', sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615`
+ completion_type=0, sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615
+ /*!80000 , max_execution_time=3000 */ /*M! , max_statement_time=3, tmp_disk_table_size=18446744073709551615 */`
 const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
 // connect opens the pool for the table. wrap may be nil.

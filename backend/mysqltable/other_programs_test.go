@@ -219,7 +219,9 @@ func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		readOnly := map[testbed.Kind]string{testbed.MariaDB: "tx_read_only", testbed.MySQL: "transaction_read_only"}[k]
-		for name, value := range map[string]string{"autocommit": "0", "completion_type": "'CHAIN'", "sql_safe_updates": "1", "sql_select_limit": "1", "max_join_size": "1", readOnly: "1"} {
+		limit := map[testbed.Kind]string{testbed.MariaDB: "max_statement_time", testbed.MySQL: "max_execution_time"}[k]
+		for name, value := range map[string]string{"autocommit": "0", "completion_type": "'CHAIN'", "sql_safe_updates": "1", "sql_select_limit": "1", "max_join_size": "1", readOnly: "1",
+			"collation_connection": "'utf16_general_ci'", "character_set_results": "'utf16'", "sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", limit: "1"} {
 			t.Run(name, func(t *testing.T) {
 				l := newLab(t, k, UpdateTime, threshold)
 				l.options.Config.Params = map[string]string{name: value}

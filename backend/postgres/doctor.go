@@ -30,8 +30,8 @@ const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 70);`
 
-func createSQL(t relational.Table) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(tableSQL, "{table}", t.String())), " ")
+func createSQL(table string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(tableSQL, "{table}", table)), " ")
 }
 
 func grantSQL(t relational.Table, account string) (text string) {
@@ -81,7 +81,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 // inspectSQL also fails as every call would, if the table is missing or must not be read.
 const inspectSQL = readingSQL + `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
- coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid}; COMMIT`
+ coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid},
+ (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'); COMMIT`
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -108,6 +109,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		add(true, "durability", "fsync is %s and full_page_writes %s: a crash of the machine may lose what was acknowledged, without a new timeline, so that two processes lead. Set both to on", fact(2), fact(3))
 	} else {
 		add(false, "durability", "each commit is flushed: transactions of leases set synchronous_commit to on if it is off or local")
+	}
+	if fact(8) == "on" {
+		add(true, "writing", "default_transaction_read_only is on for this account, the database or the server: nobody can lead until it is off")
 	}
 	switch fence := "Fence off the old primary before a new one is promoted"; {
 	case fact(4) != "":

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,11 +44,13 @@ type Fence struct {
 	Hold time.Duration
 }
 
-// fenceSQL locks the row of the record, which renewals do not write.
-const fenceSQL = `SELECT value, set_config('idle_in_transaction_session_timeout', $2, true) FROM {table} WHERE kind = 'record' AND name = $1 FOR SHARE`
+// fenceSQL locks the row of the record, which renewals do not write. Text goes to and fro in base64, since the program's
+// connection may have another encoding.
+const fenceSQL = `SELECT encode(convert_to(value, 'UTF8'), 'base64'), set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
+ WHERE kind = 'record' AND name = convert_from(decode($1, 'base64'), 'UTF8') FOR SHARE`
 
 // findSQL finds the table if no schema is named.
-const findSQL = `SELECT count(*), coalesce(min(n.nspname::text), '') ` + tablesSQL
+const findSQL = `SELECT count(*), encode(convert_to(coalesce(min(n.nspname::text), ''), 'UTF8'), 'base64') ` + tablesSQL
 
 // Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It
 // waits for a grant that is being written. The error is ErrFenced if it is another term. After any
@@ -79,14 +82,15 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 	d := unconnected(t)
 	if t.Schema == "" {
 		tables := 0
-		err = query([]any{&tables, &t.Schema}, d.named(findSQL))
+		err = query([]any{&tables, (*encoded)(&t.Schema)}, d.named(findSQL))
 		if err == nil && tables != 1 {
 			err = fmt.Errorf("%w: the search_path leads to %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
 		}
 	}
 	value := ""
 	if err == nil {
-		err = query([]any{&value, new(string)}, strings.ReplaceAll(fenceSQL, "{table}", t.String()), election, fmt.Sprint(f.Hold.Milliseconds()))
+		name := base64.StdEncoding.EncodeToString([]byte(election))
+		err = query([]any{(*encoded)(&value), new(string)}, strings.ReplaceAll(fenceSQL, "{table}", ascii(t)), name, fmt.Sprint(f.Hold.Milliseconds()))
 	}
 
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
@@ -98,4 +102,15 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 		return fmt.Errorf("postgres: fence %q term %d: %w", election, term, err)
 	}
 	return nil
+}
+
+// An encoded text is scanned from base64, which the server breaks into lines.
+type encoded string
+
+// Scan implements [sql.Scanner].
+func (e *encoded) Scan(from any) error {
+	text, _ := from.(string)
+	plain, err := base64.StdEncoding.DecodeString(text)
+	*e = encoded(plain)
+	return err
 }

@@ -58,7 +58,7 @@ func (d *driver) listen(ctx context.Context) (err error) {
 	}
 	pooled, err := behindPooler(ctx, d.listener)
 	if err == nil && !pooled {
-		_, err = d.listener.PgConn().Exec(ctx, "LISTEN "+quoted(channel(d.Table))).ReadAll()
+		_, err = d.listener.PgConn().Exec(ctx, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL).ReadAll()
 	}
 	if pooled || err != nil {
 		d.dropListener()
@@ -69,10 +69,13 @@ func (d *driver) listen(ctx context.Context) (err error) {
 	return cmp.Or(err, ctx.Err())
 }
 
+// stayIdleSQL keeps the server from ending a connection that only listens. Servers before PostgreSQL 14 do not.
+const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout'`
+
 // behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that
 // it names is not the one that answers.
 func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
-	results, err := c.PgConn().Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	results, err := c.PgConn().Exec(ctx, "SELECT pg_catalog.pg_backend_pid()").ReadAll()
 	return err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID()), err
 }
 

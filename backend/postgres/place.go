@@ -16,7 +16,7 @@ import (
 // surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
 // leads, for all tables that may be meant, and whether the schema is there that was named. The first two differ if somebody
 // has told the connection another one.
-const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL +
+const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + encodingSQL +
 	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
  (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i) JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
@@ -107,7 +107,7 @@ func (d *driver) elsewhere(s *relational.Survey) string {
 // CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has been made
 // since the survey.
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
-	make := createSQL(t)
+	make := createSQL(ascii(t))
 	if d.Table.Schema == "" {
 		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make + " END IF; END $go_election$;")
 	}
@@ -123,7 +123,7 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 func (d *driver) hintToMake(t relational.Table) string {
 	account := d.account()
 	return "; an administrator makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
-		createSQL(t) + " " + grantSQL(t, account)
+		createSQL(t.String()) + " " + grantSQL(t, account)
 }
 
 // named completes the text of a statement that looks for the table by its name.

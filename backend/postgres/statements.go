@@ -1,17 +1,25 @@
 package postgres
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-election/go-election/internal/relational"
+)
 
 // settingsSQL sets for one transaction what somebody else may have told the connection: another client of a pooler, or
 // another part of the program. See docs/design/postgres.md, "What a connection was told". The limit of the running time
 // comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
 // may: the role, and whether transactions may write.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
-SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL client_encoding = 'UTF8'; SET LOCAL row_security = off; SET LOCAL lock_timeout = 1000;
+SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = 1000; SET LOCAL jit = off;
 `
 
 // limitSQL is the first statement after each BEGIN.
 const limitSQL = `SET LOCAL statement_timeout = 10000;`
+
+// encodingSQL comes before whatever is answered. What is sent is ASCII.
+const encodingSQL = `SET LOCAL client_encoding = 'UTF8';`
 
 // newerSQL is part of settingsSQL from PostgreSQL 17 on.
 const newerSQL = `SET LOCAL transaction_timeout = 0;`
@@ -91,5 +99,23 @@ const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
 	t := d.Settled()
-	return strings.NewReplacer(append(more, "{table}", t.String(), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
+	return strings.NewReplacer(append(more, "{table}", ascii(t), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
+}
+
+// ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in which the server
+// reads the whole message.
+func ascii(t relational.Table) string {
+	schema, plain := "", true
+	for _, r := range strings.ReplaceAll(t.Schema, `"`, `""`) {
+		if plain = plain && r < 0x80; r < 0x80 && r != '\\' {
+			schema += string(r)
+		} else {
+			schema += fmt.Sprintf(`\+%06X`, r)
+		}
+	}
+	if plain {
+		return t.String()
+	}
+	t.Schema = ""
+	return `U&"` + schema + `".` + t.String()
 }
