@@ -10,7 +10,7 @@
 //     neither on disk nor on a replica. So after each restart or failover of the server every leader
 //     steps down, and each lease is observed for MaxTTL.
 //   - Clocks of managers must tick at nearly the same rate. No clock of one machine is compared with
-//     another's. The server's clock is not set forward soon after its start.
+//     another's, and the server's may be set at any time.
 //   - One server takes writes at a time. Before a replica is promoted, the old master must be fenced off, or
 //     [Options].WaitReplicas must be the number of its replicas. Sentinel alone does not do it.
 //   - maxmemory-policy is noeviction. repl-backlog-ttl is 0 or at least MaxTTL.

@@ -94,7 +94,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
 		}[safe])
 	}
-	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && time.Duration(backlog)*time.Second < d.maxTTL {
+	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
 		add(true, "backlog", "repl-backlog-ttl is %d s, it must be 0 or at least max_ttl, %v", backlog, d.maxTTL)
 	}
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a restart or failover every lease is observed for that long", d.maxTTL)

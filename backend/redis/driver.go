@@ -97,7 +97,7 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 		newest = 0
 	}
 	d.mu.Unlock()
-	young := int64(d.maxTTL.Seconds()) + 3 // the server's seconds are whole ones
+	young := int64(d.maxTTL.Seconds()) + 3 // whole ones, and the server's clock may be slower
 	lost := lease.Encode(&lease.Meta{Layout: lease.Layout, Deleted: 1, MaxTTL: lease.Span(d.maxTTL), Epoch: "lost"})
 	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel(), d.db}, args...)
 	answer, err := d.run(ctx, operation == "write", args)

@@ -77,6 +77,8 @@ func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Elect
 	return e
 }
 
+var metaKey = lease.Key{Kind: lease.Metas}
+
 func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
 
 // read reads items with a driver once its server answers.

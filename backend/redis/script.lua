@@ -23,6 +23,14 @@ local function put(kind, name, text, at, before)
   redis.call('HSET', hashes[kind], name, text)
 end
 
+-- worked returns for how many seconds the server has worked at least: it is not younger. How long it has run is told by
+-- the time of day, which may be set.
+local function worked()
+  local seconds = 0
+  for n in string.gmatch(redis.call('INFO', 'cpu'), 'used_cpu_%a+_main_thread:(%d+)') do seconds = seconds + tonumber(n) end
+  return seconds
+end
+
 local replication, server = redis.call('INFO', 'replication'), redis.call('INFO', 'server')
 if not string.find(replication, 'role:master', 1, true) then
   return redis.error_reply('READONLY the server is a replica')
@@ -30,19 +38,18 @@ end
 local run, id = string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
 local promoted = string.find(string.match(replication, 'master_replid2:(%x+)'), '[^0]') -- or loaded by its like
 local origin = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'replication', 'number', 'max_ttl')
-local epoch, number, maxTTL = origin[1], tonumber(origin[4] or '') or 0, origin[5] or ARGV[3]
+local epoch, number, maxTTL = origin[1], math.max(0, tonumber(origin[4] or '') or 0), origin[5] or ARGV[3]
 
 -- The data may be older than what was acknowledged if another process has them, if this one was a replica
 -- meanwhile, or if the caller has seen a greater number.
 if not epoch or origin[2] ~= run or (origin[3] ~= id and promoted) or (epoch == ARGV[5] and number < tonumber(ARGV[6])) then
-  local young = promoted or tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) < tonumber(ARGV[4])
   local before = epoch
   epoch = string.sub(id, 1, 8) .. '.' .. ARGV[2]
   local done = redis.pcall('HSET', KEYS[1], 'epoch', epoch, 'run', run, 'replication', id, 'number', string.format('%.0f', number), 'max_ttl', maxTTL)
   if type(done) == 'table' and done.err then
     if not string.find(done.err, 'NOPERM') and not string.find(done.err, "can't run this command") and not string.find(done.err, 'ACL failure') then return done end
     epoch = string.sub(id, 1, 8) .. '.unknown' -- an observer may not write
-  elseif not before and young and redis.call('HLEN', hashes.meta) == 0 then
+  elseif not before and redis.call('HLEN', hashes.meta) == 0 and (promoted or worked() < tonumber(ARGV[4])) then
     put('meta', '', ARGV[7], '0.' .. ARGV[2], '')
   end
 end

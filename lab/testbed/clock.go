@@ -29,18 +29,30 @@ func (s *Server) writeClock() error { return writeClock(s.clockFile(), s.offset)
 
 func (s *Server) clockEnv() []string { return clockEnv(s.program.faketime, s.clockFile()) }
 
-// Step moves the server's clock by d, as [Server.Step] does. The server must have
-// been started with Clock.
-func (z *ZooKeeperServer) Step(t testing.TB, d time.Duration) {
+// Step moves the daemon's clock by d, as [Server.Step] does. It must have been started with Clock.
+func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	t.Helper()
-	z.requireRunning(t, "Step")
-	if z.clock == "" {
+	d.requireRunning(t, "Step")
+	if d.clock == "" {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
-	z.offset += d
-	if err := writeClock(z.clock, z.offset); err != nil {
+	d.offset += by
+	if err := writeClock(d.clock, d.offset); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newClock makes the file of a daemon's clock, and what the daemon's environment needs for it.
+func newClock(kind Kind, dir string) (file string, env []string, err error) {
+	library := glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	if library == "" {
+		return "", nil, &missing{kind, "libfaketime", "Debian: libfaketime"}
+	}
+	if kind == Redis {
+		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
+	}
+	file = filepath.Join(dir, "clock")
+	return file, clockEnv(library, file), writeClock(file, 0)
 }
 
 // writeClock writes the clock's offset into a file. It replaces the file

@@ -32,6 +32,9 @@ type Daemon struct {
 	options daemonOptions
 	shared  bool // all tests of the binary use it, so it refuses faults
 
+	clock  string        // the file with the clock's offset, or empty
+	offset time.Duration // of the clock
+
 	mu      sync.Mutex
 	process *process // nil: the testbed did not start it
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,6 +24,10 @@ type RedisOptions struct {
 	// TLS makes the server speak only TLS, with a certificate from a new authority. A client trusts it
 	// with [RedisServer.CAFile].
 	TLS bool
+
+	// Clock runs the server on a clock that [Daemon.Step] can move. It is off by Offset when the server starts.
+	Clock  bool
+	Offset time.Duration
 
 	// of is the master of a replica or of a Sentinel, which have its authority and its certificate.
 	of *RedisServer
@@ -167,6 +172,15 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 	case o.of != nil:
 		r.ca = o.of.ca
 	}
+	clock, env := "", []string(nil)
+	if o.Clock {
+		if clock, env, err = newClock(Redis, dir); err == nil {
+			err = writeClock(clock, o.Offset)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	for try := 1; ; try++ {
 		port, err := freePort()
 		if err != nil {
@@ -186,7 +200,7 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 		r.admin = redis.NewClient(config)
 		command := append([]string{program}, args...)
 		command = append(append(append(command, "--bind", "127.0.0.1", "--dir", dir), listen...), o.Args...)
-		r.Daemon, err = launch(daemonOptions{kind: Redis, version: version, addr: addr, dir: dir, command: command, ready: func(ctx context.Context) error {
+		r.Daemon, err = launch(daemonOptions{kind: Redis, version: version, addr: addr, dir: dir, command: command, env: env, ready: func(ctx context.Context) error {
 			err := r.admin.Ping(ctx).Err()
 			if err != nil && (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM")) {
 				return nil
@@ -196,6 +210,7 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 		if err != nil {
 			return nil, err
 		}
+		r.clock, r.offset = clock, o.Offset
 		if err := r.await(); err == nil || try == 5 || !strings.Contains(r.LogTail(), "ddress already in use") {
 			return r, err
 		}

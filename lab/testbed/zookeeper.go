@@ -25,7 +25,7 @@ type ZooKeeperOptions struct {
 	// Config has lines for the configuration file.
 	Config []string
 
-	// Clock runs the server on a clock that [ZooKeeperServer.Step] can move.
+	// Clock runs the server on a clock that [Daemon.Step] can move.
 	Clock bool
 }
 
@@ -34,9 +34,6 @@ type ZooKeeperServer struct {
 	*Daemon
 	secure string
 	ca     *authority
-
-	clock  string        // the file with the clock's offset, or empty
-	offset time.Duration // of the clock
 }
 
 // Secure returns the address of the secure port.
@@ -130,23 +127,18 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 				"ssl.clientAuth=none", "ssl.hostnameVerification=false")
 			properties = append(properties, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 		}
-		var env []string
+		clock, env := "", []string(nil)
 		if o.Clock {
-			library := glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-			if library == "" {
-				return nil, &missing{ZooKeeper, "libfaketime", "Debian: libfaketime"}
-			}
-			z.clock = filepath.Join(dir, "clock")
-			if err := writeClock(z.clock, 0); err != nil {
+			if clock, env, err = newClock(ZooKeeper, dir); err != nil {
 				return nil, err
 			}
-			env = clockEnv(library, z.clock)
 		}
 		z.Daemon, err = launchZooKeeper(dir, loopback(port), nil, lines, properties, env)
 		if err != nil {
 			os.RemoveAll(dir)
 			return nil, err
 		}
+		z.clock = clock
 		if err = z.awaitPorts(); err == nil {
 			return z, nil
 		}
