@@ -99,7 +99,7 @@ func (d *driver) items(rows [][][]byte) []lease.Item {
 		if !ok || v.version != string(row[3]) {
 			v = value{string(row[3]), lease.Decode(k.Kind, row[2]), edited(k, row)}
 		}
-		items[i] = lease.Item{Key: k, Version: v.version, Created: string(row[4]), Value: v.Value, Edited: v.edited, Age: time.Duration(number(row[5])) * time.Microsecond}
+		items[i] = lease.Item{Key: k, Version: v.version, Created: string(row[4]), Value: v.Value, Edited: v.edited, Age: time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond}
 	}
 	if len(rows) >= largeReading {
 		now := make(values, len(rows))

@@ -88,6 +88,23 @@ func TestAManualEditShows(t *testing.T) {
 	})
 }
 
+// A restored or edited row may have any time, also one whose age is no duration.
+func TestARowOfAnyTimeIsRead(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		d := open(t, Options{Config: l.User})
+		v := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		for _, at := range []string{"1000-01-01", "9999-12-31 23:59:59"} {
+			l.exec(t, "UPDATE election_item SET at = '"+at+"'")
+			if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); err != nil || v.Items[0].Age < 0 || v.Items[0].Version == "" {
+				t.Errorf("written %s: %+v, %v", at, v.Items, err)
+			}
+		}
+	})
+}
+
 // What operators do by hand has the end that the documentation promises: a leader whose row is changed
 // or deleted steps down, and there is never a second one before that.
 func TestAnEditedLeadershipEnds(t *testing.T) {

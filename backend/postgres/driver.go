@@ -89,7 +89,7 @@ func item(r *pgconn.Result, i int, backTo uint64) lease.Item {
 	k := lease.Key{Kind: lease.Kind(text(r, i, 0)), Name: text(r, i, 1)}
 	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: lease.Decode(k.Kind, r.Rows[i][2])}
 	it.Edited = it.Version != version(number(r, i, 3)) // the column xmin is of the last writer, whoever that was
-	it.Old, it.Age = number(r, i, 3) < backTo, time.Duration(number(r, i, 6))*time.Microsecond
+	it.Old, it.Age = number(r, i, 3) < backTo, time.Duration(min(number(r, i, 6), relational.MaxAge))*time.Microsecond
 	return it
 }
 

@@ -48,6 +48,24 @@ func TestChangesOverMissingRowsExcludeEachOther(t *testing.T) {
 	}
 }
 
+// A restored or edited row may have any time, also one that is no time or whose age is no duration.
+func TestARowOfAnyTimeIsRead(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	d := open(t, Options{DSN: db.DSN("")})
+	v := read(t, d, recordKey("jobs"))
+	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	for _, at := range []string{"-infinity", "infinity", "4713-01-01 BC", "294276-01-01", "epoch"} {
+		db.Exec(t, "UPDATE election_item SET at = '"+at+"' WHERE kind = 'record'")
+		if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); err != nil || v.Items[0].Age < 0 || v.Items[0].Version == "" {
+			t.Errorf("written %s: %+v, %v", at, v.Items, err)
+		}
+		if _, err := d.List(t.Context(), lease.Records, "", 10); err != nil {
+			t.Errorf("written %s: list: %v", at, err)
+		}
+	}
+}
+
 // A manual edit of any column shows, also one that puts the former text back, and the next write over
 // what was read before is refused.
 func TestAManualEditShows(t *testing.T) {

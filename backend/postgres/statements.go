@@ -52,7 +52,7 @@ const headSQL = readingSQL + `SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE 
 
 // itemSQL has the columns of an item. A value that is too large is not sent.
 const itemSQL = `SELECT t.kind, t.name, CASE WHEN octet_length(t.value) <= 1048576 THEN t.value ELSE '' END, t.written, t.xmin, t.created,
- greatest(0, 1000000 * extract(epoch FROM clock_timestamp() - t.at))::bigint FROM {table} t `
+ CASE WHEN isfinite(t.at) THEN greatest(0, 1000000 * extract(epoch FROM clock_timestamp() - t.at))::bigint END FROM {table} t `
 
 const readSQL = headSQL + itemSQL + `JOIN json_array_elements({payload}) AS q ON t.kind = q->>0 AND t.name = q->>1; COMMIT`
 

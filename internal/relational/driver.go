@@ -108,6 +108,9 @@ const (
 	maxValue  = 256 << 10 // of a value, which is longer in a message: see maxMessage
 )
 
+// MaxAge is the greatest age of a row, in microseconds: a longer one would be no duration.
+const MaxAge = 1e15
+
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so that
 // somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
