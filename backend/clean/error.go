@@ -10,6 +10,24 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
+// Line returns err with its text in one line: a client library may have put each address that it tried into one of its
+// own.
+func Line(err error) error {
+	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return line{err, text}
+}
+
+type line struct {
+	error
+	text string
+}
+
+func (l line) Error() string { return l.text }
+func (l line) Unwrap() error { return l.error }
+
 // Secrets returns err with *** in place of these secrets, which a server or a client library may
 // have put into its text. It leaves alone secrets of less than four bytes, which are words of many
 // texts. If a secret was there, the new error has the class of err, and matches those errors of

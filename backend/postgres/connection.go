@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +48,9 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 		select {
 		case a := <-answers:
 			apart = code(a.err) == queryCanceled
+			if code(a.err) == lockNotAvailable {
+				return nil, d.locked(ctx, a.err)
+			}
 			if a.err == nil || !broken(a.err) && !apart || sent == tries {
 				return a.results, a.err
 			}
@@ -54,6 +59,16 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// locked says which session keeps the table locked, if the server tells.
+func (d *driver) locked(ctx context.Context, err error) error {
+	who := ""
+	if a := d.try(ctx, d.statement(lockedSQL, nil), false); a.err == nil && len(a.results[0].Rows) == 1 {
+		r := a.results[0]
+		who = fmt.Sprintf(" the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), clean.Text(text(r, 0, 1), 63, false), clean.Text(text(r, 0, 2), 63, false))
+	}
+	return fmt.Errorf("%w: another session keeps%s: %w", backend.ErrUnavailable, cmp.Or(who, " a lock"), err)
 }
 
 type answer struct {
@@ -82,7 +97,7 @@ func (d *driver) try(ctx context.Context, statements string, apart bool) (a answ
 			conn.Close(within)
 			return errInTransaction
 		}
-		text := onConnection(statements, conn)
+		text := onConnection(ctx, statements, conn)
 		if begin, rest, ok := strings.Cut(text, limitSQL); ok && apart {
 			_, err = conn.Exec(within, begin+limitSQL).ReadAll()
 			text = rest
@@ -91,6 +106,9 @@ func (d *driver) try(ctx context.Context, statements string, apart bool) (a answ
 			a.results, err = conn.Exec(within, text).ReadAll()
 		}
 		a.results = slices.DeleteFunc(a.results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() })
+		if code(err) == readOnly && conn.ParameterStatus("in_hot_standby") == "off" { // PostgreSQL 14 or later tells
+			err = fmt.Errorf("%w: %w", errReadOnly, err)
+		}
 		switch {
 		case standby(err):
 			conn.Close(within) // the next connection may lead to the primary
@@ -105,14 +123,20 @@ func (d *driver) try(ctx context.Context, statements string, apart bool) (a answ
 // errInTransaction is the error of a connection on which the program has left a transaction open.
 var errInTransaction = errors.New("a transaction is open on this connection of the program's pool")
 
+// errReadOnly is the error of a primary whose administrator lets this account only read.
+var errReadOnly = fmt.Errorf("%w: default_transaction_read_only is on", backend.ErrDenied)
+
 // onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process that the
-// server named when it was made.
-func onConnection(statements string, c *pgconn.PgConn) string {
-	newer := ""
+// server named when it was made. A lock is waited for {patience} ms, so that there is time to say who has it.
+func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) string {
+	newer, patience := "", time.Second
+	if by, ok := ctx.Deadline(); ok {
+		patience = max(time.Millisecond, min(patience, time.Until(by)/2))
+	}
 	if major, _, _ := strings.Cut(c.ParameterStatus("server_version"), "."); len(major) > 1 && major >= "17" {
 		newer = newerSQL
 	}
-	return strings.NewReplacer("{newer}", newer, "{pid}", strconv.FormatUint(uint64(c.PID()), 10)).Replace(statements)
+	return strings.NewReplacer("{newer}", newer, "{patience}", strconv.FormatInt(patience.Milliseconds(), 10), "{pid}", strconv.FormatUint(uint64(c.PID()), 10)).Replace(statements)
 }
 
 // withConn calls f with a connection. One that is in a transaction afterwards is closed.
@@ -167,9 +191,11 @@ func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][
 
 // Codes of errors (postgresql.org/docs/current/errcodes-appendix.html).
 const (
-	uniqueViolation = "23505"
-	undefinedTable  = "42P01"
-	queryCanceled   = "57014"
+	uniqueViolation  = "23505"
+	readOnly         = "25006"
+	undefinedTable   = "42P01"
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014"
 )
 
 // code returns the server's code of an error; "" for none.
@@ -180,33 +206,65 @@ func code(err error) string {
 	return ""
 }
 
-// standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its own.
+// standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its
+// own, and neither has one that does not tell a position of its log.
 func standby(err error) bool {
-	return errors.Is(err, errStandby) || code(err) == "25006" || code(err) == "0A000" || code(err) == "55000" && strings.Contains(err.Error(), "recovery is in progress")
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == "0A000" || e.Code == "55000" && e.SeverityUnlocalized == "ERROR")
 }
 
 // OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
 // a cancelled statement.
 func (*driver) OfOneChange(err error) bool {
-	return slices.Contains([]string{uniqueViolation, "55P03", "40P01", "22P05", "54000", queryCanceled}, code(err))
+	return slices.Contains([]string{uniqueViolation, lockNotAvailable, "40P01", "22P05", "54000", queryCanceled}, code(err))
 }
 
 // Soon implements [relational.Dialect]: somebody has just made the row.
 func (*driver) Soon(err error) bool { return code(err) == uniqueViolation }
 
-// isDenied reports whether an administrator must act: because of credentials, TLS, a missing or
-// other table, rights, the encoding, a full disk or a row that is too large.
-func isDenied(err error) bool {
-	c := code(err)
-	if c == "" {
-		text := err.Error()
-		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
+// Errors about which an administrator must act, by class and by code.
+var (
+	deniedClasses = []string{
+		"23",       // a constraint that is not ours
+		"28",       // credentials
+		"3D", "3F", // no such database or schema
+		"42", // rights, a missing or other table, another server than PostgreSQL 13 or later
+		"54", // a row that is too large
+		"58", // the server's files
+		"P0", // somebody's trigger
 	}
-	return slices.Contains([]string{"28", "3D", "3F"}, c[:2]) || slices.Contains([]string{"42501", undefinedTable, "42703", "42804", "42883", "22P05", "53100", "54000"}, c)
+	deniedCodes = []string{
+		"22P05",          // the encoding
+		"53100", "53400", // a full disk, a limit
+		"55000",          // the database takes no connections; of a standby: see there
+		"57P04",          // the database was dropped
+		"XX001", "XX002", // damage
+	}
+)
+
+// isDenied reports whether an administrator must act.
+func isDenied(err error) bool {
+	if c := code(err); c != "" {
+		return errors.Is(err, errReadOnly) || !standby(err) && c != uniqueViolation && (slices.Contains(deniedClasses, c[:2]) || slices.Contains(deniedCodes, c)) || refusedByPooler(err)
+	}
+	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		if all, ok := c.Unwrap().(interface{ Unwrap() []error }); ok { // several attempts, such as one with TLS and one without
+			return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !isDenied(err) })
+		}
+	}
+	text := err.Error()
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
+}
+
+// refusedByPooler reports whether PgBouncer is not set up for this backend. Most of its errors have one code.
+func refusedByPooler(err error) bool {
+	return code(err) == "08P01" && slices.ContainsFunc([]string{"PQexec disallowed", "unsupported startup parameter", "does not exist"}, func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
 // MayNotWrite implements [relational.Dialect].
-func (*driver) MayNotWrite(err error) bool { return code(err) == "42501" }
+func (*driver) MayNotWrite(err error) bool {
+	return code(err) == "42501" || errors.Is(err, errReadOnly)
+}
 
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool { return isDenied(err) }
@@ -226,6 +284,12 @@ func (d *driver) Hint(err error) string {
 		return "; " + d.hintToGrant(err, t)
 	case "22P05":
 		return "; the encoding of the database must be UTF8"
+	case readOnly:
+		return "; it is set for the account, the database or the server: ALTER ROLE " + d.account() + " RESET default_transaction_read_only;"
+	case "42601", "42704", "42883":
+		return "; the server must be PostgreSQL 13 or later"
+	case "08P01":
+		return "; PgBouncer must have disable_pqexec 0, know the database, and ignore or take the parameters of the dsn"
 	}
 	return ""
 }

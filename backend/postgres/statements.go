@@ -12,7 +12,7 @@ import (
 // comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
 // may: the role, and whether transactions may write.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
-SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = 1000; SET LOCAL jit = off;
+SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off;
 `
 
 // limitSQL is the first statement after each BEGIN.
@@ -62,6 +62,11 @@ const listSQL = headSQL + itemSQL + `JOIN (SELECT {payload} AS j) AS q
 // lockSQL lets nobody else of this package make an item.
 const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, {named}::regclass::oid::int4);
 `
+
+// lockedSQL asks which session has locked the table, or waits for that, so that a message waits.
+const lockedSQL = `BEGIN READ ONLY; ` + settingsSQL + `SELECT a.pid, a.usename, a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'relation' AND l.relation = to_regclass({named}) AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+ ORDER BY NOT l.granted LIMIT 1; COMMIT`
 
 // originSQL sets the row that has the epoch, if it is as it was read.
 const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, value, written, created, at)
