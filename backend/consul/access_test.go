@@ -78,6 +78,30 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	other.want("a bid of another member, after watching", other.bid(other.watched("x")), backend.Granted)
 }
 
+// An observer's token can list and not write, whether or not the servers tell listing from reading. With less it is told
+// the right that it lacks, before that of a member, which could depose the leader.
+func TestAnObserverOnlyLists(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true, KeyListPolicy: apart})
+		l := newLab(t, agent)
+		l.node(t, "n", func(o *Options) { o.Token = agent.AdminToken() }).win("x")
+		look := func(rules string) error {
+			n := l.node(t, "o", func(o *Options) { o.Token = token(t, l.root, rules).SecretID })
+			_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
+			_, more := n.List(t.Context(), "", 10)
+			return errors.Join(err, more)
+		}
+		right := fmt.Sprintf("key_prefix %q { policy = \"list\" }", l.prefix+"/")
+		if err := look(right); err != nil {
+			t.Errorf("enable_key_list_policy %v: %v", apart, err)
+		}
+		less := strings.Replace(right, "list", map[bool]string{true: "read", false: "deny"}[apart], 1)
+		if err := look(less); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "an observer's token must be allowed this: "+right) {
+			t.Errorf("enable_key_list_policy %v, with %s: %v; want ErrDenied with %s", apart, less, err, right)
+		}
+	}
+}
+
 // Without rights, or with an unknown token, every call is denied, and the error says which rights
 // are needed. No error shows the token.
 func TestEveryCallIsDeniedWithoutRights(t *testing.T) {

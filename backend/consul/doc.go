@@ -22,7 +22,7 @@
 //
 // # Rights
 //
-// A token needs this right. Observers need only read.
+// A token needs this right. Observers need only list.
 //
 //	key_prefix "election/" { policy = "write" }
 //

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A dirWatch is an inotify watch on the directory. The module fsnotify, which is used
@@ -29,6 +32,9 @@ func watchDir(dir string) (*dirWatch, error) {
 		syscall.IN_MOVED_TO|syscall.IN_MOVED_FROM|syscall.IN_DELETE|syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF)
 	if err != nil {
 		syscall.Close(fd)
+		if err == syscall.ENOSPC { // not of the disk
+			err = fmt.Errorf("%w: the user has used up its inotify watches: raise fs.inotify.max_user_watches, or set poll", backend.ErrDenied)
+		}
 		return nil, err
 	}
 	return &dirWatch{os.NewFile(uintptr(fd), "inotify")}, nil

@@ -30,6 +30,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"2 addresses without master":         {Addresses: []string{"a:1", "b:1"}},
 		"may hold a password":                {Addresses: []string{"redis://u:canary7f3a@a:1"}},
 		"address 1 is not":                   {Addresses: []string{"canary7f3a@a:1"}},
+		"address 2 is not":                   {Addresses: []string{"a:1", "u:canary7f3a:a"}, Master: "m"},
 		"set together with Client":           {Client: client, Password: "canary7f3a"},
 		"the Client is a Ring":               {Client: ring},
 		"the Client is that of a cluster":    {Client: cluster, WaitReplicas: 1},
@@ -47,6 +48,21 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "canary") {
 			t.Errorf("want an invalid option with %q, got %v", want, err)
+		}
+	}
+}
+
+// An address without a port has the port of a server or of a Sentinel.
+func TestAnAddressMayLackItsPort(t *testing.T) {
+	for given, want := range map[string]string{"[::1]": "[::1]:6379", "::1": "[::1]:6379", "fe80::1%lo": "[fe80::1%lo]:6379", "redis": "redis:6379", "127.0.0.1": "127.0.0.1:6379", "[::1]:7": "[::1]:7"} {
+		d, err := newDriver(Options{Addresses: []string{given}})
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+			continue
+		}
+		d.Close()
+		if !strings.HasPrefix(d.location, want+"/") {
+			t.Errorf("%s leads to %s, want %s", given, d.location, want)
 		}
 	}
 }
@@ -261,6 +277,40 @@ func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
 		o := settled(t, server, Options{Client: client, Prefix: string(backend.NewNonce()[:12])})
 		return func(t testing.TB) lease.Driver { return open(t, o) }
 	}})
+}
+
+// One server of a cluster knows where the keys are, and a client that is not the cluster's does not go there.
+func TestAServerOfAClusterIsDenied(t *testing.T) {
+	t.Parallel()
+	one, other := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--cluster-enabled", "yes"}}), testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	slots := []any{"CLUSTER", "ADDSLOTS"}
+	for n := range 16384 {
+		slots = append(slots, n)
+	}
+	other.Do(t, slots...)
+	host, port, _ := strings.Cut(other.Addr(), ":")
+	one.Do(t, "CLUSTER", "MEET", host, port)
+	testbed.Eventually(t, patience, "the cluster is up", func() error {
+		for _, s := range []*testbed.RedisServer{one, other} {
+			if info := fmt.Sprint(s.Do(t, "CLUSTER", "INFO")); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:2") {
+				return errors.New(info)
+			}
+		}
+		return nil
+	})
+	if _, err := open(t, options(one)).Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "ClusterClient") {
+		t.Errorf("%v; want ErrDenied and what to do", err)
+	}
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{one.Addr()}})
+	t.Cleanup(func() { client.Close() })
+	if _, err := open(t, Options{Client: client}).Read(t.Context(), nil); err != nil {
+		t.Errorf("with the cluster's client: %v", err)
+	}
+	o := options(one)
+	o.DB = 1
+	if _, err := open(t, o).Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("another database: %v; want ErrDenied", err)
+	}
 }
 
 // What doctor says of a server changes with its settings.

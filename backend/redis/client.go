@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -49,10 +50,11 @@ func (d *driver) connect(o Options) error {
 	}
 	var addresses []string
 	for i, a := range o.Addresses {
-		if !strings.Contains(a, ":") {
-			a += ":" + port
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			a = net.JoinHostPort(strings.Trim(a, "[]"), port)
 		}
-		if host, port, bad := net.SplitHostPort(a); bad != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") {
+		host, port, err := net.SplitHostPort(a)
+		if _, not6 := netip.ParseAddr(host); err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") || not6 != nil && strings.Contains(host, ":") {
 			return fmt.Errorf("address %d is not of the form host:port; it is not shown, since it may hold a password", i+1)
 		}
 		addresses = append(addresses, a)
@@ -189,7 +191,16 @@ func isDenied(err error) bool {
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
 		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
 	}
-	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DB index", "nknown command", "nknown Redis command")
+	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
+}
+
+// moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
+// follows there.
+func (d *driver) moved(err error) bool {
+	_, follows := d.client.(interface {
+		Options() *goredis.ClusterOptions
+	})
+	return !follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
 }
 
 // lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
@@ -208,9 +219,14 @@ func (d *driver) fail(err error) error {
 		return nil
 	}
 	class, hint := backend.Class(err), ""
-	if isDenied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	moved := d.moved(err)
+	if (moved || isDenied(err)) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied
 		switch text := err.Error(); {
+		case moved:
+			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
+		case strings.HasPrefix(text, "DENIED "):
+			hint = "; protected-mode lets nobody in from another machine without a password"
 		case lacksRight(text):
 			hint = "; an administrator can grant what is needed: " + d.grants()
 		case strings.HasPrefix(text, "OOM "):

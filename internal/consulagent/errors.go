@@ -60,6 +60,8 @@ func (a *Agent) Fail(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
+	case has("'key:read'", "'key:list'") || errors.Is(err, ErrFiltered):
+		class, hint = backend.ErrDenied, fmt.Sprintf("; an observer's token must be allowed this: key_prefix %q { policy = \"list\" }; and a member's: %s", a.Prefix+"/", a.Policy)
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this: "+a.Policy
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
@@ -76,7 +78,9 @@ func (a *Agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
 	case has("#txn_max_req_len"):
 		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
-	case code == 404, code >= 300 && code < 400:
+	case code == 413:
+		class, hint = backend.ErrDenied, "; raise kv_max_value_size of the agents"
+	case code == 404, code == 405, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {

@@ -34,6 +34,9 @@ type ConsulOptions struct {
 	// ACL denies all requests without a token; see [ConsulAgent.AdminToken].
 	ACL bool
 
+	// KeyListPolicy lets a token list keys only by a policy that says so (acl.enable_key_list_policy). It needs ACL.
+	KeyListPolicy bool
+
 	// SessionTTLMin is the least TTL of a session. Default: Consul's, 10 s.
 	SessionTTLMin time.Duration
 }
@@ -195,7 +198,7 @@ func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]a
 	}
 	if o.ACL {
 		a.token = consulToken
-		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": consulToken}}
+		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}
 	}
 	if o.TLS {
 		if a.ca, err = newAuthority(dir); err != nil {
