@@ -333,10 +333,7 @@ func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 		}
 	}
 	attrs := []any{"backend", e.manager.name, "election", e.elec.name, "term", term, "reason", string(reason)}
-	if err != nil {
-		attrs = append(attrs, "error", err)
-	}
-	e.manager.log.Log(context.Background(), level, "lost leader", attrs...)
+	e.manager.log.Log(context.Background(), level, "lost leader", withError(attrs, err)...)
 }
 
 // publish sends a state of the machine to the watchers, and counts it.
@@ -348,7 +345,7 @@ func (e *Election) publish(s *state) {
 	if ev.Kind != Notice {
 		e.state.Store(s)
 	} else {
-		e.manager.log.Warn("notice", "reason", string(ev.Reason), "election", e.elec.name, "error", ev.Err)
+		e.manager.log.Warn("notice", withError([]any{"reason", string(ev.Reason), "election", e.elec.name}, ev.Err)...)
 		if ev.Reason == ReasonInvalid || ev.Reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
 			e.resolve(untilElected, ev.Err)
 			e.resolve(untilRefused, ev.Err)

@@ -256,7 +256,7 @@ func (m *Manager) logAction(a action) {
 	case a.reason == ReasonElected:
 		m.log.Info("try acquire leader", "result", true, "backend", m.name, "election", a.e.name, "term", a.term)
 	default:
-		m.log.Debug("try acquire leader", "result", false, "backend", m.name, "election", a.e.name, "error", a.err)
+		m.log.Debug("try acquire leader", withError([]any{"result", false, "backend", m.name, "election", a.e.name}, a.err)...)
 	}
 }
 

@@ -215,7 +215,7 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 		}{
 			"a wrong password":             {func(c *mysql.Config) { c.Passwd = canary }, backend.ErrDenied, "user, password or host are wrong"},
 			"a schema that is not":         {func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }, backend.ErrDenied, "CREATE DATABASE"},
-			"a setting that is not":        {func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }, backend.ErrUnavailable, "nonsense"},
+			"a setting that is not":        {func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }, backend.ErrDenied, "nonsense"},
 			"nobody at that address":       {func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }, backend.ErrUnavailable, "refused"},
 			"a server that is not trusted": {func(c *mysql.Config) { c.TLSConfig = "true"; c.Passwd = canary }, backend.ErrDenied, ""},
 		} {
@@ -223,6 +223,48 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "anonymous") || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
 				t.Errorf("%s: %v; want %v and %q, without the password", what, err, c.class, c.says)
+			}
+		}
+	})
+}
+
+// Somebody else's lock goes away by itself, and the error says that it is one, whatever ends first: the server's patience
+// or the call.
+func TestALockedTableIsSaidToBeOne(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		b := backendOn(t, Options{Config: l.User})
+		acquire(t, b, "jobs")
+		unlock := l.lock(t, "LOCK TABLES election_item WRITE")
+		defer unlock()
+		for _, within := range []time.Duration{2 * time.Second, 20 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+			cancel()
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "another session keeps the table") {
+				t.Errorf("a call of %v: %v; want ErrUnavailable that says so", within, err)
+			}
+		}
+	})
+}
+
+// Somebody's trigger or constraint, and a column that is missing, go away only by a person.
+func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, change := range []string{
+			"ALTER TABLE election_item ADD CHECK (LENGTH(value) < 3)",
+			"CREATE TRIGGER frozen BEFORE INSERT ON election_item FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'frozen'",
+			"ALTER TABLE election_item ADD COLUMN tenant INT NOT NULL",
+			"ALTER TABLE election_item DROP COLUMN created",
+		} {
+			l := newLab(t, testbed.Shared(t, k))
+			l.exec(t, change)
+			b := backendOn(t, Options{Config: l.User})
+			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			if !errors.Is(err, backend.ErrDenied) {
+				t.Errorf("%s: %v; want ErrDenied", change, err)
 			}
 		}
 	})

@@ -186,11 +186,27 @@ func (d *driver) query(ctx context.Context, statements func() []string) (rows []
 		}
 		rows, err = d.queryOnce(within, statements)
 		cancel()
+		if is(err, errLockTimeout) || tries > 1 && errors.Is(err, context.DeadlineExceeded) && d.waits(ctx, tries-1) {
+			return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
+		}
 		if err == nil || code(err) != 0 && !is(err, readOnly...) || d.Denied(err) {
 			break
 		}
 	}
 	return rows, err
+}
+
+// waits reports whether a statement of this account waits for the table. It takes a part of the time that is left.
+func (d *driver) waits(ctx context.Context, parts int) bool {
+	if by, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(parts))
+		defer cancel()
+	}
+	rows, err := d.queryOnce(ctx, func() []string {
+		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table % lock' AND INFO LIKE '%" + d.Table.Prefix + "\\_item%' AND ID <> CONNECTION_ID() LIMIT 1"}
+	})
+	return err == nil && len(rows) > 0
 }
 
 func (d *driver) queryOnce(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {

@@ -36,6 +36,17 @@ var readOnly = []uint16{1290, 1792, 1836}
 // are about the login, 1044 is about the schema, the others are about tables.
 var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
 
+// denied are the other errors about which an administrator must act.
+var denied = slices.Concat([]uint16{
+	errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1136, 1932, 1812, // no table, or another one
+	errSyntax, 1193, 1305, 1231, // another server, or variables that the DSN sets
+	1129, 1130, 1275, 1524, // the host, and how it logs in
+	1021, 1026, 1030, 1034, 1114, 1194, 1195, // the disk, and a damaged table
+	1115, 1267, 1270, 1271, 1273, 1366, 1406, // text
+	1364, 1451, 1452, 1644, 3819, 4025, // somebody's columns, constraints and triggers
+	1153, errInsecure, errStatementLog, 3098, // settings of the server
+}, rights)
+
 // code returns the server's number of err, or 0.
 func code(err error) uint16 {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
@@ -62,7 +73,7 @@ func (*driver) MayNotWrite(err error) bool { return is(err, rights...) }
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool {
 	if c := code(err); c != 0 {
-		return slices.Contains(rights, c) || is(err, errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, errInsecure, errStatementLog, errSyntax, 1114, 1153, 1366, 1406)
+		return slices.Contains(denied, c)
 	}
 	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
@@ -89,9 +100,11 @@ func (d *driver) Hint(err error) string {
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
 		return account.refusedHint(err)
+	case is(err, 1129):
+		return "; an administrator can let it in again: FLUSH HOSTS (mysqladmin flush-hosts)"
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		return ""
-	case is(err, errSyntax):
+	case is(err, errSyntax, 1305):
 		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later"
 	case is(err, 1153):
 		return "; the server's max_allowed_packet must be at least 1048576"
