@@ -1,8 +1,10 @@
 package election
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -63,4 +65,21 @@ func (h *hangingLog) Handle(_ context.Context, r slog.Record) error {
 	<-h.resume
 	h.handled.Add(1)
 	return nil
+}
+
+// A notice without an error is logged without one.
+func TestALineHasNoErrorThatIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		m := manage(t, &script{Backend: memory.New().Backend()}, Options{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		defer m.Close(t.Context())
+		e := joined(t, m, "x")
+		synctest.Wait()
+		e.publish(&state{kind: Notice, reason: ReasonWentBack})
+		e.publish(&state{kind: Notice, reason: ReasonDenied, err: backend.ErrDenied})
+		synctest.Wait()
+		if got := text.String(); !strings.Contains(got, `reason="store went back"`) || strings.Contains(got, "<nil>") || !strings.Contains(got, `error="store denied"`) {
+			t.Errorf("the log is:\n%s", got)
+		}
+	})
 }

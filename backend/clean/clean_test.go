@@ -190,3 +190,13 @@ func TestSecretsAreRemovedWithTheChainThatHasThem(t *testing.T) {
 		t.Errorf("an error without the secret was changed: %v", same)
 	}
 }
+
+// A client library puts each address that it tried into a line of its own.
+func TestAnErrorIsOneLine(t *testing.T) {
+	inner := errors.New("a: refused")
+	err := fmt.Errorf("%w: cannot connect:\n\t%w", backend.ErrDenied, errors.Join(inner, errors.New("b: refused")))
+	got := clean.Secrets(err, "hunter22")
+	if want := "store denied: cannot connect: a: refused; b: refused"; got.Error() != want || !errors.Is(got, inner) || !errors.Is(got, backend.ErrDenied) {
+		t.Errorf("got %q, want %q that is still the error", got, want)
+	}
+}

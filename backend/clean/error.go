@@ -10,9 +10,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Line returns err with its text in one line: a client library may have put each address that it tried into one of its
+// inOneLine returns err with its text in one line: a client library may have put each address that it tried into one of its
 // own.
-func Line(err error) error {
+func inOneLine(err error) error {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
 	if text == err.Error() {
 		return err
@@ -30,10 +30,11 @@ func (l line) Unwrap() error { return l.error }
 
 // Secrets returns err with *** in place of these secrets, which a server or a client library may
 // have put into its text. It leaves alone secrets of less than four bytes, which are words of many
-// texts. If a secret was there, the new error has the class of err, and matches those errors of
+// texts. The text is one line, too. If a secret was there, the new error has the class of err, and matches those errors of
 // packages backend and context that err matches. It drops the rest of err's chain, which could
 // print a secret.
 func Secrets(err error, secrets ...string) error {
+	err = inOneLine(err)
 	text := err.Error()
 	for _, secret := range secrets {
 		if len(secret) >= 4 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // is reports whether err is one of etcd's own errors. Depending on the call, the client
@@ -48,10 +51,36 @@ func class(err error) error {
 		return backend.ErrUnavailable
 	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
 		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt),
-		code == codes.PermissionDenied, code == codes.Unauthenticated, strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
+		code == codes.PermissionDenied, code == codes.Unauthenticated, code == codes.Unimplemented, code == codes.DataLoss,
+		strings.Contains(text, "larger than max"), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
+}
+
+// answered reports whether etcd itself has made the error.
+func answered(err error) bool {
+	_, ok := errors.AsType[rpctypes.EtcdError](err)
+	return ok || strings.Contains(err.Error(), "etcdserver: ")
+}
+
+// byProxy says that connections lead through a proxy, if the environment of this process names one: "; …", or "". gRPC
+// uses it and does not tell.
+func (d *driver) byProxy() string {
+	if !d.ownClient { // which may dial as it likes
+		return ""
+	}
+	for _, e := range d.client.Endpoints() {
+		u, err := client.URL(e)
+		if err != nil {
+			continue
+		}
+		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: u.Host}})
+		if err == nil && proxy != nil {
+			return "; connections to " + u.Host + " lead through the proxy " + clean.Text(proxy.Host, 100, false) + " (HTTPS_PROXY in the environment): name the cluster in NO_PROXY if it can be reached without"
+		}
+	}
+	return ""
 }
 
 // fail adds to err its class and what an operator must do, and removes secrets.
@@ -69,6 +98,10 @@ func (d *driver) fail(err error) error {
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
 	case is(err, rpctypes.ErrTooManyOps):
 		hint = "; the cluster runs with a --max-txn-ops below its default of 128"
+	case status.Code(err) == codes.Unimplemented:
+		hint = "; is this the address of an etcd 3.4 or later?"
+	case !answered(err):
+		hint = d.byProxy()
 	}
 	if d.login != nil {
 		err = clean.Secrets(err, append(d.login.token.All(), d.login.password)...)

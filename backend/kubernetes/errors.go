@@ -34,7 +34,7 @@ func class(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return backend.ErrUnavailable
 	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
-		api.IsNotFound(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
+		api.IsNotFound(err), api.IsNotAcceptable(err), api.IsUnsupportedMediaType(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable

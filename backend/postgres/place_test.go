@@ -289,6 +289,28 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 	}
 }
 
+// Two accounts that make a table each in the schema of their name would have a leader each. Neither has, and the doctor
+// names both schemas.
+func TestTheDoctorNamesTheSchemasOfTwoAccounts(t *testing.T) {
+	t.Parallel()
+	db := testbed.SharedPostgres(t).Database(t)
+	var names, dsns []string
+	for range 2 {
+		user, password := db.AddUser(t)
+		db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", user, user), "GRANT EXECUTE ON FUNCTION pg_control_system() TO "+user)
+		names, dsns = append(names, user), append(dsns, db.DSNOf(user, password, ""))
+		if err := open(t, Options{DSN: dsns[len(dsns)-1], Schema: user}).CreateTables(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dsn := range dsns {
+		_, err := backendOn(t, Options{DSN: dsn}).Inspect(t.Context(), time.Second, time.Second)
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), names[0]) || !strings.Contains(err.Error(), names[1]) {
+			t.Errorf("the doctor says %v; want ErrDenied with %v", err, names)
+		}
+	}
+}
+
 // What others make in schemas to which the search path leads nobody, or with other columns, does not matter, and a schema
 // may have any name.
 func TestTablesOfStrangersDoNotMatter(t *testing.T) {

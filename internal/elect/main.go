@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -31,6 +32,7 @@ const (
 
 // Main is the main function of the command. It does not return.
 func Main() {
+	redis.SetLogger(silent{})
 	config.RunGuard()
 	if os.Args[0] == guardName {
 		os.Exit(guardMain(os.Args))
@@ -38,6 +40,11 @@ func Main() {
 	a := &app{in: os.Stdin, out: os.Stdout, diag: os.Stderr}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
+
+// silent is the log of a client library whose errors are reported anyway.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // An app is one invocation of elect.
 type app struct {

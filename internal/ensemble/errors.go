@@ -16,6 +16,7 @@ import (
 // hints say what to do about codes that the client library does not know.
 var hints = map[string]string{
 	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -120": "the servers keep sessions to themselves (localSessionsEnabled): set localSessionsUpgradingEnabled",
 	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
 }
 

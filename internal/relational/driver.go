@@ -261,7 +261,7 @@ func (d *Driver) Fail(err error) error {
 	if d.Dialect.Denied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class, hint = backend.ErrDenied, d.Dialect.Hint(err)
 	}
-	if err = clean.Line(clean.Secrets(err, d.Password)); errors.Is(err, class) {
+	if err = clean.Secrets(err, d.Password); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)
