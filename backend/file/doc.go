@@ -47,8 +47,8 @@
 //   - A process that starts just after the directory was renamed away, or covered by a mount,
 //     may lead beside the old leader, until that leader's next renewal or, if it is stopped,
 //     its deadline. After a symbolic link on the path was switched, it waits for MaxTTL.
-//   - If everything is deleted after terms jumped ahead of the clock, or if files come
-//     back from a backup, terms may be lower than before.
+//   - If everything is deleted within a day after terms jumped ahead of the clock, or if
+//     files come back from a backup, terms may be lower than before.
 //
 // # Design
 //
