@@ -100,17 +100,73 @@ func TestAChildThatLivesOnHasNotEnded(t *testing.T) {
 			}
 			p := startGuarded(t, environ...)
 			p.order("spawn /usr/bin/sleep")
-			pid, err := strconv.Atoi(strings.TrimPrefix(p.hear("child "), "child "))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer syscall.Kill(pid, syscall.SIGKILL)
+			pid := p.child()
 			p.kill()
 			if !ignore {
 				p.wantNothing("with a child that lives on")
 				syscall.Kill(pid, syscall.SIGKILL)
 			}
 			p.wantReleased(released)
+		})
+	}
+}
+
+// A command's own files take numbers from 3 on, whatever it would have inherited there.
+func TestAChildWithFilesOfItsOwnHasNotEnded(t *testing.T) {
+	t.Parallel()
+	for _, files := range []int{1, 7, 40, 300, 1500} {
+		t.Run(fmt.Sprint(files), func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t)
+			p.order(fmt.Sprint("spawn /usr/bin/sleep ", files))
+			pid := p.child()
+			p.kill()
+			p.wantNothing("with a child that lives on")
+			syscall.Kill(pid, syscall.SIGKILL)
+			p.wantReleased(released)
+		})
+	}
+}
+
+// The guard may begin when children run already.
+func TestAChildThatIsOlderThanTheGuardHasNotEnded(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t, "CHILD_FIRST=1")
+	children := testbed.Children(p.cmd.Process.Pid, "/usr/bin/sleep")
+	if len(children) != 1 {
+		t.Fatalf("the children are %v, want one", children)
+	}
+	p.kill()
+	p.wantNothing("with a child that lives on")
+	syscall.Kill(children[0], syscall.SIGKILL)
+	p.wantReleased(released)
+}
+
+// When the leases have expired there is nothing left to release: the guard ends, and its connection with it.
+func TestAGuardWaitsNoLongerThanTheLeasesLast(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*guarded){
+		"a child lives on":         func(p *guarded) { p.order("spawn /usr/bin/sleep"); p.child(); p.kill() },
+		"it runs another program":  func(p *guarded) { p.order("exec /usr/bin/sleep") },
+		"its files were closed":    func(p *guarded) { p.do("lose-files") },
+		"an older child lives on":  func(p *guarded) { p.kill() },
+		"it held nothing any more": func(p *guarded) { p.do("release"); p.order("exec /usr/bin/sleep") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t, "TTL=1s", "CHILD_FIRST=1")
+			guards := p.guards()
+			if len(guards) != 1 {
+				t.Fatalf("the guards are %v, want one", guards)
+			}
+			end(p)
+			testbed.Eventually(t, 30*time.Second, "the guard ends", func() error {
+				if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", guards[0])); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
+					return fmt.Errorf("guard %d is there", guards[0])
+				}
+				return nil
+			})
+			p.wantNothing("after the leases have expired")
 		})
 	}
 }
@@ -123,17 +179,16 @@ func TestTwoGuardsDoNotWaitForEachOther(t *testing.T) {
 	if pids := p.guards(); len(pids) != 2 {
 		t.Fatalf("the guards are %v, want two", pids)
 	}
-	testbed.Eventually(t, 30*time.Second, "guards that have begun have their own pipe only", func() error {
+	testbed.Eventually(t, 30*time.Second, "guards that have begun have no writing end of a pipe", func() error {
 		for _, pid := range p.guards() {
-			links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-			pipes := 0
-			for _, l := range links {
-				if to, _ := os.Readlink(l); strings.HasPrefix(to, "pipe:") && filepath.Base(l) != "2" {
-					pipes++
+			files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+			for _, file := range files {
+				fd, _ := strconv.Atoi(filepath.Base(file))
+				to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+				_, flags, _ := strings.Cut(readAll(file), "flags:\t")
+				if fd > 2 && strings.HasPrefix(to, "pipe:") && strings.HasSuffix(strings.Fields(flags + " -")[0], "1") {
+					return fmt.Errorf("guard %d has file %d, %s", pid, fd, to)
 				}
-			}
-			if pipes != 1 {
-				return fmt.Errorf("guard %d has %d pipes", pid, pipes)
 			}
 		}
 		return nil

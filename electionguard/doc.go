@@ -8,9 +8,9 @@
 //		config.RunGuard() // first of all
 //		m, err := config.Open(ctx, "election.yaml") // with the line "guard: true"
 //
-// The kernel must say twice that the program has ended: the program's end of a pipe is closed, and
-// so is that of every child that it has started; and its last thread has ended (pidfd_open(2)). One
-// without the other releases nothing. A program that is stopped, hangs, dumps core or executes
+// The kernel must say twice that the program has ended: a pipe is closed that it has had since the first
+// line of main, and that every process that it has started since inherits; and its last thread has ended
+// (pidfd_open(2)). One without the other releases nothing. A program that is stopped, hangs, dumps core or executes
 // another program has not ended.
 //
 // If program and guard die together, a crash costs a TTL, as without a guard: when the machine fails;

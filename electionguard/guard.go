@@ -21,7 +21,7 @@ type Options struct {
 	Grace time.Duration
 
 	// IgnoreChildren makes the guard release although children that the program has started still
-	// run. Without it, the program's end of the pipe is passed on to them. Default: false.
+	// run. Default: false.
 	IgnoreChildren bool
 
 	// Logger gets a warning if the guard ends before the program. Default: slog.Default.

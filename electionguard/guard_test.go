@@ -77,8 +77,11 @@ func program() {
 	o := electionguard.Options{Store: []byte(os.Getenv("GUARDED")), Logger: slog.New(slog.NewTextHandler(os.Stdout, nil))}
 	o.IgnoreChildren = os.Getenv("IGNORE_CHILDREN") != ""
 	o.Grace, _ = time.ParseDuration(os.Getenv("GRACE"))
-	guards := []*electionguard.Guard{start(o)}
 	say := func(text string) { fmt.Println(text) }
+	if os.Getenv("CHILD_FIRST") != "" {
+		say(fmt.Sprint("child ", spawn("/usr/bin/sleep", 0)))
+	}
+	guards := []*electionguard.Guard{start(o)}
 	say("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		word, arg, _ := strings.Cut(in.Text(), " ")
@@ -96,15 +99,15 @@ func program() {
 		case "exec":
 			syscall.Exec(arg, strings.Fields(arg+" 1000"), os.Environ())
 		case "spawn":
-			cmd := exec.Command(arg, "1000")
-			if err := cmd.Start(); err != nil {
-				panic(err)
-			}
-			say(fmt.Sprint("child ", cmd.Process.Pid))
+			path, files, _ := strings.Cut(arg, " ")
+			n, _ := strconv.Atoi(files)
+			say(fmt.Sprint("child ", spawn(path, n)))
 			continue
 		case "lose-files":
-			for fd := 3; fd < 1000; fd++ {
-				if target, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); strings.HasPrefix(target, "pipe:") {
+			files, _ := os.ReadDir("/proc/self/fd")
+			for _, f := range files {
+				target, _ := os.Readlink("/proc/self/fd/" + f.Name())
+				if fd, _ := strconv.Atoi(f.Name()); fd > 2 && strings.HasPrefix(target, "pipe:") {
 					syscall.Close(fd)
 				}
 			}
@@ -114,12 +117,31 @@ func program() {
 			for i := range memory {
 				memory[i] = byte(i)
 			}
+		case "release":
+			guards[0].Released([]backend.Held{{Election: "jobs"}, {Election: "mail"}})
 		case "many":
 			n, _ := strconv.Atoi(arg)
 			hold(guards[0], n)
 		}
 		say("done")
 	}
+}
+
+// spawn starts a child that lives on, with files of its own.
+func spawn(path string, files int) (pid int) {
+	cmd := exec.Command(path, "1000")
+	for range files {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			panic(err)
+		}
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd.Process.Pid
 }
 
 func start(o electionguard.Options) *electionguard.Guard {
@@ -129,7 +151,11 @@ func start(o electionguard.Options) *electionguard.Guard {
 		os.Exit(1)
 	}
 	me := backend.Candidate{ID: "a", Nonce: "0123456789abcdef"}
-	bids := []backend.Bid{{Election: "jobs", Candidate: me, TTL: 10 * time.Second}, {Election: "mail", Candidate: me, TTL: 10 * time.Second}, {Election: "old", Candidate: me, TTL: 10 * time.Second}}
+	ttl, err := time.ParseDuration(os.Getenv("TTL"))
+	if err != nil {
+		ttl = time.Minute // no test waits for it
+	}
+	bids := []backend.Bid{{Election: "jobs", Candidate: me, TTL: ttl}, {Election: "mail", Candidate: me, TTL: ttl}, {Election: "old", Candidate: me, TTL: ttl}}
 	g.Bidding(bids)
 	g.Answered(bids, []backend.Answer{{Outcome: backend.Granted, Lease: backend.Lease{Term: 7}}, {Err: errors.New("no answer")}, {Outcome: backend.Granted, Lease: backend.Lease{Term: 3}}})
 	g.Released([]backend.Held{{Election: "old", Term: 3}})
@@ -186,6 +212,9 @@ func startGuarded(t *testing.T, environ ...string) *guarded {
 		p.cmd.Wait()
 	})
 	p.in, p.out = in, bufio.NewScanner(out)
+	if slices.Contains(environ, "CHILD_FIRST=1") {
+		p.child()
+	}
 	p.hear("ready")
 	return p
 }
@@ -201,6 +230,17 @@ func (p *guarded) hear(word string) string {
 	}
 	p.t.Fatalf("the program ended before it said %q", word)
 	return ""
+}
+
+// child is the child that the program has started. It ends with the test.
+func (p *guarded) child() (pid int) {
+	p.t.Helper()
+	pid, err := strconv.Atoi(strings.TrimPrefix(p.hear("child "), "child "))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	return pid
 }
 
 // do has the program do something, and waits until it has.
@@ -234,6 +274,11 @@ func (p *guarded) wantNothing(while string) {
 			p.t.Fatalf("%s: the guard has released %q", while, got)
 		}
 	}
+}
+
+func readAll(name string) string {
+	text, _ := os.ReadFile(name)
+	return string(text)
 }
 
 // parent returns the parent of a process.

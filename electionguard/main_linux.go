@@ -21,17 +21,19 @@ const guardName = "electionguard"
 
 // Files that a guard inherits after standard input, output and error.
 const (
-	willFile = 3 // the pipe on which the program tells what it may hold
-	pidFile  = 4 // the program: a pidfd
+	willFile     = 3 // the pipe on which the program tells what it may hold
+	pidFile      = 4 // the program: a pidfd
+	lifelineFile = 5 // the reading end of its lifeline
 )
 
 // isMain is set if main has called Main, so that another process of this program can be a guard.
 var isMain atomic.Bool
 
-// Main must be the first call of main. In the program it returns at once. In a guard it never returns:
-// open is called there. If the program is process 1 of a container, Main does not return in that either:
-// it starts the program as its child, passes signals on, reaps orphans, and ends with the program's
-// code when the program and its guards have ended. Variables of packages are initialized in all of them.
+// Main must be the first call of main: a guard knows the processes that the program starts after it. In
+// the program it returns at once. In a guard it never returns: open is called there. If the program is
+// process 1 of a container, Main does not return in that either: it starts the program as its child,
+// passes signals on, reaps orphans, and ends with the program's code when the program and its guards have
+// ended. Variables of packages are initialized in all of them.
 func Main(open Open) {
 	code, err := 0, error(nil)
 	switch {
@@ -43,6 +45,7 @@ func Main(open Open) {
 	case isInit():
 		code, err = runAsChild()
 	default:
+		lifeline.read, lifeline.err = openLifeline()
 		isMain.Store(true)
 		return
 	}
@@ -65,6 +68,9 @@ func Start(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("electionguard: pidfd_open: %w", err)
 	}
 	defer program.Close()
+	if lifeline.err != nil {
+		return nil, fmt.Errorf("electionguard: open the lifeline: %w", lifeline.err)
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("electionguard: %w", err)
@@ -74,7 +80,7 @@ func Start(o Options) (*Guard, error) {
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
 		Args: []string{guardName, strconv.Itoa(os.Getpid())},
 		Env:  append(os.Environ(), variable+"=1"), Stderr: os.Stderr,
-		ExtraFiles: []*os.File{read, program},
+		ExtraFiles: []*os.File{read, program, lifeline.read},
 		// In a process group of its own: the signals of a terminal are for the program.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
@@ -101,11 +107,41 @@ func openSelf() (*os.File, error) {
 	return os.NewFile(fd, "program"), nil
 }
 
+// The lifeline is a pipe on which nobody writes. The program opens it before it does anything else, and each
+// process that it starts inherits the writing end, as do theirs: the end of file says that all have ended.
+var lifeline struct {
+	read *os.File
+	err  error // why there is none
+}
+
+// lifelineNumber is the least number of the writing end. A command that is started with files of its own gets
+// them from 3 on, and they replace what it would have inherited there. The table of a process has that many
+// places, and each child a copy of it, so it is no greater.
+const lifelineNumber = 4000
+
+func openLifeline() (read *os.File, err error) {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	read = os.NewFile(uintptr(ends[0]), "lifeline")
+	defer syscall.Close(ends[1])
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return read, err
+	}
+	// This duplicate is not closed on exec.
+	_, err = fcntl(uintptr(ends[1]), syscall.F_DUPFD, int(min(lifelineNumber, limit.Cur*3/4)))
+	return read, err
+}
+
 // Numbers that package syscall lacks; they are the same on all architectures that Go has Linux for.
 const (
 	sysPidfdOpen = 434
 	fSetPipeSize = 1031
 	pollIn       = 1
+	pollHangUp   = 16
 )
 
 // fcntl calls fcntl(2).
@@ -120,23 +156,18 @@ func fcntl(fd uintptr, command, arg int) (int, error) {
 // firstPatience is how long a guard may take until it reads the first line.
 const firstPatience = 10 * time.Second
 
-// prepare sends the first line, and lets children inherit the pipe. The guard has begun before, so it
-// does not inherit it.
+// prepare sends the first line.
 func (g *Guard) prepare() error {
 	control, err := g.pipe.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var failed error
 	if err := control.Control(func(fd uintptr) {
 		fcntl(fd, fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
-		if !g.o.IgnoreChildren {
-			_, failed = fcntl(fd, syscall.F_SETFD, 0)
-		}
-	}); err != nil || failed != nil {
-		return errors.Join(err, failed)
+	}); err != nil {
+		return err
 	}
-	line, err := json.Marshal(first{g.o.Store, g.o.Grace})
+	line, err := json.Marshal(first{g.o.Store, g.o.Grace, g.o.IgnoreChildren})
 	if err != nil {
 		return err
 	}
@@ -162,14 +193,17 @@ func guard(open Open) error {
 	if err := e.read(r, s.keepWarm); err != nil || e.ended {
 		return err
 	}
-	if err := awaitEnd(pidFile); err != nil {
-		return fmt.Errorf("wait for the program: %w", err)
-	}
-	ended := time.Now()
 	held := e.held()
 	if len(held) == 0 {
 		return nil
 	}
+	switch ended, err := awaitEnd(e.IgnoreChildren, time.Now().Add(e.ttl)); {
+	case err != nil:
+		return fmt.Errorf("wait for the program: %w", err)
+	case !ended:
+		return errors.New("the program, or a process that it has started, lives on; its leases expire by themselves")
+	}
+	ended := time.Now()
 	time.Sleep(e.Grace)
 	if err := s.release(e.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
@@ -187,7 +221,7 @@ func closeInherited() error {
 	}
 	for _, f := range list {
 		fd, err := strconv.Atoi(f.Name())
-		if err != nil || fd <= pidFile {
+		if err != nil || fd <= lifelineFile {
 			continue
 		}
 		if flags, err := fcntl(uintptr(fd), syscall.F_GETFD, 0); err == nil && flags&syscall.FD_CLOEXEC == 0 {
@@ -196,6 +230,7 @@ func closeInherited() error {
 	}
 	syscall.CloseOnExec(willFile)
 	syscall.CloseOnExec(pidFile)
+	syscall.CloseOnExec(lifelineFile)
 	return nil
 }
 
@@ -217,22 +252,36 @@ func giveBack() {
 	}
 }
 
-// awaitEnd waits until the last thread of a process has ended.
-func awaitEnd(pidfd int) error {
+// awaitEnd waits until the last thread of the program has ended, and, unless they are ignored, all processes
+// that it has started. It returns false if one lives on at a time at which all leases of the program have
+// expired.
+func awaitEnd(ignoreChildren bool, expired time.Time) (ended bool, err error) {
+	ended, err = await(pidFile, pollIn, expired)
+	if ended && !ignoreChildren {
+		ended, err = await(lifelineFile, pollHangUp, expired)
+	}
+	return ended, err
+}
+
+// await waits until a file has an event. It returns false if it has not at a time.
+func await(file int, event int16, until time.Time) (bool, error) {
 	poll := struct {
 		fd              int32
 		events, revents int16
-	}{fd: int32(pidfd), events: pollIn}
+	}{fd: int32(file), events: event}
 	for {
-		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, 0, 0, 0, 0)
+		rest := syscall.NsecToTimespec(int64(max(time.Until(until), 0)))
+		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&rest)), 0, 0, 0)
 		switch {
 		case errno == syscall.EINTR:
 		case errno != 0:
-			return errno
-		case n == 1 && poll.revents&pollIn != 0:
-			return nil
+			return false, errno
+		case n == 0:
+			return false, nil
+		case poll.revents&event != 0:
+			return true, nil
 		default:
-			return fmt.Errorf("poll returns %d and %#x", n, poll.revents)
+			return false, fmt.Errorf("poll returns %d and %#x", n, poll.revents)
 		}
 	}
 }

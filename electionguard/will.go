@@ -16,8 +16,9 @@ import (
 
 // A first is the first line that a guard reads.
 type first struct {
-	Store []byte
-	Grace time.Duration
+	Store          []byte
+	Grace          time.Duration
+	IgnoreChildren bool
 }
 
 // A will is text for the guard, in lines: what the program may hold.
