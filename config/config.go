@@ -196,7 +196,10 @@ func (c *Config) Validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.Election.Complete(b.Guarantees()); err != nil {
+	if _, err = c.Election.Complete(b.Guarantees()); err == nil {
+		_, err = c.wantsGuard(b)
+	}
+	if err != nil {
 		err = c.explain(err)
 	}
 	return errors.Join(err, b.Close())
@@ -213,7 +216,11 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		return nil, err
 	}
 	o := c.Election
-	if c.Guard && !o.Observer && b.Guarantees().Expiry != backend.ByKernel { // the kernel needs no guard
+	guard, err := c.wantsGuard(b)
+	if err != nil {
+		return nil, errors.Join(c.explain(err), b.Close())
+	}
+	if guard {
 		if o.Guard, err = c.StartGuard(); err != nil {
 			return nil, errors.Join(fmt.Errorf("config: guard: %w", err), b.Close())
 		}
@@ -234,6 +241,17 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)
 	}
 	return m, nil
+}
+
+// wantsGuard reports whether this process is to have a guard. The error says why the store does not allow one.
+func (c *Config) wantsGuard(b backend.Backend) (bool, error) {
+	if !c.Guard || c.Election.Observer || b.Guarantees().Expiry == backend.ByKernel { // the kernel needs no guard
+		return false, nil
+	}
+	if err := backend.CanAdopt(b); err != nil {
+		return false, &election.OptionError{Option: "Guard", Reason: "cannot be set: " + err.Error()}
+	}
+	return true, nil
 }
 
 // optionKeys are the keys of the fields of election.Options.

@@ -182,6 +182,48 @@ func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
 	}
 }
 
+// migrations returns a configuration for each stage at which a guard can work, and beside which stores.
+func migrations(t *testing.T) map[string]string {
+	servers := map[string]string{
+		"redis":   fmt.Sprintf("redis: {addresses: [%q], prefix: %%s}", testbed.SharedRedis(t).Addr()),
+		"consul":  fmt.Sprintf("consul: {address: %q, prefix: %%s}", testbed.SharedConsul(t).Addr()),
+		"curator": fmt.Sprintf("curator: {servers: [%s], root: /%%s}", strings.Join(testbed.SharedZooKeeper(t), ",")),
+		"file":    fmt.Sprintf("file: {dir: %q}%%.0s", t.TempDir()),
+	}
+	stages := map[string]string{}
+	for _, c := range [][3]string{
+		{"redis", "consul", "from"}, {"redis", "consul", "both"}, {"redis", "consul", "to"},
+		{"file", "consul", "both"}, {"redis", "file", "both"}, {"curator", "consul", "to"},
+	} {
+		from, to, stage := c[0], c[1], c[2]
+		text := fmt.Sprintf("backend: migration\nmigration: {from: %s, to: %s, stage: %s}\n", from, to, stage)
+		for _, name := range []string{from, to} {
+			text += fmt.Sprintf(servers[name], strings.Join(c[:], "-")) + "\n"
+		}
+		stages[strings.Join(c[:], "-")] = text
+	}
+	return stages
+}
+
+// A guard releases what its program's stage of a migration needs.
+func TestAKilledLeaderWithAGuardIsSucceededAtOnceInAMigration(t *testing.T) {
+	testbed.Full(t, "kills processes")
+	for name, store := range migrations(t) {
+		t.Run(name, func(t *testing.T) {
+			leader := startCandidate(t, "p0", store, true)
+			term := leader.leads()
+			next := startCandidate(t, "p1", store, true)
+			<-time.After(2 * time.Second) // it observes by then
+			killed := time.Now()
+			leader.cmd.Process.Kill()
+			now := next.leads()
+			if took := time.Since(killed); took > guardTTL/2 || now <= term {
+				t.Errorf("it took %v to lead in term %d after %d, with a TTL of %v", took, now, term, guardTTL)
+			}
+		})
+	}
+}
+
 // A guard that was stopped, and continues when another process leads, releases nothing.
 func TestALateGuardReleasesNothing(t *testing.T) {
 	testbed.Full(t, "waits for a TTL")
@@ -257,6 +299,18 @@ func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
 	}
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "guard") {
 		t.Errorf("a guard of backend memory: %v, want an error", err)
+	}
+	for _, stage := range []string{"from", "both"} {
+		text := "guard: true\nbackend: migration\nmigration: {from: curator, to: redis, stage: " + stage + "}\ncurator: {servers: [127.0.0.1:1]}\nredis: {addresses: [127.0.0.1:1]}"
+		if c, err = config.Parse("a.yaml", []byte(text), config.Options{Environ: []string{}}); err != nil {
+			t.Fatal(err)
+		}
+		_, opened := c.Open(t.Context())
+		for how, err := range map[string]error{"Open": opened, "Validate": c.Validate(t.Context())} {
+			if err == nil || !strings.Contains(err.Error(), "a.yaml:1: guard cannot be set: backend curator cannot release") || !strings.Contains(err.Error(), stage) {
+				t.Errorf("a guard beside Curator at stage %s: %s: %v, want an error", stage, how, err)
+			}
+		}
 	}
 	if c, err = config.Parse("", []byte(fmt.Sprintf("backend: file\nguard: true\nfile: {dir: %q}", t.TempDir())), config.Options{Environ: []string{}}); err != nil {
 		t.Fatal(err)

@@ -123,14 +123,13 @@ func (w *Wire) Prepare(ctx context.Context) error {
 	})
 }
 
-// Adopt implements [backend.Adopter]. For a Backend that does not, it returns ErrInvalid.
+// Adopt implements [backend.Adopter], if the Backend within does.
 func (w *Wire) Adopt(nonce backend.Nonce, held []backend.Held) error {
-	a, ok := w.inner.(backend.Adopter)
-	if !ok {
-		return fmt.Errorf("conformance: adopt: %w: the store cannot release for a process that has ended", backend.ErrInvalid)
-	}
-	return a.Adopt(nonce, held)
+	return w.inner.(backend.Adopter).Adopt(nonce, held)
 }
+
+// CanAdopt implements [backend.CanAdopt].
+func (w *Wire) CanAdopt() error { return backend.CanAdopt(w.inner) }
 
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 

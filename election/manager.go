@@ -66,8 +66,10 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.(backend.Adopter); !ok && o.Guard != nil {
-		return nil, &OptionError{Option: "Guard", Reason: "cannot be set: backend " + g.Name + " cannot release for a process that has ended"}
+	if o.Guard != nil {
+		if err := backend.CanAdopt(b); err != nil {
+			return nil, &OptionError{Option: "Guard", Reason: "cannot be set: " + err.Error()}
+		}
 	}
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),

@@ -128,11 +128,10 @@ func (s *store) release(nonce backend.Nonce, held []backend.Held) error {
 func (s *store) tryRelease(ctx context.Context, b backend.Backend, nonce backend.Nonce, held []backend.Held) error {
 	ctx, cancel := callTimeout(ctx, held[0].TTL)
 	defer cancel()
-	a, ok := b.(backend.Adopter)
-	if !ok {
-		return fmt.Errorf("%w: backend %s cannot release for a process that has ended", backend.ErrInvalid, b.Guarantees().Name)
+	if err := backend.CanAdopt(b); err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 	}
-	if err := a.Adopt(nonce, held); err != nil {
+	if err := b.(backend.Adopter).Adopt(nonce, held); err != nil {
 		return err
 	}
 	return b.Release(ctx, held)

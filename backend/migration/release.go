@@ -21,7 +21,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		var olds []backend.Held // left by an earlier bid
 		b.mu.Lock()
 		for _, l := range held {
-			if p := b.pairs[l.Election]; p != nil && l.Term == 0 && !b.newDecides(p) {
+			if p := b.pairs[l.Election]; l.Term == 0 && (p == nil || !b.newDecides(p)) {
 				olds = append(olds, l)
 			}
 		}
@@ -95,18 +95,42 @@ func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt, answer
 	}
 }
 
-// Adopt implements [backend.Adopter], if both stores do.
+// Adopt implements [backend.Adopter].
 func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
+	if err := b.CanAdopt(); err != nil {
+		return fmt.Errorf("migration: %w: %w", backend.ErrInvalid, err)
+	}
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("migration: %w", err)
 	}
 	for _, store := range []backend.Backend{b.old, b.new} {
 		a, ok := store.(backend.Adopter)
 		if !ok {
-			return fmt.Errorf("migration: %w: backend %s cannot release for a process that has ended", backend.ErrInvalid, store.Guarantees().Name)
+			continue
 		}
 		if err := a.Adopt(nonce, held); err != nil {
 			return fmt.Errorf("migration: %w", err)
+		}
+	}
+	return nil
+}
+
+// CanAdopt reports whether each lease that a leader of this stage must hold is free when it has been
+// released for the dead leader: see [backend.CanAdopt]. Where the kernel frees it, nothing is to be done.
+func (b *Backend) CanAdopt() error {
+	needed := []backend.Backend{b.old, b.new}
+	switch b.stage {
+	case From:
+		needed = needed[:1]
+	case To:
+		needed = needed[1:]
+	}
+	for _, store := range needed {
+		if store.Guarantees().Expiry == backend.ByKernel {
+			continue
+		}
+		if err := backend.CanAdopt(store); err != nil {
+			return fmt.Errorf("%w, and at stage %q this process leads by it", err, b.stage)
 		}
 	}
 	return nil

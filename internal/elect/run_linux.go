@@ -117,7 +117,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	// The manager waits this long for the lead function to return. The guard ends the
 	// command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
-	if _, ok := s.Backend.(backend.Adopter); ok {
+	if backend.CanAdopt(s.Backend) == nil {
 		if options.Guard, err = s.config.StartGuard(); err != nil {
 			r.say("if elect is killed, there is no leader for a TTL: %v", err)
 		}
