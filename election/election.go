@@ -332,8 +332,7 @@ func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 			level = slog.LevelError // err is the function's
 		}
 	}
-	attrs := []any{"backend", e.manager.name, "election", e.elec.name, "term", term, "reason", string(reason)}
-	e.manager.log.Log(context.Background(), level, "lost leader", withError(attrs, err)...)
+	e.manager.say(line{level: level, text: "lost leader", reason: reason, err: err, term: term, elections: []string{e.elec.name}})
 }
 
 // publish sends a state of the machine to the watchers, and counts it.
@@ -345,7 +344,7 @@ func (e *Election) publish(s *state) {
 	if ev.Kind != Notice {
 		e.state.Store(s)
 	} else {
-		e.manager.log.Warn("notice", withError([]any{"reason", string(ev.Reason), "election", e.elec.name}, ev.Err)...)
+		e.manager.say(line{level: slog.LevelWarn, text: "notice", reason: ev.Reason, err: ev.Err, elections: []string{e.elec.name}})
 		if ev.Reason == ReasonInvalid || ev.Reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
 			e.resolve(untilElected, ev.Err)
 			e.resolve(untilRefused, ev.Err)

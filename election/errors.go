@@ -35,9 +35,9 @@ var (
 	ErrNotReleased = errors.New("election: the lease expired before its release was confirmed")
 )
 
-func notReleased(name string, err error) error {
+func notReleased(err error, elections ...string) error {
 	if err == nil {
-		return fmt.Errorf("%w: %q", ErrNotReleased, name)
+		return fmt.Errorf("%w: %s", ErrNotReleased, someNames(elections))
 	}
-	return fmt.Errorf("%w: %q: %w", ErrNotReleased, name, err)
+	return fmt.Errorf("%w: %s: %w", ErrNotReleased, someNames(elections), err)
 }

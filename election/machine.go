@@ -22,12 +22,14 @@ import (
 //	machine_observe.go  the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
+//	machine_outage.go   what is logged when the store is away
 //	machine_timers.go   elections by the time of their next step
 type machine struct {
 	Options
 	me             backend.Candidate
 	listen         bool          // the store pushes changes (Guarantees.Push)
 	poll           bool          // the store must be polled, even if it pushes (Guarantees.Poll)
+	observed       bool          // a lease is free when a challenger has observed it (Guarantees.Expiry)
 	takeover       time.Duration // how long the store may keep a lease beyond its TTL (Guarantees.Takeover)
 	random         *rand.Rand
 	jitterFraction float64 // drawn for each reply; see jitter
@@ -59,6 +61,7 @@ type machine struct {
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
 	deniedLogged        bool          // a denial was logged
+	outage              outage
 	nextStep            time.Duration // the last result of next
 	resumedAt           time.Duration // when this process last continued after it had been stopped
 	unhealthy           bool
@@ -93,6 +96,7 @@ type elec struct {
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
 	readSinceTry   bool           // such a reading has been answered
 	sameIDReported bool           // watchers were told that another process uses this id
+	doubted        bool           // logged: nobody can be elected for a while
 	deniedCall     callKind       // the call whose denial was reported, plus one; 0: none
 
 	phase phase // see machine_phase.go
@@ -225,7 +229,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, outage: outage{since: never}, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now

@@ -49,6 +49,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		m.checkSameIDInSession(now, e)
 	}
 	e.confirmedAt = now
+	m.noteDoubt(now, e)
 	m.nextRead(now, e)
 	if e.readSinceTry = sent >= e.tryBegan; e.mode == modeTry && !e.readSinceTry { // sent before the Try began
 		e.readAt = max(now, e.tryBegan)

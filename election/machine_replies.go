@@ -63,9 +63,13 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 		m.lastContact, m.reached = now, true
 		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
 			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
+			m.endOutage()
 		}
 	} else if !answered && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err
+		if c.kind != callListen {
+			m.noteFailure(now, c, r.err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,9 @@ type Manager struct {
 	now           time.Duration // of the present step
 	allLeft       chan struct{} // closed when all elections have left
 	allLeftClosed bool
-	unreleased    []error       // leases that expired before their release was confirmed
+	unreleased    []string      // elections whose leases expired before their release was confirmed
+	unreleasedErr error         // why the first was not released
+	lines         []line        // to be logged at the end of this step
 	releasedAt    time.Duration // when a leadership was last released; 0: never
 }
 
@@ -128,6 +131,7 @@ func (m *Manager) step(now time.Duration, in input) {
 	for _, a := range m.machine.step(now, in) {
 		m.do(a)
 	}
+	m.writeLines()
 }
 
 // afterStep answers waiters whose leadership is over, and tells Close when all elections have left.
@@ -181,10 +185,11 @@ func (m *Manager) do(a action) {
 		}
 		e.resolve(untilElected, a.err)
 	case doExpired:
-		err := notReleased(a.e.name, a.err)
+		err := notReleased(a.err, a.e.name)
 		resolved := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
 		if m.machine.closing && resolved == 0 && !e.expiryReported {
-			m.unreleased = append(m.unreleased, err)
+			m.unreleased = append(m.unreleased, a.e.name)
+			m.unreleasedErr = cmp.Or(m.unreleasedErr, a.err)
 		}
 		e.expiryReported = e.expiryReported || resolved > 0
 	case doRemoved:
@@ -245,7 +250,7 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	})
 }
 
-// logAction logs bids and changes of health. The wording of bids is that of older systems, for
+// logAction logs bids, outages and changes of health. The wording of bids is that of older systems, for
 // which operators have searches.
 func (m *Manager) logAction(a action) {
 	switch {
@@ -253,8 +258,12 @@ func (m *Manager) logAction(a action) {
 		m.log.Warn("health check failed, stepping down", "error", a.err)
 	case a.e == nil && a.reason == ReasonHealth:
 		m.log.Info("health check passed, campaigning again")
+	case a.e == nil && a.reason == ReasonUnreachable:
+		m.logOutage(a)
 	case a.e == nil:
 		m.log.Error("the store refuses this candidate", "backend", m.name, "error", a.err)
+	case a.reason == ReasonWentBack:
+		m.logDoubt(a)
 	case a.reason == ReasonElected:
 		m.log.Info("try acquire leader", "result", true, "backend", m.name, "election", a.e.name, "term", a.term)
 	default:
@@ -339,11 +348,13 @@ func (m *Manager) Close(ctx context.Context) error {
 	select {
 	case <-m.allLeft:
 	case <-ctx.Done():
-		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
+		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %s", context.Cause(ctx), m.opts.TTL, someNames(m.abandon()))
 	}
 	m.stop()
 	<-m.ended
-	err = errors.Join(append(m.unreleased, err)...)
+	if len(m.unreleased) > 0 {
+		err = errors.Join(notReleased(m.unreleasedErr, m.unreleased...), err)
+	}
 	for _, w := range m.watchers {
 		w.stop(err != nil)
 	}
@@ -396,6 +407,7 @@ func (m *Manager) abandon() (names []string) {
 			e.shell.endLeadership(e.term, ReasonLeft, nil)
 			e.shell.ended()
 		}
+		m.writeLines()
 		return nil
 	}) {
 		<-done

@@ -1,0 +1,114 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A line is a log record about all elections of one step to which the same has happened: when a store fails a
+// process with thousands of elections, that is one event.
+type line struct {
+	level     slog.Level
+	text      string
+	reason    Reason
+	until     time.Time // zero: not said
+	err       error     // of the first election
+	term      uint64    // of the first election; 0: not said
+	elections []string
+}
+
+func (l *line) same(o *line) bool {
+	return l.level == o.level && l.text == o.text && l.reason == o.reason && backend.Class(l.err) == backend.Class(o.err)
+}
+
+// say adds a line about one election to those of this step.
+func (m *Manager) say(l line) {
+	for i := range m.lines {
+		if known := &m.lines[i]; known.same(&l) {
+			known.elections = append(known.elections, l.elections...)
+			return
+		}
+	}
+	m.lines = append(m.lines, l)
+}
+
+// writeLines logs the lines of this step.
+func (m *Manager) writeLines() {
+	for _, l := range m.lines {
+		attrs := []any{"backend", m.name}
+		if len(l.elections) == 1 {
+			attrs = append(attrs, "election", l.elections[0])
+		} else {
+			attrs = append(attrs, "elections", len(l.elections), "first", firstNames(l.elections))
+		}
+		if l.term > 0 && len(l.elections) == 1 {
+			attrs = append(attrs, "term", l.term)
+		}
+		if l.reason != "" {
+			attrs = append(attrs, "reason", string(l.reason))
+		}
+		if !l.until.IsZero() {
+			attrs = append(attrs, "until", l.until)
+		}
+		if l.err != nil {
+			attrs = append(attrs, "error", l.err)
+		}
+		m.log.Log(context.Background(), l.level, l.text, attrs...)
+	}
+	m.lines = m.lines[:0]
+}
+
+// fewNames is how many elections a message names.
+const fewNames = 5
+
+// firstNames names the first of some elections, quoted.
+func firstNames(elections []string) string {
+	text := fmt.Sprintf("%q", elections[:min(len(elections), fewNames)])
+	return strings.ReplaceAll(text[1:len(text)-1], `" "`, `", "`)
+}
+
+// someNames names elections, or says how many there are and names the first.
+func someNames(elections []string) string {
+	if len(elections) <= fewNames {
+		return firstNames(elections)
+	}
+	return fmt.Sprintf("%d elections, the first are %s", len(elections), firstNames(elections))
+}
+
+// wall returns the time of day at a time of the manager's clock.
+func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
+
+// logOutage says that the store does not answer, or that it does again. What this process leads it leads on, until
+// the last deadline.
+func (m *Manager) logOutage(a action) {
+	if a.err == nil {
+		m.log.Warn("the store answers again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
+		return
+	}
+	attrs := []any{"backend", m.name, "since", m.wall(a.until), "error", a.err}
+	leads, deadline := 0, time.Duration(0)
+	for _, e := range m.machine.elections {
+		if e.phase == phaseLeading {
+			leads, deadline = leads+1, max(deadline, e.trustedUntil)
+		}
+	}
+	if leads > 0 {
+		attrs = append(attrs, "leading", leads, "until", m.wall(deadline))
+	}
+	m.log.Warn("the store does not answer: nobody can be elected until it does", attrs...)
+}
+
+// logDoubt says until when nobody can be elected because the store may have lost a grant, or that it is over.
+func (m *Manager) logDoubt(a action) {
+	l := line{level: slog.LevelWarn, text: "elections can be won again", elections: []string{a.e.name}}
+	if a.until > 0 {
+		l.text = "nobody can be elected for a while: the store was restarted or restored, has failed over, or a record was deleted or edited, so whoever may still lead is waited for"
+		l.until = m.wall(a.until)
+	}
+	m.say(l)
+}

@@ -1,0 +1,228 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// down is a store that fails all calls while away is set.
+type down struct {
+	backend.Backend
+	away atomic.Bool
+}
+
+var errDown = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
+
+func (d *down) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if d.away.Load() {
+		return nil, errDown
+	}
+	return d.Backend.Acquire(ctx, bids)
+}
+
+func (d *down) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	if d.away.Load() {
+		return nil, errDown
+	}
+	return d.Backend.Renew(ctx, held)
+}
+
+func (d *down) Release(ctx context.Context, held []backend.Held) error {
+	if d.away.Load() {
+		return errDown
+	}
+	return d.Backend.Release(ctx, held)
+}
+
+func (d *down) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	if d.away.Load() {
+		return nil, errDown
+	}
+	return d.Backend.Observe(ctx, seen)
+}
+
+func (d *down) Announce(ctx context.Context, m backend.Member) error {
+	if d.away.Load() {
+		return errDown
+	}
+	return d.Backend.Announce(ctx, m)
+}
+
+// warned is a manager's log of level Warn.
+func warned() (*lockedText, *slog.Logger) {
+	log := new(lockedText)
+	return log, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+func wantLines(t *testing.T, log *lockedText, when string, texts ...string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+	if log.String() == "" {
+		lines = nil
+	}
+	if len(lines) != len(texts) {
+		t.Fatalf("%s: the log has %d lines, want %d:\n%s", when, len(lines), len(texts), log.String())
+	}
+	for i, text := range texts {
+		if !strings.Contains(lines[i], text) {
+			t.Errorf("%s: line %d is\n%s\nwant %q", when, i+1, lines[i], text)
+		}
+	}
+}
+
+const (
+	away  = "the store does not answer: nobody can be elected until it does"
+	again = "the store answers again"
+	wait  = "nobody can be elected for a while"
+	over  = "elections can be won again"
+)
+
+// A program that has never reached its store says so once, and when it has.
+func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {
+	for _, elections := range []int{0, 1, 200} {
+		inBubble(t, fmt.Sprint(elections), func(t *testing.T) {
+			store := &down{Backend: memory.New().Backend()}
+			store.away.Store(true)
+			log, logger := warned()
+			m := manage(t, store, Options{ID: "a", Logger: logger})
+			for i := range elections {
+				joined(t, m, fmt.Sprint(i)).Lead(nil)
+			}
+			time.Sleep(20 * time.Second)
+			wantLines(t, log, "after 20 s", away)
+			time.Sleep(time.Hour)
+			wantLines(t, log, "after an hour", away)
+			store.away.Store(false)
+			time.Sleep(20 * time.Second)
+			wantLines(t, log, "when it answers", away, again)
+			closes(t, m)
+			wantLines(t, log, "at the end", away, again)
+		})
+	}
+}
+
+// So does a follower in each outage. A call that is repeated with success is none.
+func TestEachOutageIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memory.New()
+		store := &down{Backend: memory.Backend()}
+		log, logger := warned()
+		leader := manage(t, memory.Backend(), Options{ID: "leader"})
+		joined(t, leader, "x").Lead(nil)
+		time.Sleep(time.Second)
+		m := manage(t, store, Options{ID: "follower", Logger: logger})
+		joined(t, m, "x").Lead(nil)
+		time.Sleep(time.Minute)
+		store.away.Store(true)
+		time.Sleep(500 * time.Millisecond)
+		store.away.Store(false)
+		time.Sleep(time.Minute)
+		wantLines(t, log, "after a moment")
+		want := []string{}
+		for range 3 {
+			store.away.Store(true)
+			time.Sleep(14 * time.Second)
+			want = append(want, away)
+			wantLines(t, log, "during an outage", want...)
+			store.away.Store(false)
+			time.Sleep(time.Minute)
+			want = append(want, again)
+			wantLines(t, log, "after an outage", want...)
+		}
+		closes(t, m, leader)
+	})
+}
+
+// A leader says until when it leads, and what it has lost: one line for all elections. Close says it in one, too.
+func TestOneEventIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &down{Backend: memory.New().Backend()}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		for i := range 200 {
+			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
+		}
+		time.Sleep(time.Minute)
+		store.away.Store(true)
+		time.Sleep(time.Minute)
+		wantLines(t, log, "a minute later", away, "lost leader")
+		for _, text := range []string{"leading=200", "until="} {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("the log does not say %q:\n%s", text, log.String())
+			}
+		}
+		for _, text := range []string{"elections=200", `first="\"e000\", \"e001\", `, `reason="store unreachable"`, "connection refused"} {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("the log does not say %q:\n%s", text, log.String())
+			}
+		}
+		store.away.Store(false)
+		time.Sleep(time.Minute)
+		wantLines(t, log, "later", away, "lost leader", again)
+		if err := func() error { store.away.Store(true); return m.Close(context.Background()) }(); !errors.Is(err, ErrNotReleased) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), `200 elections, the first are "e000", "e001", `) {
+			t.Errorf("Close says\n%v", err)
+		}
+	})
+}
+
+func TestCloseNamesTheFirstElectionsThatItHasAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &down{Backend: memory.New().Backend()}
+		m := manage(t, store, Options{})
+		for i := range 200 {
+			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
+		}
+		time.Sleep(time.Minute)
+		store.away.Store(true)
+		ctx, cancel := soon()
+		defer cancel()
+		if err := m.Close(ctx); err == nil || !strings.Contains(err.Error(), "200 elections, the first are ") || len(err.Error()) > 400 {
+			t.Errorf("Close says\n%v", err)
+		}
+	})
+}
+
+// A store that was restarted asks its followers to watch each lease, held or not, for its greatest TTL.
+func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var restarted atomic.Bool
+		store := &script{Backend: memory.New().Backend()}
+		store.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			if !restarted.Load() {
+				return store.Backend.Observe(ctx, seen)
+			}
+			var leases []backend.Lease
+			for _, l := range seen {
+				leases = append(leases, backend.Lease{Election: l.Election, Version: "restarted", ObserveFor: time.Minute})
+			}
+			return leases, nil
+		}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger, Observer: true})
+		for i := range 200 {
+			joined(t, m, fmt.Sprint(i))
+		}
+		time.Sleep(time.Minute)
+		wantLines(t, log, "before")
+		restarted.Store(true)
+		time.Sleep(10 * time.Minute)
+		wantLines(t, log, "after the restart", wait)
+		if !strings.Contains(log.String(), "elections=200") || !strings.Contains(log.String(), "until=") {
+			t.Errorf("the log says %s", log.String())
+		}
+		restarted.Store(false)
+		time.Sleep(10 * time.Minute)
+		wantLines(t, log, "at the end", wait, over)
+		closes(t, m)
+	})
+}
