@@ -3,6 +3,9 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 )
 
 // The classes of errors. Each error that a Backend returns wraps one of
@@ -54,3 +57,31 @@ func Class(err error) error {
 	}
 	return ErrUnavailable
 }
+
+// Join is errors.Join for the items of one call, of which there may be thousands: the text is one line, with the
+// first errors and the number of the others.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	return &itemErrors{errs}
+}
+
+type itemErrors struct{ all []error }
+
+// fewErrors is how many errors itemErrors shows.
+const fewErrors = 3
+
+func (e *itemErrors) Error() string {
+	var texts []string
+	for _, err := range e.all[:min(len(e.all), fewErrors)] {
+		texts = append(texts, err.Error())
+	}
+	if more := len(e.all) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e *itemErrors) Unwrap() []error { return e.all }

@@ -294,14 +294,14 @@ func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held [
 			}
 		})
 	})
-	var failed error
+	var failed []error
 	for _, err := range errs {
-		if !errors.Is(err, zk.ErrNoAuth) { // that concerns one election alone
-			failed = errors.Join(failed, err)
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) { // that concerns one election alone
+			failed = append(failed, err)
 		}
 	}
 	if failed != nil {
-		return nil, failed
+		return nil, backend.Join(failed...)
 	}
 	var rest []int
 	for k, i := range batch {
@@ -334,5 +334,5 @@ func (b *Backend) checkFixedNodes(ctx context.Context, s *session, held []backen
 			*a = backend.Answer{Outcome: backend.Refused}
 		}
 	})
-	return errors.Join(errs...)
+	return backend.Join(errs...)
 }

@@ -19,13 +19,13 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	var errs []error
 	for i, l := range held {
 		if err := ctx.Err(); err != nil {
-			return fail(fmt.Sprintf("release %d of %d leases", len(held)-i, len(held)), errors.Join(append(errs, err)...))
+			return fail(fmt.Sprintf("release %d of %d leases", len(held)-i, len(held)), backend.Join(append(errs, err)...))
 		}
 		if err := b.release(ctx, l); err != nil {
 			errs = append(errs, fail(fmt.Sprintf("release %q", l.Election), err))
 		}
 	}
-	return errors.Join(errs...)
+	return backend.Join(errs...)
 }
 
 // release unlocks even if the record cannot be written. Then the leadership counts as

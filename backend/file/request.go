@@ -23,7 +23,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	for _, r := range requests {
 		errs = append(errs, fail(fmt.Sprintf("request %q", r.Election), b.writeRequest(r)))
 	}
-	return errors.Join(errs...)
+	return backend.Join(errs...)
 }
 
 func (b *Backend) writeRequest(r backend.Request) error {

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +74,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	}
 	errs := make([]error, len(held))
 	b.each(len(held), func(i int) { errs[i] = b.release(ctx, &held[i], string(nonce)) })
-	return wrap(what, errors.Join(errs...))
+	return wrap(what, backend.Join(errs...))
 }
 
 func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -30,12 +29,12 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		})
 		switch {
 		case err != nil:
-			return wrap(what, errors.Join(append(errs, err)...))
+			return wrap(what, backend.Join(append(errs, err)...))
 		case !written:
 			errs = append(errs, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, s.Term, q.Term, backend.ErrStale))
 		}
 	}
-	return wrap(what, errors.Join(errs...))
+	return wrap(what, backend.Join(errs...))
 }
 
 // List implements [backend.Backend]: elections that members of this module have led.

@@ -43,7 +43,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		}
 		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 		var again []backend.Held
-		var failed error
+		var failed []error
 		for n, ended := range todo {
 			switch r := w.result(n); {
 			case r.Outcome == backend.Granted:
@@ -53,11 +53,11 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			case r.Outcome == backend.Refused, errors.Is(errors.Join(err, r.Err), ErrEpoch):
 				again = append(again, ended...)
 			case err == nil:
-				failed = errors.Join(failed, r.Err)
+				failed = append(failed, r.Err)
 			}
 		}
-		if err != nil && !errors.Is(err, ErrEpoch) || failed != nil {
-			return errors.Join(err, failed)
+		if failure := backend.Join(failed...); err != nil && !errors.Is(err, ErrEpoch) || failure != nil {
+			return errors.Join(err, failure)
 		}
 		if held = again; len(held) == 0 {
 			return nil
