@@ -27,7 +27,7 @@ func (c *config) options() (o Options, err error) {
 		return o, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
 	return Options{
-		Servers: a.Servers, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS,
+		Servers: a.Servers, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS, PasswordFile: a.PasswordFile, CAFile: a.CAFile,
 		Root: c.Root, Layout: Layout(c.Layout), Path: c.Path, Paths: c.Paths, Data: c.Data, Last: c.Last, Tick: c.Tick, MaxSession: c.MaxSession,
 	}, nil
 }

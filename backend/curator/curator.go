@@ -77,6 +77,10 @@ type Options struct {
 	// ServerName defaults to the host that is dialled.
 	TLS *tls.Config
 
+	// PasswordFile and CAFile are the files with the Password and, as PEM, with the authorities of TLS, where they may be
+	// replaced: they are read again when a call is refused, and at each connection. Default: none.
+	PasswordFile, CAFile string
+
 	// Tick is the servers' tickTime, or more. The clock margin depends on it: do not set
 	// less than the servers have. Default: 2 s, as on the servers.
 	Tick time.Duration
@@ -143,7 +147,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
 	b := &Backend{options: o, layout: l, locks: map[string]*ownLock{}}
-	b.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
+	b.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile}
 	if err := b.access.Check(); err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}

@@ -7,6 +7,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +16,14 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 const (
 	maxConns     = 3                // of one Backend, besides two for notifications
+	maxOpening   = 4                // connections at once
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
+	openAgain    = 5 * time.Second  // after the successor of an old connection could not be opened
 	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
 )
 
@@ -28,7 +32,8 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	switch d.places, d.idle = make(chan struct{}, maxConns), make(chan conn, maxConns); {
+	d.places, d.opening, d.idle = make(chan struct{}, maxConns), make(chan struct{}, maxOpening), make(chan conn, maxConns)
+	switch {
 	case o.DB != nil:
 		d.db = o.DB
 		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < maxConns+2 {
@@ -48,7 +53,8 @@ func (d *driver) connect(o Options) (err error) {
 	if d.Table.Schema = cmp.Or(o.Schema, config.DBName); d.Table.Schema == "" {
 		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
-	d.Password, d.dsn = config.Passwd, login{config.User, "%", config.DBName}
+	d.Password.Set(config.Passwd)
+	d.dsn = login{config.User, "%", config.DBName}
 	within := d.Table.Schema
 	if o.Prefix != "" {
 		within += "/" + o.Prefix
@@ -59,6 +65,14 @@ func (d *driver) connect(o Options) (err error) {
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
+	if c.Net == "tcp" && c.DialFunc == nil {
+		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+	}
+	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
+		c.User, c.Passwd = client.MySQLLogin(o.DSNFile, c.User, c.Passwd)
+		d.Password.Set(c.Passwd)
+		return nil
+	}))
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return errors.New(dsnProblem(err))
@@ -101,8 +115,11 @@ func (d *driver) dropIdle() {
 // value is none.
 type conn struct {
 	*sql.Conn
-	until time.Time
+	opened     time.Time
+	generation int64
 }
+
+func (c conn) old() bool { return time.Since(c.opened) > connLifetime }
 
 func (c conn) drop() {
 	if c.Conn == nil {
@@ -115,7 +132,7 @@ func (c conn) drop() {
 // open returns a new connection. One that waits for notifications has no limit of the running time, which would make
 // GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
-	c.until = time.Now().Add(connLifetime)
+	c.opened, c.generation = time.Now(), d.generation.Load()
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		return c, err
 	}
@@ -281,41 +298,4 @@ func lasting(cells []sql.RawBytes) [][]byte {
 		}
 	}
 	return row
-}
-
-// take waits for a place, and returns an idle connection, or a new one.
-func (d *driver) take(ctx context.Context) (c conn, err error) {
-	select {
-	case d.places <- struct{}{}:
-	case <-ctx.Done():
-		return c, ctx.Err()
-	}
-	for {
-		select {
-		case c = <-d.idle:
-			if time.Now().Before(c.until) {
-				return c, nil
-			}
-			c.drop()
-		default:
-			if c, err = d.open(ctx, false); err != nil {
-				<-d.places
-			}
-			return c, err
-		}
-	}
-}
-
-// give gives a connection back. After an error it is dropped: it may be in a transaction, and keeps the
-// rights with which it began. If it does not answer, no other may.
-func (d *driver) give(c conn, err error) {
-	if err != nil {
-		c.drop()
-	} else {
-		d.idle <- c
-	}
-	<-d.places
-	if d.closed.Load() || err != nil && code(err) == 0 {
-		d.dropIdle()
-	}
 }

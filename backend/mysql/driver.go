@@ -26,13 +26,19 @@ type driver struct {
 	db       *sql.DB
 	notifier notifier
 
-	places   chan struct{} // held while a connection is used
+	places   chan struct{} // held while a connection is used, or waited for
+	opening  chan struct{} // held while a connection is opened for a call
 	idle     chan conn
 	ownDB    bool
 	closed   atomic.Bool
 	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
 	values   atomic.Pointer[values] // of the last large reading
 	single   atomic.Pointer[bool]   // whether the connections take one statement at a time
+
+	using        atomic.Int32 // connections that calls use
+	generation   atomic.Int64 // of the connections that are used; others are closed
+	replacing    atomic.Bool
+	replaceAfter atomic.Int64 // in nanoseconds
 
 	location string
 	dsn      login // what the DSN says of the account

@@ -29,6 +29,10 @@ type Options struct {
 	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
+	// DSNFile is a file with the DSN, where user and password may be replaced: each connection reads it again.
+	// DSN must be set, too. In a configuration it is dsn_file. Default: none.
+	DSNFile string `yaml:"-" json:"-"`
+
 	// Config has the same in separate fields. It is copied.
 	Config *mysql.Config `yaml:"-" json:"-"`
 

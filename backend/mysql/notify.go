@@ -37,6 +37,26 @@ type notifier struct {
 	listening int       // calls of Listen
 	heard     time.Time // when the last one ended
 	waiting   bool      // a goroutine does
+	yield     func()    // makes it close its connections for a while; nil: it has none
+}
+
+// giveWay closes the connections that wait, since a call needs their place. It returns false if there are none.
+func (n *notifier) giveWay() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	had := n.yield != nil
+	if had {
+		n.yield()
+		n.yield = nil
+	}
+	return had
+}
+
+// holds notes how the connections that wait can be closed.
+func (n *notifier) holds(yield func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.yield = yield
 }
 
 // channel is the name of the lock for which the members of a table wait. They may name its schema in different
@@ -101,40 +121,67 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 // wait waits until nobody has called Listen for a while. It says that something may have changed when
 // its statement is ended, when it begins, and after it could not wait for a while.
 func (d *driver) wait() {
-	n, c, pause, missed := &d.notifier, conn{}, time.Duration(0), true
-	var keeper conn // has the lock, or had it: the server ends it after wait_timeout, and then another process has it
+	n, w, pause := &d.notifier, waiter{missed: true}, time.Duration(0)
 	for n.wanted() {
-		answer, err := "", error(nil)
-		if time.Now().After(c.until) {
-			c.drop()
-			c, err = d.open(n.ctx, true)
+		ctx, yield := context.WithCancel(n.ctx)
+		n.holds(yield)
+		err := d.waitOnce(ctx, &w)
+		n.holds(nil)
+		gaveWay := ctx.Err() != nil
+		yield()
+
+		if w.missed = err != nil; !w.missed {
+			pause = 0
+			continue
+		}
+		w.conn.drop()
+		w.conn, pause = conn{}, min(2*pause+firstPause, lastPause)
+		if gaveWay {
+			w.keeper.drop()
+			w.keeper, pause = conn{}, lastPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-n.ctx.Done():
+		}
+	}
+	w.conn.drop()
+	w.keeper.drop()
+}
+
+// A waiter has the connections of wait.
+type waiter struct {
+	conn        // waits for the lock
+	keeper conn // has the lock, or had it: the server ends it after wait_timeout, and then another process has it
+	missed bool // what happened since the last wait, if anything
+}
+
+// waitOnce waits for waitSeconds at most. A connection that is old is kept if there is no other.
+func (d *driver) waitOnce(ctx context.Context, w *waiter) error {
+	if w.Conn == nil || w.old() {
+		c, err := d.open(ctx, true)
+		if err != nil && w.Conn == nil {
+			return err
 		}
 		if err == nil {
-			if missed {
-				d.Noted()
-			}
-			answer, err = c.wait(n.ctx, d.channel(), n.own)
+			w.conn.drop()
+			w.conn = c
 		}
-		missed = err != nil
-		switch {
-		case missed:
-			c.drop()
-			c, pause = conn{}, min(2*pause+firstPause, lastPause)
-			select {
-			case <-time.After(pause):
-			case <-n.ctx.Done():
-			}
-			continue
-		case answer == "1":
-			keeper.drop()
-			keeper, c = c, conn{}
-		case answer != "0":
-			d.Noted()
-		}
-		pause = 0
 	}
-	c.drop()
-	keeper.drop()
+	if w.missed {
+		d.Noted()
+	}
+	answer, err := w.wait(ctx, d.channel(), d.notifier.own)
+	switch {
+	case err != nil:
+		return err
+	case answer == "1":
+		w.keeper.drop()
+		w.keeper, w.conn = w.conn, conn{}
+	case answer != "0":
+		d.Noted()
+	}
+	return nil
 }
 
 // wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody

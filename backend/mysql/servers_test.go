@@ -240,6 +240,51 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 	})
 }
 
+// A node comes back, and connections to the one that stood in for it are still open. They are dropped when the first answer
+// of the node that is meant arrives, so the two do not take turns.
+func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		first, second := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--server-id=77"}})
+		l := newLab(t, first)
+		second.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
+			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
+		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = second.Addr() })}).CreateTables(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		proxy := second.Proxy(t)
+		d := open(t, Options{Config: proxy.Config(l.User)})
+		before := read(t, d).Epoch
+
+		proxy.SetTarget(first.Addr())
+		var all []conn
+		for range 2 { // one of before, and a new one
+			c, err := d.take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
+		for _, c := range all {
+			d.give(c, nil)
+		}
+
+		changes, last := 0, before
+		for range 6 {
+			v, err := d.Read(t.Context(), nil)
+			if errors.Is(err, backend.ErrDenied) {
+				t.Fatal(err) // they take turns
+			}
+			if err == nil && v.Epoch != last {
+				changes, last = changes+1, v.Epoch
+			}
+		}
+		if changes != 1 || last == before {
+			t.Errorf("the answers came from one server and the other: %d changes", changes)
+		}
+	})
+}
+
 // A server that becomes read-only is left: calls fail, and the next connection finds the new primary.
 func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 	t.Parallel()

@@ -7,12 +7,14 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 const (
@@ -31,13 +33,13 @@ const sessionSettings = `SET NAMES utf8mb4, autocommit=1, time_zone=_utf8mb4'+00
  /*!80000 , max_execution_time=3000 */ /*M! , max_statement_time=3, tmp_disk_table_size=18446744073709551615 */`
 const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
-// connect opens the pool for the table. wrap may be nil.
-func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*sql.DB, error) {
+// connect makes the pool for the table, which dials when it is used. wrap may be nil.
+func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) error {
 	config := b.options.Config
 	if config == nil {
 		var err error
 		if config, err = driver.ParseDSN(b.options.DSN); err != nil { // mysql.Open has reported the details
-			return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
+			return fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
 		}
 	}
 	c := config.Clone()
@@ -48,7 +50,15 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 			*d = ioTimeout
 		}
 	}
-	b.password = c.Passwd
+	if c.Net == "tcp" && c.DialFunc == nil {
+		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+	}
+	b.password.Set(c.Passwd)
+	c.Apply(driver.BeforeConnect(func(_ context.Context, c *driver.Config) error {
+		c.User, c.Passwd = client.MySQLLogin(b.options.DSNFile, c.User, c.Passwd)
+		b.password.Set(c.Passwd)
+		return nil
+	}))
 
 	// Each statement names the schema, so that none depends on what a connection was told to use. mysql.Open refuses
 	// a configuration that names none.
@@ -57,16 +67,28 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 	var driverConnector sqldriver.Connector
 	driverConnector, err := driver.NewConnector(c)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
+		return fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
 	}
 	if wrap != nil {
 		driverConnector = wrap(driverConnector)
 	}
-	db := sql.OpenDB(connector{driverConnector})
-	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(maxConns)
-	db.SetConnMaxLifetime(connLifetime)
-	return db, nil
+	pool := func() *sql.DB {
+		db := sql.OpenDB(connector{driverConnector})
+		db.SetMaxOpenConns(maxConns)
+		db.SetMaxIdleConns(maxConns)
+		return db
+	}
+	b.pools.Age, b.pools.Close = connLifetime, func(db *sql.DB) { db.Close() }
+	b.pools.Open = func(ctx context.Context) (*sql.DB, error) {
+		next := pool()
+		err := next.PingContext(ctx)
+		if err != nil {
+			next.Close()
+		}
+		return next, err
+	}
+	b.pools.Set(pool())
+	return nil
 }
 
 // A connector makes connections and sets their session variables.
@@ -126,7 +148,7 @@ func (b *Backend) fail(op string, err error) error {
 	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 3159, 4151) {
 		class = backend.ErrDenied
 	}
-	err = clean.Secrets(err, b.password)
+	err = clean.Secrets(err, b.password.All()...)
 	if errors.Is(err, class) {
 		return fmt.Errorf("mysqltable: %s: %w", op, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"regexp"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/single"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // Name is how this backend is registered.
@@ -30,6 +30,9 @@ type Options struct {
 	// same in separate fields; it is copied. Set exactly one of them.
 	DSN    string
 	Config *driver.Config
+
+	// DSNFile is that of [mysql.Options].
+	DSNFile string
 
 	// Schema and Table name the other programs' table. Default: the schema that the DSN
 	// names, and "leader_election". One of both must name a schema.
@@ -74,13 +77,13 @@ type Options struct {
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
 type Backend struct {
-	inner    *mysql.Backend // keeps the lease between members of this module
-	db       *sql.DB        // pool for the other programs' table
+	inner    *mysql.Backend          // keeps the lease between members of this module
+	pools    client.Renewed[*sql.DB] // for the other programs' table
 	options  Options
 	shape    shape
 	zone     *time.Location
 	location string
-	password string // removed from errors
+	password client.Secret // removed from errors
 
 	checked atomic.Bool // the table has the right layout
 	locked  atomic.Bool // another session seems to have locked a row
@@ -106,6 +109,7 @@ func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			DSN       string            `yaml:"dsn" json:"dsn"`
+			DSNFile   string            `yaml:"-" json:"-"`
 			Schema    string            `yaml:"schema" json:"schema"`
 			Table     string            `yaml:"table" json:"table"`
 			Layout    string            `yaml:"layout" json:"layout"`
@@ -123,7 +127,7 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		o := Options{DSN: c.DSN, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
+		o := Options{DSN: c.DSN, DSNFile: c.DSNFile, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
 			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, MaxTTL: c.MaxTTL, Poll: c.Poll, KeepSchema: !c.Create}
 		if len(c.Keys) > 0 {
 			taken := make(map[string]string)
@@ -169,7 +173,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, Poll: o.Poll, KeepSchema: o.KeepSchema}, nil); err != nil {
+	if err := b.open(mysql.Options{DSN: o.DSN, DSNFile: o.DSNFile, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, Poll: o.Poll, KeepSchema: o.KeepSchema}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -185,7 +189,7 @@ func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver
 		return fmt.Errorf("mysqltable: %w", err)
 	}
 	b.inner = inner
-	if b.db, err = b.connect(wrap); err != nil {
+	if err = b.connect(wrap); err != nil {
 		inner.Close()
 		return fmt.Errorf("mysqltable: %w", err)
 	}
@@ -266,7 +270,8 @@ func (b *Backend) Close() error {
 	if !b.singleOwner.Close() {
 		return nil
 	}
-	return errors.Join(b.inner.Close(), b.fail("close", b.db.Close()))
+	b.pools.End()
+	return b.inner.Close()
 }
 
 // enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed

@@ -254,7 +254,7 @@ func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
 		a := l.node(t, "go-a")
 		var conns []*sql.Conn
 		for range maxConns {
-			conn, err := a.db.Conn(t.Context())
+			conn, err := a.pools.Get().Conn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ const maxAge = 20 * 365 * 24 * time.Hour
 // same one. A connection that broke while it was idle fails before anything is sent;
 // database/sql then takes another.
 func (b *Backend) call(ctx context.Context, op string, f func(*sql.Conn) error) error {
-	conn, err := b.db.Conn(ctx)
+	conn, err := b.pools.Get().Conn(ctx)
 	if err == nil {
 		err = b.checkTable(ctx, conn)
 	}

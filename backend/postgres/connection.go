@@ -141,8 +141,13 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 
 // withConn calls f with a connection. One that is in a transaction afterwards is closed.
 func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err error) {
-	if d.pool != nil {
-		return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return f(c.Conn()) })
+	if d.db == nil {
+		c, err := d.acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Release()
+		return f(c.Conn())
 	}
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
@@ -163,9 +168,49 @@ func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err err
 	return errors.Join(failed, err)
 }
 
+// acquire returns a connection of the pool. If the server has no place for one, the listener gives up its own. If none can
+// be opened, acquire waits for one that another call uses.
+func (d *driver) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	pool := d.pools.Get()
+	c, err := pool.Acquire(ctx)
+	if isConnectError(err) && isDenied(err) && d.ownPool {
+		d.pools.Renew() // what the DSN names may have been replaced
+	}
+	if code(err) == tooManyConns {
+		for n := 0; (n > 0 || d.giveWay()) && n < 10 && code(err) == tooManyConns && pause(ctx, 200*time.Millisecond); n++ {
+			c, err = pool.Acquire(ctx) // the server takes a moment to see that a connection has ended
+		}
+	}
+	for isConnectError(err) && pool.Stat().AcquiredConns() > 0 && pause(ctx, 10*time.Millisecond) {
+		for i, idle := range pool.AcquireAllIdle(ctx) {
+			if i > 0 {
+				idle.Release()
+				continue
+			}
+			c, err = idle, nil
+		}
+	}
+	return c, err
+}
+
+// pause returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func isConnectError(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok
+}
+
 // broken reports whether another connection may succeed. If no connection could be made, the next call makes one.
 func broken(err error) bool {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+	if isConnectError(err) {
 		return false
 	}
 	c := code(err)
@@ -196,6 +241,7 @@ const (
 	undefinedTable   = "42P01"
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
+	tooManyConns     = "53300" // of the server, the database or the role
 )
 
 // code returns the server's code of an error; "" for none.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -20,9 +22,10 @@ import (
 // and [relational.Dialect].
 type driver struct {
 	relational.Driver
-	pool    *pgxpool.Pool // or nil
-	db      *sql.DB       // or nil
+	pools   client.Renewed[*pgxpool.Pool] // if db is nil
+	db      *sql.DB
 	ownPool bool
+	dsn     client.Secret
 
 	location, user string
 
@@ -30,6 +33,9 @@ type driver struct {
 	cancel    context.CancelFunc
 	listening chan struct{} // held while listener is used
 	listener  *pgx.Conn     // nil: none
+
+	hearing atomic.Pointer[pgx.Conn] // the listener, for giveWay
+	gaveWay atomic.Int64             // when it had to, in nanoseconds
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -46,9 +52,16 @@ func (d *driver) Close() error {
 	defer func() { <-d.listening }()
 	d.dropListener()
 	if d.ownPool {
-		go d.pool.Close() // it waits many seconds for a server that it cannot reach
+		d.pools.End()
 	}
 	return nil
+}
+
+// Moved implements [relational.Dialect]. A DB cannot be told.
+func (d *driver) Moved() {
+	if d.db == nil {
+		d.pools.Get().Reset()
+	}
 }
 
 // ReadRows implements [relational.Dialect].

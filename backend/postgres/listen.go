@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -46,6 +47,9 @@ func (d *driver) hear(ctx context.Context) (err error) {
 // listen waits until ctx is done.
 func (d *driver) listen(ctx context.Context) (err error) {
 	d.dropListener()
+	if gave := time.Unix(0, d.gaveWay.Load()); time.Since(gave) < listenerPause && !pause(ctx, time.Until(gave.Add(listenerPause))) {
+		return ctx.Err()
+	}
 	var config *pgx.ConnConfig
 	if err := d.withConn(ctx, func(c *pgx.Conn) error {
 		config = c.Config()
@@ -56,6 +60,7 @@ func (d *driver) listen(ctx context.Context) (err error) {
 	if d.listener, err = pgx.ConnectConfig(ctx, config); err != nil {
 		return err
 	}
+	d.hearing.Store(d.listener)
 	pooled, err := behindPooler(ctx, d.listener)
 	if err == nil && !pooled {
 		_, err = d.listener.PgConn().Exec(ctx, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL).ReadAll()
@@ -79,11 +84,26 @@ func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
 	return err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID()), err
 }
 
+// listenerPause is how long there is no listener after its place was needed.
+const listenerPause = 10 * time.Second
+
+// giveWay closes the listener's connection, since a call needs its place. It returns false if there is none.
+func (d *driver) giveWay() bool {
+	c := d.hearing.Swap(nil)
+	if c == nil {
+		return false
+	}
+	d.gaveWay.Store(time.Now().UnixNano())
+	c.PgConn().Conn().Close()
+	return true
+}
+
 // dropListener closes the connection. The caller holds d.listening.
 func (d *driver) dropListener() {
 	if d.listener != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), minTTL)
 		defer cancel()
+		d.hearing.Store(nil)
 		d.listener.Close(ctx)
 		d.listener = nil
 	}

@@ -349,7 +349,7 @@ func TestAMovedTableIsToldAsMoved(t *testing.T) {
 		if strings.Contains(err.Error(), "there is one in the schema tenant1") && !strings.Contains(err.Error(), "CREATE TABLE") {
 			return nil
 		}
-		b.driver.pool.Reset() // only new connections have the new search path
+		b.driver.pools.Get().Reset() // only new connections have the new search path
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"net"
 	"path"
 	"slices"
@@ -35,6 +36,11 @@ type Options struct {
 	// or host=… user=…. What it lacks comes from PGHOST, PGPASSWORD and so on, as for psql. Of
 	// several hosts the primary is used. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
+
+	// DSNFile is a file with the DSN, where the password may be replaced: it is read again when the server refuses a
+	// login, as are all files that the DSN names, and once a minute. DSN must be set, too. In a configuration it is
+	// dsn_file. Default: none.
+	DSNFile string `yaml:"-" json:"-"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
 	// package pgx/v5/stdlib. Besides their connections one more is opened, which listens. A call that is
@@ -120,32 +126,62 @@ func newDriver(o Options) (*driver, error) {
 		return nil, err
 	}
 	d := unconnected(t)
-	d.MaxTTL, d.KeepSchema, d.pool, d.db = o.MaxTTL, o.KeepSchema, o.Pool, o.DB
+	d.MaxTTL, d.KeepSchema, d.db = o.MaxTTL, o.KeepSchema, o.DB
 	if err := d.CheckOptions("DSN, Pool and DB", o.DSN != "", o.Pool != nil, o.DB != nil); err != nil {
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	if o.DSN != "" {
-		err = d.connect(o.DSN)
-	} else if o.DB != nil {
+	switch {
+	case o.DSN != "":
+		d.dsn.Set(o.DSN)
+		err = d.connect(o.DSNFile)
+	case o.Pool != nil: // the program replaces its connections
+		d.pools.Age = math.MaxInt64
+		d.pools.Set(o.Pool)
+	default:
 		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
 			err = fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
 		}
 	}
-	if err == nil && d.pool != nil {
-		d.locate(&d.pool.Config().ConnConfig.Config)
+	if err == nil && d.db == nil {
+		d.locate(&d.pools.Get().Config().ConnConfig.Config)
 	}
 	return d, err
 }
 
 // connect makes the pool, which dials when it is used.
-func (d *driver) connect(dsn string) error {
-	c, err := pgxpool.ParseConfig(dsn)
+func (d *driver) connect(file string) error {
+	first, err := d.pool()
+	if err != nil {
+		return err
+	}
+	d.ownPool = true
+	d.pools.Age, d.pools.Close = time.Minute, (*pgxpool.Pool).Close
+	d.pools.Open = func(ctx context.Context) (*pgxpool.Pool, error) {
+		d.dsn.ReadAgain(file)
+		next, err := d.pool()
+		if err != nil {
+			return nil, err
+		}
+		if err = next.Ping(ctx); err != nil {
+			next.Close()
+			return nil, err
+		}
+		d.Password.Set(next.Config().ConnConfig.Password)
+		return next, nil
+	}
+	d.pools.Set(first)
+	return nil
+}
+
+// pool returns a pool for the DSN.
+func (d *driver) pool() (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(d.dsn.Get())
 	if err != nil { // its text may have the password
-		return fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
+		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
 	}
 	c.MaxConns, c.MinConns = maxConns, 0
-	c.MaxConnLifetime, c.MaxConnIdleTime = time.Minute, time.Minute // follow a name or a proxy that has moved
+	c.MaxConnLifetime, c.MaxConnIdleTime = 0, time.Hour // no limit: see d.pools
 	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	if c.ConnConfig.ConnectTimeout == 0 {
 		c.ConnConfig.ConnectTimeout = 2 * time.Second
@@ -155,9 +191,7 @@ func (d *driver) connect(dsn string) error {
 	}
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
 	c.ConnConfig.DialFunc = dialer.DialContext
-	d.pool, err = pgxpool.NewWithConfig(context.Background(), c)
-	d.ownPool = true
-	return err
+	return pgxpool.NewWithConfig(context.Background(), c)
 }
 
 // locate notes what the configuration of connections says of the server and of the account.
@@ -168,5 +202,6 @@ func (d *driver) locate(c *pgconn.Config) {
 	}
 	hosts = slices.Compact(hosts) // one is there with TLS and without
 	within := path.Join(c.Database, d.Table.Schema, d.Table.Prefix)
-	d.location, d.user, d.Password = clean.Location(within, hosts...), c.User, c.Password
+	d.location, d.user = clean.Location(within, hosts...), c.User
+	d.Password.Set(c.Password)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
@@ -65,6 +67,50 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 			follow()
 			return nil
 		}},
+	}
+}
+
+// A node comes back, and connections to the one that stood in for it are still open. They are dropped when the first answer
+// of the node that is meant arrives, so the two do not take turns.
+func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
+	t.Parallel()
+	first, second := testbed.StartPostgres(t, testbed.PostgresOptions{}), testbed.StartPostgres(t, testbed.PostgresOptions{})
+	db := withTable(t, first.Database(t))
+	second.Exec(t, "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User, "SELECT count(txid_current())::text FROM generate_series(1, 1000)")
+	withTable(t, db.On(t, second))
+	proxy := testbed.NewProxy(t, second.Addr())
+	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
+	v, err := d.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := v.Epoch
+
+	proxy.SetTarget(first.Addr())
+	var all []*pgxpool.Conn
+	for range 2 { // one of before, and a new one
+		c, err := d.pools.Get().Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		c.Release()
+	}
+
+	changes, last := 0, before
+	for range 6 {
+		v, err := d.Read(t.Context(), nil)
+		if errors.Is(err, backend.ErrDenied) {
+			t.Fatal(err) // they take turns
+		}
+		if err == nil && v.Epoch != last {
+			changes, last = changes+1, v.Epoch
+		}
+	}
+	if changes != 1 || last == before {
+		t.Errorf("the answers came from one server and the other: %d changes", changes)
 	}
 }
 

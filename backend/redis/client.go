@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -66,36 +68,61 @@ func (d *driver) connect(o Options) error {
 			return err
 		}
 	}
-	// go-redis neither repeats requests nor announces itself, and follows a name that has moved within a minute.
-	d.client = goredis.NewUniversalClient(&goredis.UniversalOptions{
-		Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: config, Dialer: dialer(config),
-		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaxRetries: -1, DialTimeout: dialTimeout, ConnMaxLifetime: time.Minute,
-	})
-	d.ownClient = true
+	// go-redis neither repeats requests nor announces itself.
+	tlsConfig := client.Fresh(config, o.CAFile)
+	d.newClient = func() goredis.UniversalClient {
+		d.password.ReadAgain(o.PasswordFile)
+		d.sentinelPassword.ReadAgain(o.SentinelPasswordFile)
+		return goredis.NewUniversalClient(&goredis.UniversalOptions{
+			Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: d.password.Get(), TLSConfig: config, Dialer: dialer(tlsConfig),
+			SentinelUsername: o.SentinelUsername, SentinelPassword: d.sentinelPassword.Get(), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+			MaxRetries: -1, DialTimeout: dialTimeout,
+		})
+	}
+	d.clients.Age, d.clients.Close = time.Minute, func(c goredis.UniversalClient) { c.Close() }
+	d.clients.Open = func(ctx context.Context) (goredis.UniversalClient, error) {
+		next := d.newClient()
+		err := next.Ping(ctx).Err()
+		if err != nil {
+			next.Close()
+		}
+		return next, err
+	}
+	d.clients.Set(d.newClient())
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
 	return nil
+}
+
+// renew replaces the connections, unless they are the program's.
+func (d *driver) renew() {
+	if d.newClient != nil {
+		d.clients.Renew()
+	}
 }
 
 const dialTimeout = 2 * time.Second
 
 // dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
-func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
-	if config == nil {
-		return plain.DialContext
+func dialer(config func() *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, address)
+		if t := config(); err == nil && t != nil {
+			return client.Handshake(ctx, c, t, address)
+		}
+		return c, err
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 }
 
 // locate notes which database a client of the program is for, and what it says of the server.
 func (d *driver) locate() error {
-	switch c := d.client.(type) {
+	switch c := d.clients.Get().(type) {
 	case *goredis.Ring:
 		return errors.New("the Client is a Ring, which moves keys to another server when one is down")
 	case interface{ Options() *goredis.Options }:
 		o := c.Options()
-		d.db, d.user, d.secrets = o.DB, o.Username, []string{o.Password}
+		d.db, d.user = o.DB, o.Username
+		d.password.Set(o.Password)
 		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
 	case interface {
 		Options() *goredis.ClusterOptions
@@ -107,30 +134,65 @@ func (d *driver) locate() error {
 		if o.ClusterSlots != nil { // of NewFailoverClusterClient, which keeps the database to itself
 			return errors.New("the Client has ClusterSlots of its own, and its database cannot be known: hand in a NewFailoverClient, or name addresses and master")
 		}
-		d.user, d.secrets = o.Username, []string{o.Password}
+		d.user = o.Username
+		d.password.Set(o.Password)
 		d.location = clean.Location(d.prefix, o.Addrs...)
 	default:
-		return fmt.Errorf("the Client is a %T, and its database cannot be known: it needs the method Options() *redis.Options", d.client)
+		return fmt.Errorf("the Client is a %T, and its database cannot be known: it needs the method Options() *redis.Options", c)
 	}
 	return nil
 }
 
 // run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
 // connection breaks: all changes are conditional, so that a second copy has no effect.
-func (d *driver) run(ctx context.Context, write bool, args []any) (answer []any, err error) {
+func (d *driver) run(parent context.Context, write bool, args []any) (answer []any, err error) {
 	const tries = 3
-	for try := range tries {
-		ctx, cancel := ctx, context.CancelFunc(func() {})
+	d.calls.Add(1)
+	defer d.calls.Add(-1)
+	waited := 0
+	for try := 0; try < tries; try++ {
+		ctx, cancel := parent, context.CancelFunc(func() {})
 		if by, ok := ctx.Deadline(); ok && try < tries-1 {
 			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
 		}
 		answer, err = d.try(ctx, write, args)
 		cancel()
-		if err == nil || !broken(err) {
-			break
+		switch {
+		case err == nil:
+			return answer, nil
+		case isFull(err, try) && (0 < waited && waited < 40 || d.giveWay()) && pause(parent, 50*time.Millisecond):
+			waited++
+			try-- // the server takes a moment to see that a connection has ended
+		case isRefused(err) && d.calls.Load() > 1 && pause(parent, 50*time.Millisecond): // use the connection of another call
+		case !broken(err):
+			return answer, err
 		}
 	}
 	return answer, err
+}
+
+const tooManyClients = "max number of clients reached"
+
+// isFull reports whether the server has no place for a connection. It says so and closes it, which may be faster than what
+// it says. At the first try that may be a connection of before.
+func isFull(err error, try int) bool {
+	closed := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
+	return strings.Contains(err.Error(), tooManyClients) || try > 0 && closed
+}
+
+// isRefused reports whether no other connection can be made.
+func isRefused(err error) bool {
+	return has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", "ERR invalid password")
+}
+
+// pause returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // try sends the script once. It returns when ctx is done, even if the client goes on.
@@ -155,17 +217,18 @@ func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error)
 
 func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error) {
 	if !write || d.replicas == 0 {
-		return script.Run(ctx, d.client, d.keys(), args...).Slice()
+		return script.Run(ctx, d.clients.Get(), d.keys(), args...).Slice()
 	}
 	patience := time.Second
 	if by, ok := ctx.Deadline(); ok {
 		patience = max(time.Millisecond, time.Until(by)*3/4)
 	}
-	p, wait := d.client.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
+	c := d.clients.Get()
+	p, wait := c.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
 	done, waited := script.EvalSha(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
 	_, err := p.Exec(ctx)
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") { // so nothing was done
-		p = d.client.Pipeline()
+		p = c.Pipeline()
 		done, waited = script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
 		_, err = p.Exec(ctx)
 	}
@@ -197,7 +260,7 @@ func isDenied(err error) bool {
 // moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
 // follows there.
 func (d *driver) moved(err error) bool {
-	_, follows := d.client.(interface {
+	_, follows := d.clients.Get().(interface {
 		Options() *goredis.ClusterOptions
 	})
 	return !follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
@@ -222,6 +285,9 @@ func (d *driver) fail(err error) error {
 	moved := d.moved(err)
 	if (moved || isDenied(err)) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied
+		if isRefused(err) {
+			d.renew() // a password may have been replaced in its file
+		}
 		switch text := err.Error(); {
 		case moved:
 			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
@@ -235,7 +301,7 @@ func (d *driver) fail(err error) error {
 			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
 		}
 	}
-	if err = clean.Secrets(err, d.secrets...); errors.Is(err, class) {
+	if err = clean.Secrets(err, append(d.password.All(), d.sentinelPassword.All()...)...); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)

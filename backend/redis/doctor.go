@@ -56,7 +56,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	d := b.driver
 	var info string
 	if _, err = d.Read(ctx, nil); err == nil {
-		info, err = d.client.Info(ctx).Result()
+		info, err = d.clients.Get().Info(ctx).Result()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redis: inspect: %w", d.fail(err))
@@ -67,7 +67,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		facts[name] = value
 	}
 	setting := func(name string) string {
-		return cmp.Or(d.client.ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
+		return cmp.Or(d.clients.Get().ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
 	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))

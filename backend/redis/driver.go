@@ -10,26 +10,29 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and [lease.Listener]. An
 // item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
-	client    goredis.UniversalClient
-	ownClient bool
-	db        int // that each run of the script selects
+	clients   client.Renewed[goredis.UniversalClient]
+	newClient func() goredis.UniversalClient // nil: there is only the program's
+	calls     atomic.Int32                   // that run
+	db        int                            // that each run of the script selects
 	prefix    string
 	maxTTL    time.Duration
 	replicas  int // that must have a change
 
-	location, user string
-	secrets        []string
+	location, user             string
+	password, sentinelPassword client.Secret
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -38,6 +41,7 @@ type driver struct {
 	epoch    string        // that of the last answer; "": none
 	number   uint64        // the greatest number of a change in it
 	listener *listener     // nil: none
+	quiet    time.Time     // there is no listener before
 	position uint64        // how often something may have changed, plus one
 	changed  chan struct{} // closed when position grows
 }
@@ -80,8 +84,8 @@ func (d *driver) Close() error {
 	d.mu.Lock()
 	d.dropListener()
 	d.mu.Unlock()
-	if d.ownClient {
-		go d.client.Close() // it waits for calls that still run
+	if d.newClient != nil {
+		d.clients.End()
 	}
 	return nil
 }
@@ -127,6 +131,7 @@ func (d *driver) note(epoch string, number uint64) {
 	}
 	if d.epoch != "" {
 		d.dropListener()
+		d.renew() // the other connections may lead to the server of before
 	}
 	d.epoch, d.number = epoch, number
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -11,6 +12,7 @@ import (
 // A listener is a subscription, on a connection of its own that stays open between calls of Listen.
 type listener struct {
 	sub   *goredis.PubSub
+	own   goredis.UniversalClient // of this subscription: the one of the calls is replaced now and then; nil: the program's
 	ended chan struct{}
 	err   error // why it has ended
 }
@@ -47,15 +49,23 @@ func (d *driver) listen() (l *listener, position uint64, changed <-chan struct{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listener == nil {
-		d.listener = &listener{sub: d.client.Subscribe(d.ctx), ended: make(chan struct{})}
-		go d.hear(d.listener)
+		l := &listener{ended: make(chan struct{})}
+		if d.newClient != nil {
+			l.own = d.newClient()
+			l.sub = l.own.Subscribe(d.ctx)
+		} else {
+			l.sub = d.clients.Get().Subscribe(d.ctx)
+		}
+		d.listener = l
+		go d.hear(d.listener, time.Until(d.quiet))
 	}
 	return d.listener, d.position, d.changed
 }
 
 // hear notes that something may have changed, until the connection breaks. What was missed before it
-// was made counts as well.
-func (d *driver) hear(l *listener) {
+// was made counts as well. It begins after a while.
+func (d *driver) hear(l *listener, after time.Duration) {
+	pause(d.ctx, after)
 	for l.err = l.sub.Subscribe(d.ctx, d.channel()); l.err == nil; {
 		if _, l.err = l.sub.Receive(d.ctx); l.err == nil {
 			d.mu.Lock()
@@ -66,12 +76,30 @@ func (d *driver) hear(l *listener) {
 		}
 	}
 	l.sub.Close()
+	if l.own != nil {
+		l.own.Close()
+	}
 	d.mu.Lock()
 	if d.listener == l {
 		d.listener = nil
 	}
 	d.mu.Unlock()
 	close(l.ended)
+}
+
+// listenerPause is how long there is no listener after its place was needed.
+const listenerPause = 10 * time.Second
+
+// giveWay closes the listener's connection, since a call needs its place. It returns false if there is none.
+func (d *driver) giveWay() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener == nil || time.Now().Before(d.quiet) {
+		return false
+	}
+	d.quiet = time.Now().Add(listenerPause)
+	d.dropListener()
+	return true
 }
 
 // dropListener ends the subscription. The caller holds d.mu.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"time"
 
@@ -46,8 +47,14 @@ type Options struct {
 	SentinelUsername string `yaml:"sentinel_username" json:"sentinel_username"`
 	SentinelPassword string `yaml:"sentinel_password" json:"sentinel_password"`
 
-	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the system's, read
-	// by Open; and a client certificate with its key, read at each connection. Any of them implies TLS.
+	// PasswordFile and SentinelPasswordFile are files with the passwords, where they may be replaced: they are read again
+	// when a server refuses one, and once a minute. The passwords must be set, too. In a configuration they are
+	// password_file and sentinel_password_file. Default: none.
+	PasswordFile         string `yaml:"-" json:"-"`
+	SentinelPasswordFile string `yaml:"-" json:"-"`
+
+	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the system's, and a client
+	// certificate with its key, read at each connection. Any of them implies TLS.
 	CAFile   string `yaml:"ca_file" json:"ca_file"`
 	CertFile string `yaml:"cert_file" json:"cert_file"`
 	KeyFile  string `yaml:"key_file" json:"key_file"`
@@ -117,10 +124,12 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{
-		client: o.Client, db: o.DB, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
-		user: o.Username, secrets: []string{o.Password, o.SentinelPassword}, position: 1, changed: make(chan struct{}),
+		db: o.DB, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
+		user: o.Username, position: 1, changed: make(chan struct{}),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.password.Set(o.Password)
+	d.sentinelPassword.Set(o.SentinelPassword)
 	given := o.Master+o.Username+o.Password+o.SentinelUsername+o.SentinelPassword+o.CAFile+o.CertFile+o.KeyFile != ""
 	switch {
 	case !prefixForm.MatchString(d.prefix):
@@ -134,5 +143,7 @@ func newDriver(o Options) (*driver, error) {
 	case given || len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil:
 		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
 	}
+	d.clients.Age = math.MaxInt64 // the program's own pool replaces its connections
+	d.clients.Set(o.Client)
 	return d, d.locate()
 }

@@ -43,6 +43,10 @@ type Options struct {
 	// TLS, if not nil, is used to connect to the servers' secure port. It is copied;
 	// ServerName defaults to the host that is dialled.
 	TLS *tls.Config
+
+	// PasswordFile and CAFile are the files with the Password and, as PEM, with the authorities of TLS, where they may be
+	// replaced: they are read again when a call is refused, and at each connection. Default: none.
+	PasswordFile, CAFile string
 }
 
 // A Backend keeps leases in ZooKeeper. It implements [backend.Backend].
@@ -72,7 +76,7 @@ func init() {
 		if err != nil {
 			return nil, fmt.Errorf("zookeeper: %w: %w", backend.ErrInvalid, err)
 		}
-		return Open(Options{Servers: a.Servers, Root: c.Root, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS})
+		return Open(Options{Servers: a.Servers, Root: c.Root, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS, PasswordFile: a.PasswordFile, CAFile: a.CAFile})
 	})
 }
 
@@ -97,7 +101,7 @@ const sessionLength = time.Minute
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{root: root(cmp.Or(o.Root, DefaultRoot)), entering: make(chan struct{}, 1)}
-	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS}
+	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile}
 	d.session = ensemble.NewSession(&d.Access, sessionLength)
 	err := d.Access.Check()
 	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {

@@ -44,6 +44,22 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
+// Fresh returns a function for each handshake, which reads the authorities again from their file, if there is one. The
+// last ones stay while it cannot be read.
+func Fresh(config *tls.Config, caFile string) func() *tls.Config {
+	return func() *tls.Config {
+		if config == nil || caFile == "" {
+			return config
+		}
+		now := config.Clone()
+		now.RootCAs = x509.NewCertPool()
+		if pem, err := os.ReadFile(caFile); err != nil || !now.RootCAs.AppendCertsFromPEM(pem) {
+			return config
+		}
+		return now
+	}
+}
+
 // URL parses the address of a server, without a scheme or with that of HTTP. Its errors show no part
 // of an address that was not understood, because it may contain a password.
 func URL(address string) (*url.URL, error) {
@@ -87,6 +103,21 @@ func (s *Secret) Set(value string) {
 		s.old = append(s.old[max(0, len(s.old)-maxOld+1):], s.now)
 	}
 	s.now = value
+}
+
+// ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports whether it
+// is another one. What cannot be read, or is empty, as while it is being written, is not used.
+func (s *Secret) ReadAgain(file string) bool {
+	if file == "" {
+		return false
+	}
+	content, err := os.ReadFile(file)
+	now := strings.TrimRight(string(content), "\r\n")
+	if err != nil || now == "" || now == s.Get() {
+		return false
+	}
+	s.Set(now)
+	return true
 }
 
 // All returns the values that errors must not contain.

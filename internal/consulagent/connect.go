@@ -45,10 +45,18 @@ func (a *Agent) connect(o *Options) error {
 	if err != nil {
 		return err
 	}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:         dialer.DialContext,
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+	}
+	fresh := client.Fresh(config, o.CAFile)
+	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return client.Handshake(ctx, c, fresh(), address)
 	}
 	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -24,13 +24,23 @@ type Access struct {
 	InsecureAuth   bool     // the password may be sent in the clear
 	ACL            []zk.ACL // of each node that is made; Check sets the default
 	TLS            *tls.Config
+
+	PasswordFile, CAFile string // where Password and the authorities of TLS may be replaced; "": nowhere
+
+	// Check sets these.
+	dialer *client.Dialer
+	secret *client.Secret
+	config func() *tls.Config
 }
+
+const dialTimeout = 10 * time.Second
 
 // Config is the part of a configuration's section that describes access.
 type Config struct {
 	Servers      []string `yaml:"servers" json:"servers"`
 	User         string   `yaml:"user" json:"user"`
 	Password     string   `yaml:"password" json:"password"`
+	PasswordFile string   `yaml:"-" json:"-"` // set with Password if that is in a file
 	InsecureAuth bool     `yaml:"insecure_auth" json:"insecure_auth"`
 	ACL          []string `yaml:"acl" json:"acl"` // scheme:id:permissions, as in zkCli.sh
 	TLS          bool     `yaml:"tls" json:"tls"` // with the system's authorities, if no file is given
@@ -42,7 +52,7 @@ type Config struct {
 
 // Access reads the files and returns what c says.
 func (c *Config) Access() (a Access, err error) {
-	a = Access{Servers: c.Servers, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth}
+	a = Access{Servers: c.Servers, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth, PasswordFile: c.PasswordFile, CAFile: c.CAFile}
 	for _, text := range c.ACL {
 		entry, err := parseACL(text)
 		if err != nil {
@@ -103,7 +113,12 @@ func (a *Access) Check() error {
 	case a.User != "" && a.TLS == nil && !loopback && !a.InsecureAuth:
 		return fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
 	}
-	if a.Servers, a.TLS = servers, a.TLS.Clone(); a.ACL == nil {
+	a.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
+	a.secret = new(client.Secret)
+	a.secret.Set(a.Password)
+	a.Servers, a.TLS = servers, a.TLS.Clone()
+	a.config = client.Fresh(a.TLS, a.CAFile)
+	if a.ACL == nil {
 		a.ACL = zk.WorldACL(zk.PermAll)
 		if a.User != "" {
 			a.ACL = zk.AuthACL(zk.PermAll)
@@ -139,23 +154,17 @@ const HandshakeTimeout = 5 * time.Second
 
 // Dial connects to one server.
 func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
-	d := net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
-	c, err := d.DialContext(ctx, "tcp", address)
+	dialling, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := a.dialer.DialContext(dialling, "tcp", address)
 	if err != nil || a.TLS == nil {
 		return c, err
 	}
-	config := a.TLS
-	if config.ServerName == "" && !config.InsecureSkipVerify {
-		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
 	// A TLS handshake takes several round trips and some computing.
-	ctx, cancel := context.WithTimeout(ctx, max(timeout, HandshakeTimeout))
+	ctx, cancel = context.WithTimeout(ctx, max(timeout, HandshakeTimeout))
 	defer cancel()
-	t := tls.Client(c, config)
-	if err := t.HandshakeContext(ctx); err != nil {
-		c.Close()
+	if c, err = client.Handshake(ctx, c, a.config(), address); err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return t, nil
+	return c, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A Dialect is access to a kind of server.
@@ -36,6 +37,10 @@ type Dialect interface {
 
 	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
 	SetOrigin(ctx context.Context, origin, kept string) error
+
+	// Moved is called when another server has answered than before. Connections that are open may lead to either: none
+	// of them is used for a later call.
+	Moved()
 
 	// Survey asks where the table is.
 	Survey(ctx context.Context) (Survey, error)
@@ -79,7 +84,7 @@ type Driver struct {
 	Table          Table  // as it was named: see Place
 	MinTTL, MaxTTL time.Duration
 	KeepSchema     bool // not to create the table
-	Password       string
+	Password       client.Secret
 
 	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
 
@@ -179,6 +184,9 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 		if err != nil {
 			return v, d.Fail(err)
 		}
+		if last := serverOf(d.Epoch()); last != "" && last != a.Server {
+			d.Dialect.Moved()
+		}
 		epoch, maxTTL := parseOrigin(a.Origin)
 		if serverOf(epoch) != a.Server {
 			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
@@ -261,7 +269,7 @@ func (d *Driver) Fail(err error) error {
 	if d.Dialect.Denied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class, hint = backend.ErrDenied, d.Dialect.Hint(err)
 	}
-	if err = clean.Secrets(err, d.Password); errors.Is(err, class) {
+	if err = clean.Secrets(err, d.Password.All()...); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)

@@ -1,0 +1,158 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// fallback is how long one address of a name may take before the next one is tried beside it. Some drop packets
+	// without an answer, and Go would give each of them two seconds or more.
+	fallback = 250 * time.Millisecond
+
+	// waits is how long a connection that came too late for its call waits for the next one.
+	waits = 5 * time.Second
+)
+
+// A Dialer dials as net.Dialer does, with two differences. All addresses of a name are tried, one soon after the
+// other. And a dial outlives the call that began it: the next call to the same address gets its connection.
+type Dialer struct {
+	net.Dialer // with a Timeout, which each dial may take, however short its call is
+
+	mu   sync.Mutex
+	left map[string]<-chan dialed // those whose call has ended, by address
+}
+
+type dialed struct {
+	conn net.Conn
+	err  error
+}
+
+// DialContext dials an address of a network.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	key := network + " " + address
+	for {
+		d.mu.Lock()
+		results, again := d.left[key]
+		delete(d.left, key)
+		d.mu.Unlock()
+		if !again {
+			results = d.begin(network, address)
+		}
+
+		select {
+		case r := <-results:
+			if r.conn != nil || !again {
+				return r.conn, r.err
+			}
+		case <-ctx.Done():
+			d.leave(key, results)
+			return nil, fmt.Errorf("dial %s %s: %w", network, address, ctx.Err())
+		}
+	}
+}
+
+// leave keeps a dial for the next call. If two calls have left one, the first one's is for nobody.
+func (d *Dialer) leave(key string, results <-chan dialed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left == nil {
+		d.left = make(map[string]<-chan dialed)
+	}
+	d.left[key] = results
+}
+
+// begin dials in the background. The channel is closed if nobody has received the result in time.
+func (d *Dialer) begin(network, address string) <-chan dialed {
+	results := make(chan dialed)
+	go func() {
+		defer close(results)
+		ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+		defer cancel()
+		r := d.race(ctx, network, address)
+		select {
+		case results <- r:
+		case <-time.After(waits):
+			if r.conn != nil {
+				r.conn.Close()
+			}
+		}
+	}()
+	return results
+}
+
+// race dials all addresses of a name, and returns the first connection, or the first error if there is none.
+func (d *Dialer) race(ctx context.Context, network, address string) dialed {
+	addresses := []string{address}
+	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && strings.HasPrefix(network, "tcp") {
+		ips, err := net.DefaultResolver.LookupHost(ctx, host)
+		if err != nil {
+			return dialed{nil, &net.OpError{Op: "dial", Net: network, Err: err}}
+		}
+		addresses = addresses[:0]
+		for _, ip := range ips {
+			addresses = append(addresses, net.JoinHostPort(ip, port))
+		}
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results, next, first := make(chan dialed), time.NewTimer(0), error(nil)
+	defer next.Stop()
+	for started, failed := 0, 0; ; {
+		select {
+		case <-next.C:
+			if started < len(addresses) {
+				go d.one(ctx, network, addresses[started], results)
+				started++
+				next.Reset(fallback)
+			}
+		case r := <-results:
+			if r.conn != nil {
+				return r
+			}
+			first = cmp.Or(first, r.err)
+			if failed++; failed == len(addresses) {
+				return dialed{nil, first}
+			}
+			if failed == started {
+				next.Reset(0)
+			}
+		case <-ctx.Done():
+			return dialed{nil, cmp.Or(first, error(&net.OpError{Op: "dial", Net: network, Err: ctx.Err()}))}
+		}
+	}
+}
+
+// one dials one address. Another one may be faster.
+func (d *Dialer) one(ctx context.Context, network, address string, results chan<- dialed) {
+	conn, err := d.Dialer.DialContext(ctx, network, address)
+	select {
+	case results <- dialed{conn, err}:
+	case <-ctx.Done():
+		if conn != nil {
+			conn.Close()
+		}
+	}
+}
+
+// Handshake makes a connection to an address one with TLS. Without a ServerName in the configuration the server must be
+// the host of the address.
+func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address string) (net.Conn, error) {
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	t := tls.Client(conn, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return t, nil
+}

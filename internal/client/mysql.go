@@ -1,0 +1,25 @@
+package client
+
+import (
+	"os"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MySQLLogin returns user and password of the DSN in a file, where somebody may have replaced them. If there is no such
+// file, or no DSN in it, as while it is being written, it returns those of before.
+func MySQLLogin(file, user, password string) (nowUser, nowPassword string) {
+	if file == "" {
+		return user, password
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return user, password
+	}
+	c, err := mysql.ParseDSN(strings.TrimRight(string(content), "\r\n"))
+	if err != nil {
+		return user, password
+	}
+	return c.User, c.Passwd
+}

@@ -1,0 +1,132 @@
+package connections
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/postgres"
+	"github.com/go-election/go-election/backend/redis"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// A server has no place for other connections, or refuses a login that it accepted before.
+func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
+	t.Parallel()
+	t.Run("max_connections of MariaDB", func(t *testing.T) {
+		t.Parallel()
+		db := startMySQL(t)
+		b, err := mysql.Open(mysql.Options{Config: db.User})
+		l := lead(t, join(t, "a", 6*time.Second, b, err))
+		for full := false; !full; {
+			c, err := testbed.OpenDB(t, db.User).Conn(t.Context())
+			if full = err != nil; !full {
+				defer c.Close()
+			}
+		}
+		leadsOn(t, l, 80*time.Second)
+	})
+	t.Run("CONNECTION LIMIT of a role of PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		server, db := startPostgres(t)
+		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
+		l := lead(t, join(t, "a", 6*time.Second, b, err))
+		server.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 0")
+		leadsOn(t, l, 80*time.Second)
+	})
+	for what, command := range map[string][]any{
+		"another password of Redis": {"ACL", "SETUSER", "app", "resetpass", ">another"},
+		"maxclients of Redis":       {"CONFIG", "SET", "maxclients", "1"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := testbed.StartRedis(t, testbed.RedisOptions{})
+			server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
+			b, err := redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"})
+			l := lead(t, join(t, "a", 6*time.Second, b, err))
+			server.Do(t, command...)
+			leadsOn(t, l, 80*time.Second)
+		})
+	}
+}
+
+// A process leads one election and follows another. All it has left is the connection that waits for changes, and the
+// server has no place for a second one. The renewal gets that place.
+func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
+	t.Parallel()
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		db := startMySQL(t)
+		admin := testbed.OpenDB(t, db.Admin)
+		b, err := mysql.Open(mysql.Options{Config: db.User})
+		other, failed := mysql.Open(mysql.Options{Config: db.Admin})
+		l := leadAndFollow(t, b, err, other, failed)
+		of := "FROM information_schema.PROCESSLIST WHERE USER = '" + db.User.User + "' AND "
+		testbed.Eventually(t, patience, "it waits for changes", func() error {
+			return isOne(admin.QueryRowContext(t.Context(), "SELECT COUNT(*) "+of+"INFO LIKE '%GET_LOCK%'"))
+		})
+		db.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' WITH MAX_USER_CONNECTIONS 1", db.User.User))
+		rows, err := admin.QueryContext(t.Context(), "SELECT ID "+of+"COALESCE(INFO, '') NOT LIKE '%GET_LOCK%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id int
+			rows.Scan(&id)
+			db.Exec(t, fmt.Sprint("KILL ", id))
+		}
+		leadsOn(t, l, 20*time.Second)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		server, db := startPostgres(t)
+		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
+		other, failed := postgres.Open(postgres.Options{DSN: server.AdminDSN(db.Name)})
+		l := leadAndFollow(t, b, err, other, failed)
+		of := "FROM pg_stat_activity WHERE usename = '" + db.User + "' AND query "
+		testbed.Eventually(t, patience, "it waits for changes", func() error {
+			return isOne(db.Admin().QueryRow(t.Context(), "SELECT count(*) "+of+"LIKE 'LISTEN%'"))
+		})
+		db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 1", "SELECT count(pg_terminate_backend(pid))::text "+of+"NOT LIKE 'LISTEN%'")
+		leadsOn(t, l, 20*time.Second)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		o := redis.Options{Addresses: []string{server.Addr()}}
+		b, err := redis.Open(o)
+		other, failed := redis.Open(o)
+		l := leadAndFollow(t, b, err, other, failed)
+		testbed.Eventually(t, patience, "it waits for changes", func() error {
+			if text := fmt.Sprint(server.Do(t, "CLIENT", "LIST", "TYPE", "pubsub")); strings.Count(text, "id=") < 1 {
+				return fmt.Errorf("subscribers: %s", text)
+			}
+			return nil
+		})
+		clients := strings.Count(fmt.Sprint(server.Do(t, "CLIENT", "LIST", "TYPE", "pubsub")), "id=")
+		server.Do(t, "CONFIG", "SET", "maxclients", clients+1) // the administrator's
+		server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		leadsOn(t, l, 20*time.Second)
+	})
+}
+
+// leadAndFollow makes the process of b lead an election and follow another one, which the process of other leads.
+func leadAndFollow(t *testing.T, b backend.Backend, err error, other backend.Backend, failed error) *election.Leadership {
+	t.Helper()
+	lead(t, join(t, "b", 6*time.Second, other, failed, "other"))
+	return lead(t, join(t, "a", 6*time.Second, b, err, "mine", "other"))
+}
+
+// isOne reports whether a query has answered 1.
+func isOne(row interface{ Scan(...any) error }) error {
+	var n int
+	err := row.Scan(&n)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("there are %d", n)
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package connections
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/curator"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/mysqltable"
+	"github.com/go-election/go-election/backend/postgres"
+	"github.com/go-election/go-election/backend/redis"
+	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// patience is how long an event may take on a busy machine; usually it takes a second or two.
+const patience = 2 * time.Minute
+
+// A store is a server, and how a backend reaches it at an address.
+type store struct {
+	addr string
+	open func(addr string) (backend.Backend, error)
+}
+
+// stores start a server of each kind.
+var stores = map[string]func(t *testing.T) store{
+	"mysql": func(t *testing.T) store {
+		db := startMySQL(t)
+		return store{db.User.Addr, func(addr string) (backend.Backend, error) {
+			return mysql.Open(mysql.Options{Config: at(db.User, addr)})
+		}}
+	},
+	"mysqltable": func(t *testing.T) store {
+		db := startMySQL(t)
+		admin := testbed.OpenDB(t, db.Admin)
+		if err := mysqltable.CreateTables(t.Context(), admin, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, "CREATE TABLE leader_election (service_id varchar(128) PRIMARY KEY, leader_id varchar(128) NOT NULL, last_active_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+		return store{db.User.Addr, func(addr string) (backend.Backend, error) {
+			return mysqltable.Open(mysqltable.Options{Config: at(db.User, addr), Layout: mysqltable.LastActiveTime, Threshold: 9 * time.Second, Period: time.Second})
+		}}
+	},
+	"postgres": func(t *testing.T) store {
+		server, db := startPostgres(t)
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return postgres.Open(postgres.Options{DSN: db.DSN(addr)})
+		}}
+	},
+	"redis": func(t *testing.T) store {
+		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return redis.Open(redis.Options{Addresses: []string{addr}})
+		}}
+	},
+	"zookeeper": func(t *testing.T) store {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return zookeeper.Open(zookeeper.Options{Servers: []string{addr}})
+		}}
+	},
+	"curator": func(t *testing.T) store {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return curator.Open(curator.Options{Servers: []string{addr}})
+		}}
+	},
+	"etcd": func(t *testing.T) store {
+		server := testbed.StartEtcd(t, testbed.EtcdOptions{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return etcd.Open(etcd.Options{Endpoints: []string{addr}})
+		}}
+	},
+	"consul": func(t *testing.T) store {
+		server := testbed.StartConsul(t, testbed.ConsulOptions{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return consul.Open(consul.Options{Address: addr})
+		}}
+	},
+}
+
+func startMySQL(t *testing.T) *testbed.Database {
+	db := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}).Database(t)
+	b, err := mysql.Open(mysql.Options{Config: db.Admin})
+	if err == nil {
+		defer b.Close()
+		err = b.CreateTables(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func startPostgres(t *testing.T, access ...string) (*testbed.PostgresServer, *testbed.PostgresDatabase) {
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{Access: access})
+	db := server.Database(t)
+	b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
+	if err == nil {
+		defer b.Close()
+		err = b.CreateTables(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, db
+}
+
+func at(c *driver.Config, addr string) *driver.Config {
+	c = c.Clone()
+	c.Net, c.Addr = "tcp", addr
+	return c
+}
+
+// each runs a test for each store.
+func each(t *testing.T, f func(t *testing.T, s store)) {
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, start(t))
+		})
+	}
+}
+
+// join opens a manager that has joined elections, and returns the first one.
+func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err error, names ...string) (first *election.Election) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		m.Close(ctx)
+	})
+	for _, name := range append(names, "jobs") {
+		e, err := m.Join(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = cmp.Or(first, e)
+	}
+	return first
+}
+
+// lead waits until a member leads.
+func lead(t *testing.T, e *election.Election) *election.Leadership {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	l, err := e.Campaign(ctx)
+	if err != nil {
+		t.Fatalf("%v; last known: %+v", err, e.Current())
+	}
+	return l
+}
+
+// leadsOn watches a leadership for a while.
+func leadsOn(t *testing.T, l *election.Leadership, while time.Duration) {
+	t.Helper()
+	began := time.Now()
+	select {
+	case <-l.Context().Done():
+		t.Fatalf("the leadership has ended after %v: %v", time.Since(began).Round(time.Second), context.Cause(l.Context()))
+	case <-time.After(while):
+	}
+}
+
+// A leader whose connections work leads on for as long as they do, though the server takes no new ones. Connections are
+// replaced when they are old; the old one is not closed before.
+func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s store) {
+		proxy := testbed.NewProxy(t, s.addr)
+		b, err := s.open(proxy.Addr())
+		l := lead(t, join(t, "a", 6*time.Second, b, err))
+		proxy.Refuse(true)
+		leadsOn(t, l, 100*time.Second)
+	})
+}
+
+// A name has two addresses, the first of which drops packets. The dial goes on when its call has ended, and does not
+// wait long for the first one.
+func TestANameWithADeadAddressIsReached(t *testing.T) {
+	if !testbed.InWorldOfTwoAddresses(t) {
+		return
+	}
+	each(t, func(t *testing.T, s store) {
+		b, err := s.open(testbed.AtTwoAddresses(t, s.addr))
+		l := lead(t, join(t, "a", 6*time.Second, b, err))
+		leadsOn(t, l, 5*time.Second)
+	})
+}
+
+// A DSN of PostgreSQL has two hosts, the first of which drops packets. Its connections are replaced once a minute.
+func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
+	if !testbed.InWorldOfTwoAddresses(t) {
+		return
+	}
+	server, db := startPostgres(t)
+	_, port, _ := strings.Cut(server.Addr(), ":")
+	for what, hosts := range map[string]string{
+		"two hosts":                          fmt.Sprintf("%s:%s,%s", testbed.DeadAddress, port, server.Addr()),
+		"a name with two addresses":          testbed.AtTwoAddresses(t, server.Addr()),
+		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", testbed.DeadAddress, port, server.Addr()),
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dsn, prefix := db.DSN(hosts), "p"+string(backend.NewNonce()[:8])
+			if strings.Contains(what, "TLS") {
+				dsn = strings.ReplaceAll(dsn, "sslmode=disable", "sslmode=prefer")
+			}
+			b, err := postgres.Open(postgres.Options{DSN: dsn, Prefix: prefix})
+			if err == nil {
+				err = b.CreateTables(t.Context())
+			}
+			l := lead(t, join(t, "a", 3*time.Second, b, err))
+			leadsOn(t, l, 80*time.Second)
+		})
+	}
+}
