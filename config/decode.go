@@ -146,7 +146,7 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 			d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
 			return
 		}
-		d.readSecret(place{k.FileVariable, 0}, key, name, v)
+		d.readSecret(place{k.FileVariable, 0}, key, name, f)
 		return
 	}
 	switch {
@@ -161,7 +161,7 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 		at := place{d.file, file.Line}
 		before := len(d.problems)
 		if d.value(at, k.FileName, file, reflect.ValueOf(&name).Elem()); len(d.problems) == before {
-			d.readSecret(at, key, name, v)
+			d.readSecret(at, key, name, f)
 		}
 	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
@@ -171,7 +171,7 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 }
 
 // readSecret fills a string with the content of the file name.
-func (d *decoder) readSecret(at place, key, name string, v reflect.Value) {
+func (d *decoder) readSecret(at place, key, name string, f field) {
 	d.places[key] = at
 	d.secretFiles = append(d.secretFiles, secretFile{at, key + "_file", name})
 	if !d.secrets {
@@ -185,7 +185,10 @@ func (d *decoder) readSecret(at place, key, name string, v reflect.Value) {
 	case text == "":
 		d.add(at, key+"_file", "the file is empty: %s", name)
 	default:
-		v.SetString(text)
+		f.value.SetString(text)
+		if f.fileName.IsValid() {
+			f.fileName.SetString(name)
+		}
 	}
 }
 
@@ -331,6 +334,10 @@ type field struct {
 	name   string
 	value  reflect.Value
 	inFile bool // the key with _file added may name a file with the value
+
+	// fileName is the field of the struct for the name of that file, so that the store can read it again: NameFile,
+	// which has no key. It is invalid if there is none.
+	fileName reflect.Value
 }
 
 // fieldsOf returns the fields that have keys, in order.
@@ -347,7 +354,11 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 		case name == "":
 			name = strings.ToLower(f.Name)
 		}
-		fields = append(fields, field{name, v.Field(i), section && f.Type.Kind() == reflect.String})
+		next := field{name: name, value: v.Field(i), inFile: section && f.Type.Kind() == reflect.String}
+		if file, ok := v.Type().FieldByName(f.Name + "File"); ok && file.Tag.Get("yaml") == "-" {
+			next.fileName = v.FieldByIndex(file.Index)
+		}
+		fields = append(fields, next)
 	}
 	for i, f := range fields {
 		taken := slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name+"_file" })

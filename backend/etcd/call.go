@@ -87,13 +87,17 @@ func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientC
 // library would log in for every stream, which costs the server a password hash each time,
 // and would need the server to be up when the client is created.
 type login struct {
-	username, password string
-	token              client.Secret
+	username        string
+	password, token client.Secret
+	passwordFile    string
 }
 
+// anew marks the context of a login, which has no token: servers before 3.5 refuse one with a token that has expired.
+type anew struct{}
+
 // GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
-func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	if token := l.token.Get(); token != "" {
+func (l *login) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	if token := l.token.Get(); token != "" && ctx.Value(anew{}) == nil {
 		return map[string]string{rpctypes.TokenFieldNameGRPC: token}, nil
 	}
 	return nil, nil
@@ -104,9 +108,16 @@ func (l *login) RequireTransportSecurity() bool { return false }
 
 // refresh gets a new token. If several calls do so at the same time, each of them logs in.
 func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
-	resp, err := firstAnswer(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
-		return c.Authenticate(ctx, l.username, l.password)
-	})
+	ctx = context.WithValue(ctx, anew{}, true)
+	try := func() (*clientv3.AuthenticateResponse, error) {
+		return firstAnswer(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+			return c.Authenticate(ctx, l.username, l.password.Get())
+		})
+	}
+	resp, err := try()
+	if is(err, rpctypes.ErrAuthFailed) && l.password.ReadAgain(l.passwordFile) {
+		resp, err = try()
+	}
 	switch {
 	case err == nil:
 		l.token.Set(resp.Token)

@@ -2,8 +2,11 @@ package etcd
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/client"
@@ -77,6 +81,7 @@ func (d *driver) connect(o Options, files bool) error {
 		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
 			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
+		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(freshCredentials{credentials.NewTLS(config.TLS), client.Fresh(config.TLS, o.CAFile)}))
 	}
 	for _, e := range o.Endpoints {
 		address, err := endpointURL(e, config.TLS != nil)
@@ -86,7 +91,8 @@ func (d *driver) connect(o Options, files bool) error {
 		config.Endpoints = append(config.Endpoints, address)
 	}
 	if o.Username != "" {
-		d.login = &login{username: o.Username, password: o.Password}
+		d.login = &login{username: o.Username, passwordFile: o.PasswordFile}
+		d.login.password.Set(o.Password)
 		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(d.login))
 	}
 	d.ownClient = true
@@ -94,6 +100,22 @@ func (d *driver) connect(o Options, files bool) error {
 		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
 	}
 	return nil
+}
+
+// freshCredentials read the authorities again for each connection.
+type freshCredentials struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (c freshCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c freshCredentials) Clone() credentials.TransportCredentials {
+	return freshCredentials{c.TransportCredentials.Clone(), c.config}
 }
 
 // endpointURL returns the address of a member as a URL: http, or https if secure or if the address

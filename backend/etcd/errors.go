@@ -104,7 +104,7 @@ func (d *driver) fail(err error) error {
 		hint = d.byProxy()
 	}
 	if d.login != nil {
-		err = clean.Secrets(err, append(d.login.token.All(), d.login.password)...)
+		err = clean.Secrets(err, append(d.login.token.All(), d.login.password.All()...)...)
 	}
 	if errors.Is(err, c) {
 		return fmt.Errorf("%w%s", err, hint)

@@ -37,9 +37,12 @@ type Options struct {
 	Username string `yaml:"username" json:"username"`
 	Password string `yaml:"password" json:"password"`
 
+	// PasswordFile is a file with the Password, where it may be replaced: it is read again when the password is
+	// refused. Password must be set, too. In a configuration it is password_file. Default: none.
+	PasswordFile string `yaml:"-" json:"-"`
+
 	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the
-	// system's, read by Open; and a client certificate with its key, read at each
-	// connection.
+	// system's, and a client certificate with its key, read at each connection.
 	CAFile   string `yaml:"ca_file" json:"ca_file"`
 	CertFile string `yaml:"cert_file" json:"cert_file"`
 	KeyFile  string `yaml:"key_file" json:"key_file"`

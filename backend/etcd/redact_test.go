@@ -10,7 +10,8 @@ import (
 
 // The error of a late call may contain a token that was replaced meanwhile.
 func TestReplacedTokensStayOutOfErrors(t *testing.T) {
-	d := &driver{login: &login{username: "app", password: "open sesame"}}
+	d := &driver{login: &login{username: "app"}}
+	d.login.password.Set("open sesame")
 	for _, token := range []string{"first.token", "", "second.token", "third.token"} {
 		d.login.token.Set(token)
 	}

@@ -24,6 +24,9 @@ type EtcdOptions struct {
 	// require a client certificate: see [EtcdNode.ClientFiles].
 	TLS bool
 
+	// Oldest takes the oldest version that this module claims to support, if a package has it.
+	Oldest bool
+
 	// Args are added to the end of the command line.
 	Args []string
 }
@@ -127,6 +130,9 @@ func startEtcd(o EtcdOptions) (*EtcdNode, error) {
 // newEtcd launches a node: a single one, or one of peers.
 func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode, error) {
 	program, version, err := findEtcd()
+	if o.Oldest {
+		program, version, err = oldestEtcd()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +195,22 @@ func findEtcd() (program, version string, err error) {
 	}
 	program = found[len(found)-1]
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "etcd-v"), nil
+}
+
+// oldestEtcd finds the program of Debian bookworm that "make deps" has unpacked, or the system's.
+func oldestEtcd() (program, version string, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	if found := glob(filepath.Join(cache, "etcd-3.4.*", "usr/bin/etcd")); found != "" {
+		return found, strings.Split(found[len(cache)+1:], "/")[0][len("etcd-"):], nil
+	}
+	program, version, err = systemEtcd()
+	if err == nil && !strings.HasPrefix(version, "3.4.") {
+		err = &missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"}
+	}
+	return program, version, err
 }
 
 var etcdVersion = regexp.MustCompile(`etcd Version: (\S+)`)

@@ -1,0 +1,302 @@
+package connections
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/postgres"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// A rotated credential is one that somebody replaces in its file and on the server.
+type rotated struct {
+	section string // of the configuration, which names the file {file}
+	first   string // what is in the file
+	next    string
+	replace func() // replaces it on the server, and ends all connections
+}
+
+var rotations = map[string]func(t *testing.T) rotated{
+	"the DSN of mysql": func(t *testing.T) rotated {
+		db := startMySQL(t)
+		next := db.User.Clone()
+		next.Passwd = "another"
+		return rotated{"mysql:\n  dsn_file: {file}\n", db.User.FormatDSN(), next.FormatDSN(), func() {
+			db.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' IDENTIFIED BY 'another'", db.User.User))
+			killMySQL(t, db)
+		}}
+	},
+	"the DSN of postgres": func(t *testing.T) rotated {
+		server, db := startPostgres(t, "host all all 127.0.0.1/32 scram-sha-256")
+		return rotated{"postgres:\n  dsn_file: {file}\n", db.DSN(""), db.DSNOf(db.User, "another", ""), func() {
+			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
+		}}
+	},
+	"the file that the DSN of postgres names": func(t *testing.T) rotated {
+		server, db := startPostgres(t, "host all all 127.0.0.1/32 scram-sha-256")
+		host, port, _ := strings.Cut(server.Addr(), ":")
+		dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable passfile={file}", host, port, db.User, db.Name)
+		return rotated{"postgres:\n  dsn: " + dsn + "\n", "*:*:*:*:" + db.Password, "*:*:*:*:another", func() {
+			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
+		}}
+	},
+	"the password of redis": func(t *testing.T) rotated {
+		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server.Do(t, "ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
+		return rotated{fmt.Sprintf("redis:\n  addresses: [%q]\n  username: app\n  password_file: {file}\n", server.Addr()), "first", "another", func() {
+			server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">another")
+			server.Do(t, "CLIENT", "KILL", "USER", "app")
+		}}
+	},
+	"the password of etcd": func(t *testing.T) rotated {
+		server := testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+		root := withUser(t, server.URL(), "first")
+		return rotated{fmt.Sprintf("etcd:\n  endpoints: [%q]\n  username: app\n  password_file: {file}\n", server.URL()), "first", "another", func() {
+			if _, err := root.UserChangePassword(t.Context(), "app", "another"); err != nil {
+				t.Fatal(err)
+			}
+		}}
+	},
+}
+
+// What a file has is read again when the server refuses what it had before: the process goes on without a restart.
+func TestWhatIsReplacedInAFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for what, start := range rotations {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			file := filepath.Join(t.TempDir(), "secret")
+			write(t, file, r.first+"\n")
+			name, _, _ := strings.Cut(r.section, ":")
+			e := join(t, "a", 6*time.Second, configured(t, name, strings.ReplaceAll(r.section, "{file}", file)), nil)
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "it leads", func() error {
+				if !e.Leading() {
+					return fmt.Errorf("%+v", e.Current())
+				}
+				return nil
+			})
+			write(t, file, r.next+"\n")
+			r.replace()
+			ends := time.Now().Add(20 * time.Second)
+			testbed.Eventually(t, patience, "it leads with the new credential", func() error {
+				if time.Now().Before(ends) || !e.Leading() {
+					return fmt.Errorf("%+v", e.Current())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// secured start a server with TLS, and return its section of a configuration, which names {ca}, and the file with the
+// authority of its certificate.
+var secured = map[string]func(t *testing.T) (section, ca string){
+	"redis": func(t *testing.T) (section, ca string) {
+		server := testbed.StartRedis(t, testbed.RedisOptions{TLS: true})
+		return fmt.Sprintf("redis:\n  addresses: [%q]\n  ca_file: {ca}\n", server.Addr()), server.CAFile()
+	},
+	"etcd": func(t *testing.T) (section, ca string) {
+		server := testbed.StartEtcd(t, testbed.EtcdOptions{TLS: true})
+		ca, cert, key := server.ClientFiles(t, "app")
+		return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), ca
+	},
+	"consul": func(t *testing.T) (section, ca string) {
+		server := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+		cert, key := server.ClientFiles(t, "app")
+		return fmt.Sprintf("consul:\n  address: %q\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), server.CAFile()
+	},
+	"zookeeper": func(t *testing.T) (section, ca string) {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
+		return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: {ca}\n", server.Secure()), server.CAFile()
+	},
+	"postgres": func(t *testing.T) (section, ca string) {
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true})
+		db := server.Database(t)
+		maker, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
+		if err == nil {
+			defer maker.Close()
+			err = maker.CreateTables(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		dsn := db.DSN("")
+		at, _, _ := strings.Cut(dsn, "?")
+		return fmt.Sprintf("postgres:\n  dsn: %q\n", at+"?sslmode=verify-full&sslrootcert={ca}"), server.CAFile()
+	},
+}
+
+// The file with the authorities has been replaced, since the server's certificate is of another one.
+func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
+	t.Parallel()
+	for name, start := range secured {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			section, ca := start(t)
+			file := filepath.Join(t.TempDir(), "ca.pem")
+			write(t, file, strange(t))
+			e := join(t, "a", 6*time.Second, configured(t, name, strings.ReplaceAll(section, "{ca}", file)), nil)
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the server is not trusted", func() error {
+				if text := fmt.Sprintf("%+v", e.Current()); !strings.Contains(text, "x509") {
+					return errors.New(text)
+				}
+				return nil
+			})
+			right, err := os.ReadFile(ca)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, file, string(right))
+			testbed.Eventually(t, patience, "it leads", func() error {
+				if !e.Leading() {
+					return fmt.Errorf("%+v", e.Current())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// strange returns an authority that has signed nothing.
+func strange(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+}
+
+// configured opens the backend of a section.
+func configured(t *testing.T, name, section string) backend.Backend {
+	t.Helper()
+	c, err := config.Parse("test", []byte("backend: "+name+"\nttl: 6s\n"+section), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.OpenBackend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A server ends a login after a while, and the next login does not depend on the one that has ended.
+func TestALeaderOfEtcdLeadsOnWhenItsTokenHasExpired(t *testing.T) {
+	t.Parallel()
+	for what, oldest := range map[string]bool{"newest": false, "oldest": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			public, private := keys(t)
+			server := testbed.StartEtcd(t, testbed.EtcdOptions{Oldest: oldest, Args: []string{"--bcrypt-cost=4",
+				"--auth-token=jwt,pub-key=" + public + ",priv-key=" + private + ",sign-method=RS256,ttl=5s"}})
+			withUser(t, server.URL(), "secret")
+			b, err := etcd.Open(etcd.Options{Endpoints: []string{server.URL()}, Username: "app", Password: "secret"})
+			l := lead(t, join(t, "a", 6*time.Second, b, err))
+			leadsOn(t, l, 20*time.Second)
+		})
+	}
+}
+
+// keys makes files with a key for signatures.
+func keys(t *testing.T) (public, private string) {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	public, private = filepath.Join(dir, "public.pem"), filepath.Join(dir, "private.pem")
+	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: text})))
+	write(t, private, string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	return public, private
+}
+
+func killMySQL(t *testing.T, db *testbed.Database) {
+	t.Helper()
+	rows, err := testbed.OpenDB(t, db.Admin).QueryContext(t.Context(), "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = ?", db.User.User)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int
+	for rows.Next() {
+		var id int
+		rows.Scan(&id)
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		testbed.OpenDB(t, db.Admin).ExecContext(t.Context(), fmt.Sprint("KILL ", id)) // it may have ended
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withUser makes the user app, who may do everything with all keys, and returns a client of root.
+func withUser(t *testing.T, url, password string) *clientv3.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.UserAdd(ctx, "root", "rootpass"))
+	must(c.UserGrantRole(ctx, "root", "root"))
+	must(c.UserAdd(ctx, "app", password))
+	must(c.RoleAdd(ctx, "all"))
+	must(c.RoleGrantPermission(ctx, "all", "a", "z", clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(c.UserGrantRole(ctx, "app", "all"))
+	must(c.AuthEnable(ctx))
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Logger: zap.NewNop(), Username: "root", Password: "rootpass"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
