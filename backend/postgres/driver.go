@@ -25,7 +25,6 @@ type driver struct {
 	pools   client.Renewed[*pgxpool.Pool] // if db is nil
 	db      *sql.DB
 	ownPool bool
-	dsn     client.Secret
 
 	location, user string
 

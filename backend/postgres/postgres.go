@@ -18,6 +18,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -133,8 +134,7 @@ func newDriver(o Options) (*driver, error) {
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	switch {
 	case o.DSN != "":
-		d.dsn.Set(o.DSN)
-		err = d.connect(o.DSNFile)
+		err = d.connect(o.DSN, o.DSNFile)
 	case o.Pool != nil: // the program replaces its connections
 		d.pools.Age = math.MaxInt64
 		d.pools.Set(o.Pool)
@@ -150,16 +150,18 @@ func newDriver(o Options) (*driver, error) {
 }
 
 // connect makes the pool, which dials when it is used.
-func (d *driver) connect(file string) error {
-	first, err := d.pool()
+func (d *driver) connect(dsn, file string) error {
+	again := client.Secret{}
+	again.Set(dsn)
+	first, err := newPool(dsn, dsn)
 	if err != nil {
 		return err
 	}
 	d.ownPool = true
 	d.pools.Age, d.pools.Close = time.Minute, (*pgxpool.Pool).Close
 	d.pools.Open = func(ctx context.Context) (*pgxpool.Pool, error) {
-		d.dsn.ReadAgain(file)
-		next, err := d.pool()
+		again.ReadAgain(file)
+		next, err := newPool(dsn, again.Get())
 		if err != nil {
 			return nil, err
 		}
@@ -174,11 +176,14 @@ func (d *driver) connect(file string) error {
 	return nil
 }
 
-// pool returns a pool for the DSN.
-func (d *driver) pool() (*pgxpool.Pool, error) {
-	c, err := pgxpool.ParseConfig(d.dsn.Get())
+// newPool returns a pool for a DSN, with user and password of another one.
+func newPool(dsn, login string) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil { // its text may have the password
 		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
+	}
+	if l, err := pgxpool.ParseConfig(login); err == nil { // or somebody is writing the file
+		c.ConnConfig.User, c.ConnConfig.Password = l.ConnConfig.User, l.ConnConfig.Password
 	}
 	c.MaxConns, c.MinConns = maxConns, 0
 	c.MaxConnLifetime, c.MaxConnIdleTime = 0, time.Hour // no limit: see d.pools

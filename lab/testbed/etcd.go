@@ -130,7 +130,7 @@ func startEtcd(o EtcdOptions) (*EtcdNode, error) {
 // newEtcd launches a node: a single one, or one of peers.
 func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode, error) {
 	program, version, err := findEtcd()
-	if o.Oldest {
+	if o.Oldest || oldest() {
 		program, version, err = oldestEtcd()
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func contract(t testing.TB) {
 		Full(t, "needs a server")
 	}
 }
+
+// oldest reports whether the tests run on the oldest versions that this module claims to support, of etcd.
+func oldest() bool { return os.Getenv("ELECTION_TEST_OLDEST") != "" }
 
 // InTier restricts the fast tier to the contract. Cases in which managers act in real time,
 // which a busy machine delays, are left to "make verify".

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A call ends while its dial is under way. The next call gets that dial's connection, and makes none of its own.
+func TestADialOutlivesTheCallThatBeganIt(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var dials atomic.Int32
+	held := make(chan struct{})
+	d := &Dialer{Dialer: net.Dialer{Timeout: time.Minute, Control: func(string, string, syscall.RawConn) error {
+		dials.Add(1)
+		<-held
+		return nil
+	}}}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := d.DialContext(ctx, "tcp", l.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the call that ends early: %v", err)
+	}
+	close(held)
+	c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d dials, want one", n)
+	}
+}
+
+// What is old is used on until the next one has connected.
+func TestWhatIsOldIsUsedUntilItsSuccessorIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full, closed := true, 0
+		r := Renewed[int]{Age: time.Minute, Close: func(was int) { closed = was }, Open: func(context.Context) (int, error) {
+			if full {
+				return 0, errors.New("the server is full")
+			}
+			return 2, nil
+		}}
+		r.Set(1)
+		for range 10 {
+			time.Sleep(time.Minute)
+			if r.Get() != 1 || closed != 0 {
+				t.Fatalf("while no successor can be opened: %d is used, %d was closed", r.Get(), closed)
+			}
+			synctest.Wait()
+		}
+
+		full = false
+		time.Sleep(time.Minute)
+		r.Get()
+		synctest.Wait()
+		if r.Get() != 2 {
+			t.Error("the successor is not used")
+		}
+		time.Sleep(lateCalls)
+		synctest.Wait()
+		if closed != 1 {
+			t.Error("the old one was not closed")
+		}
+	})
+}
