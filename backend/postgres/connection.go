@@ -149,7 +149,7 @@ func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err err
 		defer c.Release()
 		return f(c.Conn())
 	}
-	conn, err := d.db.Conn(ctx)
+	conn, err := placed(ctx, d, d.db.Conn)
 	if err != nil {
 		return err
 	}
@@ -168,18 +168,21 @@ func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err err
 	return errors.Join(failed, err)
 }
 
-// acquire returns a connection of the pool. If the server has no place for one, the listener gives up its own. If none can
-// be opened, acquire waits for one that another call uses.
+// placed opens a connection. If the server has no place for it, the listener gives up its own.
+func placed[T any](ctx context.Context, d *driver, open func(context.Context) (T, error)) (T, error) {
+	c, err := open(ctx)
+	for n := 0; code(err) == tooManyConns && (n > 0 || d.giveWay()) && n < 10 && pause(ctx, 200*time.Millisecond); n++ {
+		c, err = open(ctx) // the server takes a moment to see that a connection has ended
+	}
+	return c, err
+}
+
+// acquire returns a connection of the pool. If none can be opened, it waits for one that another call uses.
 func (d *driver) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	pool := d.pools.Get()
-	c, err := pool.Acquire(ctx)
+	c, err := placed(ctx, d, pool.Acquire)
 	if isConnectError(err) && isDenied(err) && d.ownPool {
 		d.pools.Renew() // what the DSN names may have been replaced
-	}
-	if code(err) == tooManyConns {
-		for n := 0; (n > 0 || d.giveWay()) && n < 10 && code(err) == tooManyConns && pause(ctx, 200*time.Millisecond); n++ {
-			c, err = pool.Acquire(ctx) // the server takes a moment to see that a connection has ended
-		}
 	}
 	for isConnectError(err) && pool.Stat().AcquiredConns() > 0 && pause(ctx, 10*time.Millisecond) {
 		for i, idle := range pool.AcquireAllIdle(ctx) {
