@@ -68,6 +68,14 @@ func (c *Config) Access() (a Access, err error) {
 	return a, err
 }
 
+// password returns the present one, which may be another than Password.
+func (a *Access) password() string {
+	if a.secret == nil { // before Check
+		return a.Password
+	}
+	return a.secret.Get()
+}
+
 // permissions has the letter of each bit of zk.ACL.Perms.
 const permissions = "rwcda"
 
