@@ -21,7 +21,7 @@ import (
 
 const (
 	maxConns     = 3                // of one Backend, besides two for notifications
-	maxOpening   = 4                // connections at once
+	maxOpening   = 8                // connections at once: some may hang until ioTimeout, and a call is not to wait for them
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
 	openAgain    = 5 * time.Second  // after the successor of an old connection could not be opened
 	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline

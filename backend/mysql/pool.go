@@ -61,7 +61,7 @@ func (d *driver) idleOrNew(ctx context.Context) (c conn, err error) {
 // notifications give up theirs.
 func (d *driver) openForAny(failed chan<- error) {
 	defer func() { <-d.opening }()
-	ctx, cancel := context.WithTimeout(d.notifier.ctx, 2*ioTimeout)
+	ctx, cancel := context.WithTimeout(d.notifier.ctx, ioTimeout)
 	defer cancel()
 	c, err := d.open(ctx, false)
 	for gave := false; is(err, full...) && (gave || d.notifier.giveWay()) && ctx.Err() == nil; gave = true {
