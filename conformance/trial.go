@@ -139,6 +139,11 @@ func (t *Trial) end() error {
 	for _, c := range t.clients {
 		c.Close()
 	}
+	for _, n := range t.nodes {
+		if t.Virtual { // the bubble must not end before them
+			n.wire.closing.Wait()
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return errors.Join(t.errs...)

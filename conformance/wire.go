@@ -25,6 +25,7 @@ type Wire struct {
 	ctx      context.Context // of requests that are in flight after their call has failed
 	cancel   context.CancelFunc
 	inFlight sync.WaitGroup
+	closing  sync.WaitGroup // calls of Close
 
 	mu         sync.Mutex
 	decide     func(Call) Fate

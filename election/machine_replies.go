@@ -28,7 +28,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 			m.retryAt[callRequest] = 0 // the term is over
 		}
 	case callAnnounce:
-		if m.announceAt = c.sent + m.TTL; c.names != backend.ElectionList(m.campaigns) {
+		// Counted from the answer: processes that have delayed each other do not meet again.
+		if m.announceAt = now + m.TTL; c.names != backend.ElectionList(m.campaigns) {
 			m.announceSoon(now)
 		}
 	case callHealth:

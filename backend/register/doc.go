@@ -1,0 +1,41 @@
+// Package register makes a backend of a store that keeps one value. Whatever can read a value, and replace
+// it only if it has not changed meanwhile, can keep the leases of any number of elections: an object in an
+// object store, a file, a row, a key. Such a store is a [Register], of two methods, and [New] does the rest.
+// The package's example is a whole backend in fifty lines.
+//
+// # The document
+//
+// The value is one JSON document with all items of the lease protocol (package lease): the record of each
+// election, the session of each process. A change reads the document, compares the items that it requires,
+// puts the new ones in, and swaps the document. So a change of several items is atomic because it is one
+// swap, and renewing a thousand leases is one swap, too.
+//
+// The document has an identity, a count of its swaps, and a fresh random text of the swap that wrote
+// it, its tag. Each item has the tags of the swaps that made it and wrote it last.
+//
+// # What could two processes each believe?
+//
+// Two processes never lead at once (docs/design/lease.md) if the store compares and swaps, if no version
+// comes twice, and if a store that lost writes is noticed.
+//
+//   - Compare and swap. Of two changes that were both granted, the second swap names the version that the
+//     first one made. So its items were compared with what the first one left.
+//   - No version comes twice. That of an item is a random tag, so a restored copy that counts anew makes
+//     others. That of the value is the register's affair; a hash will do, since each value has a fresh tag.
+//   - An answer is lost. The swap may be applied now, later, twice or never: the change is Unknown. A late
+//     copy names a version that is gone once anything else was written, and then it changes nothing.
+//   - One's own success is told as a refusal, because a client library sent the swap twice. Who finds its
+//     tag in the document has succeeded. If another process has written since, the change is compared anew
+//     and refused, and package lease finds its own heartbeat in what it reads then.
+//   - The store goes back to an older copy. A document is compared with the newest one that was known when
+//     the reading began. If it has a smaller count, or an item of that time that was not there, the store
+//     went back: what it has is old, and changes by what was read before are refused.
+//   - The value is deleted. The next reading makes a document of another identity, which is another store.
+//     A process that has read neither does not know that there was one: docs/design/lease.md, "Deleted records".
+//
+// A reading is one Get. A change is one Get and one Swap, and again if another process has come first: then
+// it waits for a random part of what that took, longer each time. One of those that collide always wins.
+//
+// What somebody else has written into the document has a wrong checksum, and counts as edited. A value that
+// is no document is left alone: nobody leads until an operator has moved it away.
+package register

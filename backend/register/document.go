@@ -1,0 +1,134 @@
+package register
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// layout is the version of what this package writes.
+const layout = 1
+
+// A document is the value of a register. It is not modified after it was read or written.
+type document struct {
+	Layout int              `json:"layout"`
+	Epoch  string           `json:"epoch"` // random text: the identity of the document
+	Count  uint64           `json:"count"` // of swaps since it was made
+	Tag    string           `json:"tag"`   // random text of the swap that wrote it
+	Items  map[string]entry `json:"items"` // by kind and name, such as "record/jobs"
+}
+
+// An entry is an item in a document.
+type entry struct {
+	Count uint64          `json:"count"` // of the document when the item was written last
+	Tag   string          `json:"tag"`   // of that swap: the item's version
+	Made  string          `json:"made"`  // the tag of the swap that made the item
+	Sum   string          `json:"sum"`   // shows that this package wrote it, under this name
+	Value json.RawMessage `json:"value"`
+}
+
+// newTag returns 80 random bits.
+func newTag() string { return rand.Text()[:16] }
+
+func newDocument() *document {
+	return &document{layout, newTag(), 1, newTag(), map[string]entry{}}
+}
+
+// next returns a copy for the next swap.
+func (d *document) next() *document {
+	return &document{layout, d.Epoch, d.Count + 1, newTag(), maps.Clone(d.Items)}
+}
+
+func (d *document) encode() []byte {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false) // it would change the values
+	if err := e.Encode(d); err != nil {
+		panic(err) // cannot happen: values come from lease.Encode or from a document
+	}
+	return buf.Bytes()
+}
+
+// decode returns the document in a value, which may come from anybody.
+func decode(value []byte) (d *document, err error) {
+	if err = json.Unmarshal(value, &d); err == nil && d != nil && d.Layout > layout {
+		return nil, fmt.Errorf("%w: the value has layout %d, this program knows %d: use a newer one", backend.ErrDenied, d.Layout, layout)
+	}
+	if err != nil || d == nil || d.Layout != layout || d.Items == nil || d.Count > 1<<62 || d.Tag == "" || d.Epoch == "" || clean.Text(d.Epoch, 64, false) != d.Epoch {
+		return nil, fmt.Errorf("%w: the value is none of this package: restore it, or move it away once nobody leads any more", backend.ErrDenied)
+	}
+	return d, nil
+}
+
+func keyOf(k lease.Key) string { return string(k.Kind) + "/" + k.Name }
+
+// keys returns those of the items of a kind.
+func (d *document) keys(kind lease.Kind) (keys []lease.Key) {
+	for key := range d.Items {
+		if name, ok := strings.CutPrefix(key, string(kind)+"/"); ok {
+			keys = append(keys, lease.Key{Kind: kind, Name: name})
+		}
+	}
+	return keys
+}
+
+// sum returns what entry.Sum must be.
+func (e *entry) sum(key string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %d %q %q %s", key, e.Count, e.Tag, e.Made, e.Value)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:9])
+}
+
+// item returns an item as the document has it, without its value.
+func (d *document) item(k lease.Key) lease.Item {
+	e, ok := d.Items[keyOf(k)]
+	if !ok {
+		return lease.Item{Key: k, Age: -1, Order: d.Count}
+	}
+	return lease.Item{Key: k, Version: "v" + e.Tag, Created: e.Made, Order: e.Count, Age: -1}
+}
+
+// has reports whether an item is as it was read.
+func (d *document) has(it *lease.Item) bool { return d.item(it.Key).Version == it.Version }
+
+// apply makes a change if what it requires holds.
+func (d *document) apply(c *lease.Change) lease.Result {
+	changed := func(it lease.Item) bool { return !d.has(&it) }
+	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, func(p lease.Put) bool { return changed(p.Over) }) {
+		return lease.Result{Outcome: backend.Refused}
+	}
+	r := lease.Result{Outcome: backend.Granted}
+	for _, p := range c.Put {
+		key, e := keyOf(p.Over.Key), entry{Count: d.Count, Tag: d.Tag, Made: d.Tag}
+		if was, ok := d.Items[key]; ok {
+			e.Made = was.Made
+		}
+		if delete(d.Items, key); p.Value != nil {
+			e.Value = json.RawMessage(lease.Encode(p.Value))
+			e.Sum = e.sum(key)
+			d.Items[key] = e
+		}
+		r.Items = append(r.Items, d.item(p.Over.Key))
+	}
+	return r
+}
+
+// follows reports whether the document can be the same as was, or a later one.
+func (d *document) follows(was *document) bool {
+	for key, e := range d.Items {
+		if e.Count <= was.Count && was.Items[key].Tag != e.Tag {
+			return false
+		}
+	}
+	return d.Count > was.Count || d.Count == was.Count && d.Tag == was.Tag
+}

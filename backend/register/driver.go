@@ -1,0 +1,258 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A driver keeps the items of package lease in the document of a register. It implements [lease.Driver].
+type driver struct {
+	register Register
+	limits   Limits
+	writing  chan struct{} // held while changes are made, so that calls of one process do not collide
+
+	mu       sync.Mutex
+	newest   *document // that was read or written; nil: none
+	wentBack int
+	oldUpTo  uint64 // items up to this count are from before the store went back
+}
+
+func newDriver(r Register, limits Limits) lease.Driver {
+	d := &driver{register: r, limits: limits, writing: make(chan struct{}, 1)}
+	if w, ok := r.(Waiter); ok {
+		return listener{d, w}
+	}
+	return d
+}
+
+// Limits implements [lease.Driver]. The last eighth of the value is for renewals.
+func (d *driver) Limits() lease.Limits {
+	return lease.Limits{Name: d.limits.Name, MinTTL: d.limits.MinTTL, MaxTTL: d.limits.MaxTTL,
+		Batch: 100, MaxValue: d.limits.MaxBytes / 8}
+}
+
+// Now implements [lease.Driver].
+func (d *driver) Now() time.Time { return time.Now() }
+
+// Close implements [lease.Driver].
+func (d *driver) Close() error { return d.register.Close() }
+
+// A reading is a document as this process sees it.
+type reading struct {
+	*document
+	version  string // of the value
+	wentBack int
+	oldUpTo  uint64
+}
+
+// get reads the document, and makes one if there is no value.
+func (d *driver) get(ctx context.Context) (r reading, err error) {
+	for ctx.Err() == nil {
+		d.mu.Lock()
+		before, wentBack := d.newest, d.wentBack
+		d.mu.Unlock()
+
+		value, version, err := d.register.Get(ctx)
+		if err == nil && version == "" {
+			if _, err = d.register.Swap(ctx, "", newDocument().encode()); err == nil || errors.Is(err, ErrChanged) {
+				continue // whoever has made it
+			}
+		}
+		if err != nil {
+			return r, err
+		}
+		doc, err := decode(value)
+		if err != nil {
+			return r, err
+		}
+		r, err = d.note(doc, before, wentBack)
+		r.version = version
+		return r, err
+	}
+	return r, ctx.Err()
+}
+
+// note compares a document with the newest one that was known when its reading began, and remembers it.
+// wentBack was how often the store had gone back then.
+func (d *driver) note(doc, before *document, wentBack int) (r reading, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wentBack != wentBack {
+		return r, lease.ErrEpoch // the answer may be from before that
+	}
+	switch {
+	case before == nil || before.Epoch != doc.Epoch: // there is nothing to compare
+		if d.newest == before {
+			d.newest, d.oldUpTo = doc, 0
+		}
+	case !doc.follows(before):
+		d.newest, d.oldUpTo = doc, doc.Count
+		d.wentBack++
+	case doc.Epoch == d.newest.Epoch && doc.Count > d.newest.Count:
+		d.newest = doc
+	}
+	return reading{document: doc, wentBack: d.wentBack, oldUpTo: d.oldUpTo}, nil
+}
+
+// item returns an item as it was read.
+func (r *reading) item(k lease.Key) lease.Item {
+	it := r.document.item(k)
+	if e, ok := r.Items[keyOf(k)]; ok {
+		it.Value = lease.Decode(k.Kind, e.Value)
+		it.Edited = e.Sum != e.sum(keyOf(k))
+		it.Old = e.Count <= r.oldUpTo
+	}
+	return it
+}
+
+// view returns what Driver.Read returns of these items.
+func (r *reading) view(keys []lease.Key) lease.View {
+	v := lease.View{Epoch: r.Epoch, WentBack: r.wentBack, Position: r.Count, Records: int64(len(r.keys(lease.Records)))}
+	for _, k := range keys {
+		v.Items = append(v.Items, r.item(k))
+	}
+	return v
+}
+
+// Read implements [lease.Driver].
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
+	r, err := d.get(ctx)
+	if err != nil {
+		return v, err
+	}
+	return r.view(keys), nil
+}
+
+// List implements [lease.Driver].
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+	r, err := d.get(ctx)
+	if err != nil {
+		return v, err
+	}
+	keys := slices.DeleteFunc(r.keys(kind), func(k lease.Key) bool { return k.Name < from })
+	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
+	return r.view(keys[:min(limit, len(keys))]), nil
+}
+
+// Write implements [lease.Driver]. All changes that hold are one swap.
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+	select {
+	case d.writing <- struct{}{}:
+		defer func() { <-d.writing }()
+	case <-ctx.Done():
+		return w, ctx.Err()
+	}
+	var next *document // of the attempt before
+	for round := 0; ; round++ {
+		began := time.Now()
+		r, err := d.get(ctx)
+		switch {
+		case err != nil:
+			return lease.Written{}, err
+		case r.Epoch != epoch || r.wentBack != wentBack:
+			return lease.Written{}, lease.ErrEpoch
+		case next != nil && r.Tag == next.Tag:
+			return w, nil // it was made, though the answer was ErrChanged
+		}
+		next = r.next()
+		if w = next.change(changes, verify); !slices.ContainsFunc(w.Results, granted) {
+			return w, nil
+		}
+		value := next.encode()
+		if err := d.checkSize(len(value), len(next.Items) > len(r.Items)); err != nil {
+			return lease.Written{}, err
+		}
+		switch _, err = d.register.Swap(ctx, r.version, value); {
+		case err == nil:
+			if _, err = d.note(next, r.document, wentBack); err != nil {
+				return lease.Written{}, err
+			}
+			return w, nil
+		case !errors.Is(err, ErrChanged):
+			return lease.Written{}, err
+		}
+		if err := pause(ctx, time.Since(began), round); err != nil {
+			return lease.Written{}, err
+		}
+	}
+}
+
+func granted(r lease.Result) bool { return r.Outcome == backend.Granted }
+
+// change makes changes in the document, and returns what Driver.Write does once it is there.
+func (d *document) change(changes []lease.Change, verify []lease.Item) (w lease.Written) {
+	for i := range changes {
+		w.Results = append(w.Results, d.apply(&changes[i]))
+	}
+	for n := range verify {
+		if !d.has(&verify[n]) {
+			w.Stale = append(w.Stale, n)
+		}
+	}
+	return w
+}
+
+// checkSize refuses a value that is too large. The last eighth is left to items that are there.
+func (d *driver) checkSize(size int, grows bool) error {
+	most := d.limits.MaxBytes
+	if grows {
+		most -= most / 8
+	}
+	if size > most {
+		return fmt.Errorf("%w: the value would have %d bytes, %d are allowed: delete elections that are over, or move some to another place", backend.ErrDenied, size, most)
+	}
+	return nil
+}
+
+// pause waits for a random part of what an attempt took, longer in each round, so that processes that have
+// collided do not do so again.
+func pause(ctx context.Context, took time.Duration, round int) error {
+	timer := time.NewTimer(rand.N(max(took, time.Millisecond) << min(round, 4)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A listener is a driver whose register tells of changes. It implements [lease.Listener].
+type listener struct {
+	*driver
+	waiter Waiter
+}
+
+// Listen implements [lease.Listener]: it says that a record has changed, and not which.
+func (l listener) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
+	for position > 0 {
+		r, err := l.get(ctx)
+		if err != nil || r.Count < position {
+			return err
+		}
+		if r.recordsChanged(position, known) {
+			on(nil, r.Count)
+			return nil
+		}
+		if err := l.waiter.Wait(ctx, r.version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordsChanged reports whether a record was written after position, or one of those known was deleted.
+func (r *reading) recordsChanged(position uint64, known []lease.Item) bool {
+	written := func(k lease.Key) bool { return r.Items[keyOf(k)].Count > position }
+	gone := func(it lease.Item) bool { return it.Kind == lease.Records && !r.has(&it) }
+	return slices.ContainsFunc(r.keys(lease.Records), written) || slices.ContainsFunc(known, gone)
+}

@@ -1,0 +1,389 @@
+package registertest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/register"
+)
+
+// A Harness makes stores for Run.
+type Harness struct {
+	// NewStore makes a store without a value, and returns a function that opens another client of it. Both are
+	// cleaned up with t.Cleanup.
+	NewStore func(t testing.TB) (open func(testing.TB) register.Register)
+
+	// MaxBytes is that of the register's Limits.
+	MaxBytes int
+
+	// Set replaces the value of the store that NewStore made last, as an operator or a restored copy
+	// does. Nil deletes the value.
+	Set func(value []byte)
+
+	// LoseAnswers lets swaps reach the store that NewStore made last, while no answer comes back, until restore
+	// is called.
+	LoseAnswers func() (restore func())
+}
+
+// A rule is what every register must keep to.
+type rule struct {
+	rule string
+	test func(*lab)
+}
+
+// can reports whether a harness can test a rule.
+func (h *Harness) can(r rule) bool {
+	switch r.rule {
+	case answers:
+		return h.LoseAnswers != nil
+	case back, gone:
+		return h.Set != nil
+	}
+	return true
+}
+
+// The rules that not every harness can test.
+const (
+	answers = "a swap whose answer is lost is no success and no refusal"
+	back    = "a store that went back refuses the versions that it lost"
+	gone    = "a value that was deleted is not there"
+)
+
+var rules = []rule{
+	{"at first there is no value", none},
+	{"what was swapped is read by all from then on", written},
+	{"a swap needs the present version", conditional},
+	{"no version comes twice", versions},
+	{"of many writers over one version one wins", contended},
+	{"a version is that of the value that is read with it", pairs},
+	{answers, lost},
+	{back, wentBack},
+	{gone, deleted},
+	{"bytes are kept as they are", hostile},
+	{"the largest value fits", largest},
+	{"a call ends with its context", cancelled},
+	{"a waiter is told of every change", told},
+	{"a second Close does nothing", closed},
+}
+
+// Run runs what every register must pass. It takes seconds on a store in the process, and a minute on a slow
+// server. Package conformance has what follows from it for elections.
+func Run(t *testing.T, h Harness) {
+	for _, r := range rules {
+		if h.can(r) {
+			t.Run(r.rule, func(t *testing.T) { h.try(t, r.test) })
+		}
+	}
+}
+
+// limit is how long a test of one rule may take, so that a register that hangs fails the test.
+const limit = 2 * time.Minute
+
+// try tests one rule on a new store.
+func (h *Harness) try(t testing.TB, test func(*lab)) {
+	open := h.NewStore(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	test(&lab{TB: t, Harness: h, ctx: ctx, open: open, r: open(t)})
+}
+
+// A lab is a store with a first client.
+type lab struct {
+	testing.TB
+	*Harness
+	ctx  context.Context
+	open func(testing.TB) register.Register
+	r    register.Register
+
+	values atomic.Int64 // that fresh has returned
+}
+
+// fresh returns a value that was never written. All have the same size.
+func (l *lab) fresh() []byte { return fmt.Appendf(nil, "%s %09d", rand.Text(), l.values.Add(1)) }
+
+// swap replaces the value, which must succeed.
+func (l *lab) swap(version string, value []byte) (now string) {
+	l.Helper()
+	now, err := l.r.Swap(l.ctx, version, value)
+	if err != nil || now == "" {
+		l.Fatalf("a swap over the present version %q: version %q, %v", version, now, err)
+	}
+	return now
+}
+
+// refused makes a swap that must be refused, and change nothing.
+func (l *lab) refused(why, version string) {
+	l.Helper()
+	value, present := l.get(l.r)
+	if now, err := l.r.Swap(l.ctx, version, l.fresh()); !errors.Is(err, register.ErrChanged) {
+		l.Errorf("a swap over %s: version %q, %v, want ErrChanged", why, now, err)
+	}
+	l.shows(l.r, value, present)
+}
+
+// get reads the value with a client.
+func (l *lab) get(r register.Register) (value []byte, version string) {
+	l.Helper()
+	value, version, err := r.Get(l.ctx)
+	if err != nil {
+		l.Fatalf("a reading: %v", err)
+	}
+	return value, version
+}
+
+// shows fails the test unless a client reads this value.
+func (l *lab) shows(r register.Register, value []byte, version string) {
+	l.Helper()
+	if got, now := l.get(r); now != version || !bytes.Equal(got, value) {
+		l.Errorf("version %q is read, with %d bytes %.60q; want version %q, with %d bytes %.60q", now, len(got), got, version, len(value), value)
+	}
+}
+
+func none(l *lab) {
+	l.shows(l.r, nil, "")
+	l.refused("a version of a value that was never there", "1")
+	l.shows(l.open(l), nil, "")
+}
+
+func written(l *lab) {
+	others := []register.Register{l.open(l), l.open(l), l.open(l)}
+	for round, version := 0, ""; round < 20; round++ {
+		value := l.fresh()
+		version = l.swap(version, value)
+		for _, r := range append(others, l.r) {
+			l.shows(r, value, version)
+		}
+	}
+}
+
+func conditional(l *lab) {
+	first := l.swap("", l.fresh())
+	l.refused("nothing, though there is a value", "")
+	second := l.swap(first, l.fresh())
+	l.refused("the version before", first)
+	l.refused("nothing, though there is a value", "")
+	third := l.swap(second, l.fresh())
+	for _, version := range []string{first, second, third + "0", "*", "\"\"", "x"} {
+		l.refused("another version", version)
+	}
+	l.swap(third, l.fresh())
+}
+
+func versions(l *lab) {
+	seen := map[string]bool{}
+	for round, version := 0, ""; round < 40; round++ {
+		was := version
+		if version = l.swap(version, l.fresh()); seen[version] {
+			l.Fatalf("version %q comes again in round %d", version, round)
+		}
+		if seen[version] = true; round%8 == 7 && l.Set != nil {
+			l.Set(nil)
+			l.refused("the version of a value that was deleted", version)
+			version = ""
+			continue
+		}
+		if was != "" {
+			l.refused("the version before", was)
+		}
+	}
+}
+
+// writers is how many clients race.
+const writers = 8
+
+func contended(l *lab) {
+	var clients []register.Register
+	for range writers {
+		clients = append(clients, l.open(l))
+	}
+	version := ""
+	for round := 0; round < 25 && !l.Failed(); round++ {
+		var wins atomic.Int32
+		var all sync.WaitGroup
+		var winner atomic.Pointer[[]byte]
+		start := make(chan bool)
+		for _, r := range clients {
+			value := l.fresh()
+			all.Go(func() {
+				<-start
+				_, err := r.Swap(l.ctx, version, value)
+				if err == nil {
+					wins.Add(1)
+					winner.Store(&value)
+				} else if !errors.Is(err, register.ErrChanged) {
+					l.Errorf("round %d: a swap beside others: %v", round, err)
+				}
+			})
+		}
+		close(start)
+		if all.Wait(); wins.Load() != 1 {
+			l.Errorf("round %d: %d of %d writers over version %q have won", round, wins.Load(), writers, version)
+			return
+		}
+		value, now := l.get(l.r)
+		if !bytes.Equal(value, *winner.Load()) {
+			l.Errorf("round %d: the value is not that of the winner", round)
+		}
+		version = now
+	}
+}
+
+func pairs(l *lab) {
+	var mu sync.Mutex
+	told, read := map[string][]byte{}, map[string][]byte{}
+	note := func(in map[string][]byte, version string, value []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		in[version] = value
+	}
+	first := l.fresh()
+	note(told, l.swap("", first), first)
+	var all sync.WaitGroup
+	for range writers / 2 {
+		r := l.open(l)
+		all.Go(func() {
+			for range 15 {
+				value, version, err := r.Get(l.ctx)
+				if err != nil {
+					l.Errorf("a reading beside writers: %v", err)
+					return
+				}
+				note(read, version, value)
+				next := append(l.fresh(), bytes.Repeat([]byte("."), 40_000)...)
+				if now, err := r.Swap(l.ctx, version, next); err == nil {
+					note(told, now, next)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for version, value := range read {
+		if !bytes.Equal(told[version], value) {
+			l.Errorf("%d bytes %.40q were read as version %q, written were %d bytes %.40q", len(value), value, version, len(told[version]), told[version])
+		}
+	}
+}
+
+func lost(l *lab) {
+	first, before := l.fresh(), l.fresh()
+	version := l.swap(l.swap("", first), before)
+	restore := l.LoseAnswers()
+	ctx, cancel := context.WithTimeout(l.ctx, time.Second)
+	defer cancel()
+	value := l.fresh()
+	now, err := l.r.Swap(ctx, version, value)
+	if restore(); err == nil || errors.Is(err, register.ErrChanged) {
+		l.Errorf("a swap without an answer: version %q, %v", now, err)
+	}
+	got, present := l.get(l.open(l))
+	if !bytes.Equal(got, before) && !bytes.Equal(got, value) {
+		l.Errorf("the value is %.60q, neither that before nor that after the swap", got)
+	}
+	l.swap(present, l.fresh())
+}
+
+func wentBack(l *lab) {
+	old := l.fresh()
+	first := l.swap("", old)
+	second := l.swap(first, l.fresh())
+	l.Set(old)
+	_, now := l.get(l.r)
+	if now == second || now == "" {
+		l.Errorf("the value of version %q is there again as version %q", first, now)
+	}
+	l.refused("a version that was lost", second)
+	third := l.swap(now, l.fresh())
+	if third == second {
+		l.Errorf("version %q comes again for another value", second)
+	}
+	l.refused("a version that was lost", second)
+}
+
+func deleted(l *lab) {
+	first := l.swap("", l.fresh())
+	l.Set(nil)
+	l.shows(l.r, nil, "")
+	l.refused("the version of a value that was deleted", first)
+	value := l.fresh()
+	l.shows(l.open(l), value, l.swap("", value))
+	l.refused("the version of a value that was deleted", first)
+}
+
+func hostile(l *lab) {
+	var all []byte
+	for b := range 256 {
+		all = append(all, byte(b))
+	}
+	version := ""
+	for _, text := range []string{string(all), "\r\n\r\nHTTP/1.1 200 OK\r\n", "\xff\xfe\x00", "\n", "é€𝄞", "--boundary\n", "0\r\n\r\n", "</Value>", "'; --", "%00%2e"} {
+		value := append([]byte(text), l.fresh()...)
+		value = append(value, text...)
+		version = l.swap(version, value)
+		l.shows(l.open(l), value, version)
+	}
+}
+
+func largest(l *lab) {
+	value := make([]byte, l.MaxBytes)
+	rand.Read(value)
+	version := l.swap("", value)
+	l.shows(l.open(l), value, version)
+	small := l.fresh()
+	l.shows(l.open(l), small, l.swap(version, small))
+}
+
+func cancelled(l *lab) {
+	version := l.swap("", l.fresh())
+	ctx, cancel := context.WithCancel(l.ctx)
+	cancel()
+	if _, _, err := l.r.Get(ctx); err == nil {
+		l.Error("a reading after its context has ended has no error")
+	}
+	if _, err := l.r.Swap(ctx, version, l.fresh()); err == nil || errors.Is(err, register.ErrChanged) {
+		l.Errorf("a swap after its context has ended: %v", err)
+	}
+	if w, ok := l.r.(register.Waiter); ok {
+		_, version := l.get(l.r)
+		if err := w.Wait(ctx, version); err == nil {
+			l.Error("Wait after its context has ended has no error")
+		}
+	}
+}
+
+func told(l *lab) {
+	w, ok := l.open(l).(register.Waiter)
+	if !ok {
+		l.Skip("this register tells of no changes")
+	}
+	heard := make(chan error, 1)
+	for round, version := 0, ""; round < 20; round++ {
+		was := version
+		if round%2 == 0 { // otherwise it waits for what has been made already
+			go func() { heard <- w.Wait(l.ctx, was) }()
+		}
+		version = l.swap(version, l.fresh())
+		if round%2 == 1 {
+			go func() { heard <- w.Wait(l.ctx, was) }()
+		}
+		if err := <-heard; err != nil {
+			l.Fatalf("round %d: a waiter: %v", round, err)
+		}
+	}
+}
+
+func closed(l *lab) {
+	r := l.open(l)
+	for range 2 {
+		if err := r.Close(); err != nil {
+			l.Errorf("Close: %v", err)
+		}
+	}
+	l.shows(l.r, nil, "")
+}
