@@ -30,7 +30,7 @@ func (d Diagnostic) String() string {
 // An Inspector is a Backend that can describe its servers. The command elect doctor asks it.
 type Inspector interface {
 	// Inspect asks the servers for their versions, settings and health, and explains what
-	// matters for leases with this TTL that are renewed so often. It writes nothing. Where
+	// matters for leases with this TTL that are renewed so often. It changes no lease, record or request. Where
 	// the account lacks a right that only Inspect needs, a Diagnostic names the right. An
 	// error means that the store could not be read at all; it is classed like any other.
 	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Diagnostic, error)

@@ -35,6 +35,7 @@ var clients = map[string][]string{
 	"etcd": {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "github.com/coreos/",
 		"github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2", "go.uber.org/multierr", "go.uber.org/zap",
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/"},
+	"s3":                    {"github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/"},
 	"register":              nil,
 	"register/registertest": nil,
 }

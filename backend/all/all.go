@@ -20,5 +20,6 @@ import (
 	_ "github.com/go-election/go-election/backend/mysqltable"
 	_ "github.com/go-election/go-election/backend/postgres"
 	_ "github.com/go-election/go-election/backend/redis"
+	_ "github.com/go-election/go-election/backend/s3"
 	_ "github.com/go-election/go-election/backend/zookeeper"
 )

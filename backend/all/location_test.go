@@ -66,6 +66,8 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{must(consul.Open(consul.Options{Client: new(api.Client)})), ""},
 		{opened("curator", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},
 		{opened("zookeeper", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},
+		{opened("s3", `{"bucket": "app", "region": "eu-central-1"}`), "s3.eu-central-1.amazonaws.com/app/election"},
+		{opened("s3", `{"bucket": "app", "prefix": "jobs/", "region": "r", "endpoint": "https://s3.example.com:9000"}`), "s3.example.com:9000/app/jobs"},
 		{opened("file", `{"dir": "`+dir+`"}`), dir},
 		{opened("manual", `{"leader": "self", "dir": "`+dir+`"}`), dir},
 		{opened("manual", `{"file": "/etc/leader.json"}`), "/etc/leader.json"},

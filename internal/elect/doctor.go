@@ -50,12 +50,13 @@ func (a *app) doctorCommand() *cobra.Command {
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
   the cluster's members, versions, alarms, free space. Consul, firefly: servers, how many
   can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
-  role, whether its sessions are long enough, rights. file: the directory. manual: the
-  leader named. migration: both stores;
+  role, whether its sessions are long enough, rights. S3: whether conditional writes hold,
+  the object's size. file: the directory. manual: the leader named. migration: both stores;
 - what to expect of this configuration: the time without a leader after a crash, and the
   load of an idle election.
 
-Elect doctor only reads, except that it creates the directory of the file backend if needed.
+Elect doctor only reads, except that it creates the directory of the file backend if needed,
+and lets a few writers race on a scratch object of S3.
 With --write it also leads the election %q for a moment, to prove the rights to
 write, and then forgets that election. The code is %d if there is a problem.`, trialElection, exitVacant),
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),

@@ -11,7 +11,7 @@
 // A [Proxy] stands between a client and any server. It cuts, delays, resets and
 // drops traffic.
 //
-// PostgreSQL, Redis, ZooKeeper, Consul, etcd and Kubernetes have their own starters, for one
+// PostgreSQL, Redis, ZooKeeper, Consul, etcd, S3 and Kubernetes have their own starters, for one
 // node and for standbys or clusters. Each node is a [Daemon]. The nodes of a cluster live in a
 // [Network], which can cut one node off from its peers while its clients still reach it.
 //

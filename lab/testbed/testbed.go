@@ -20,6 +20,7 @@ const (
 	Etcd      Kind = "etcd"
 	Postgres  Kind = "PostgreSQL"
 	Redis     Kind = "Redis"
+	S3        Kind = "S3"
 
 	Kubernetes Kind = "Kubernetes" // an API server without nodes and controllers
 )

@@ -1,0 +1,84 @@
+package s3
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.pem")
+	if err := os.WriteFile(none, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, o := range map[string]Options{
+		"no bucket":              {},
+		"a bucket with a path":   {Bucket: "a/b"},
+		"a prefix without /":     {Bucket: "b", Prefix: "elections"},
+		"a long prefix":          {Bucket: "b", Prefix: strings.Repeat("p", 300) + "/"},
+		"an unknown encryption":  {Bucket: "b", Encryption: "rot13"},
+		"a key without KMS":      {Bucket: "b", KMSKey: "k"},
+		"an endpoint without //": {Bucket: "b", Endpoint: "user:secret@"},
+		"a file that is missing": {Bucket: "b", CAFile: none + "x"},
+		"no certificate":         {Bucket: "b", CAFile: none},
+	} {
+		_, err := Open(o)
+		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		}
+	}
+}
+
+// The place is what the configuration names: AWS_ENDPOINT_URL, which names another one here, is not asked.
+func TestTheEnvironmentNamesNoEndpoint(t *testing.T) {
+	for _, o := range []Options{{Bucket: "b"}, {Bucket: "b", Endpoint: "https://s3.example.com"}} {
+		b := open(t, o)
+		if base := b.leases.api.Options().BaseEndpoint; base != nil && *base != o.Endpoint {
+			t.Errorf("with endpoint %q requests go to %s", o.Endpoint, *base)
+		}
+		if !strings.HasSuffix(b.Location(), "/b/election") {
+			t.Errorf("the location is %s", b.Location())
+		}
+	}
+}
+
+func TestDenialsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	testbed.Full(t, "is about a server")
+	o := newOptions(testbed.SharedS3(t))
+	missing, elsewhere := o, o
+	missing.Bucket = "no-such-bucket"
+	elsewhere.Region = "eu-north-1"
+	for text, o := range map[string]Options{"make the bucket": missing, "correct region": elsewhere} {
+		b := open(t, o)
+		err := b.Prepare(t.Context())
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want ErrDenied with %q", err, text)
+		}
+		if strings.Contains(err.Error(), testbed.S3SecretKey) {
+			t.Errorf("a secret is in %v", err)
+		}
+	}
+	o.Endpoint = "http://127.0.0.1:1"
+	if err := open(t, o).Prepare(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a store that is down: %v", err)
+	}
+}
+
+func TestAStoreWithTLSIsTrustedByItsAuthority(t *testing.T) {
+	t.Parallel()
+	node := testbed.StartS3(t, testbed.S3Options{TLS: true})
+	o := newOptions(node)
+	if err := open(t, o).Prepare(t.Context()); err != nil {
+		t.Error(err)
+	}
+	o.CAFile = ""
+	if err := open(t, o).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the authority: %v", err)
+	}
+}

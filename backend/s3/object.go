@@ -1,0 +1,134 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/register"
+)
+
+// An object is a register. A version is an ETag.
+type object struct {
+	Options
+	api *s3.Client
+	key string
+}
+
+// Close implements [register.Register].
+func (o *object) Close() error {
+	if c, ok := o.api.Options().HTTPClient.(*http.Client); ok {
+		c.CloseIdleConnections()
+	}
+	return nil
+}
+
+// Get implements [register.Register].
+func (o *object) Get(ctx context.Context) (value []byte, version string, err error) {
+	got, err := o.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &o.Bucket, Key: &o.key})
+	if code(err) == "NoSuchKey" {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", o.fail("read", err)
+	}
+	defer got.Body.Close()
+	if value, err = io.ReadAll(io.LimitReader(got.Body, int64(limits.MaxBytes)+1)); err != nil {
+		return nil, "", o.fail("read", err)
+	}
+	if len(value) > limits.MaxBytes {
+		return nil, "", fmt.Errorf("%w: object %q has more than %d bytes: it is none of this package", backend.ErrDenied, o.key, limits.MaxBytes)
+	}
+	return value, aws.ToString(got.ETag), tagged(got.ETag)
+}
+
+// Swap implements [register.Register].
+func (o *object) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
+	put := &s3.PutObjectInput{Bucket: &o.Bucket, Key: &o.key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), CacheControl: aws.String("no-store")}
+	switch version {
+	case "":
+		put.IfNoneMatch = aws.String("*")
+	case "*", `""`: // in a header that is any version, and to some stores no condition
+		return "", register.ErrChanged
+	default:
+		put.IfMatch = &version
+	}
+	if o.Encryption != "" {
+		put.ServerSideEncryption = types.ServerSideEncryption(o.Encryption)
+	}
+	if o.KMSKey != "" {
+		put.SSEKMSKeyId = &o.KMSKey
+	}
+	got, err := o.api.PutObject(ctx, put)
+	switch code(err) {
+	case "":
+	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey":
+		return "", register.ErrChanged
+	default:
+		return "", o.fail("write", err)
+	}
+	return aws.ToString(got.ETag), tagged(got.ETag)
+}
+
+// tagged returns an error if a store does not say which version there is.
+func tagged(etag *string) error {
+	if strings.Trim(aws.ToString(etag), `"*`) == "" {
+		return fmt.Errorf("%w: the store says no ETag", backend.ErrDenied)
+	}
+	return nil
+}
+
+// code returns the code of an error that the store has answered: "" for none, "?" for one without a code.
+func code(err error) string {
+	var api smithy.APIError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &api) && api.ErrorCode() != "":
+		return api.ErrorCode()
+	}
+	return "?"
+}
+
+// hints say what an operator does about an error.
+var hints = map[string]string{
+	"AccessDenied":                 "allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket: without it an object that is not there looks forbidden",
+	"NoSuchBucket":                 "make the bucket, or correct bucket",
+	"PermanentRedirect":            "correct region or endpoint",
+	"AuthorizationHeaderMalformed": "correct region",
+	"RequestTimeTooSkewed":         "set this machine's clock",
+	"NotImplemented":               "this store has no conditional writes: use another one",
+}
+
+// fail returns err with its class.
+func (o *object) fail(what string, err error) error {
+	var api smithy.APIError
+	var http *awshttp.ResponseError
+	if !errors.As(err, &api) || !errors.As(err, &http) {
+		return fmt.Errorf("%w: %s %q: %w", backend.ErrUnavailable, what, o.key, err)
+	}
+	text := clean.Text(fmt.Sprintf("%d %s: %s", http.HTTPStatusCode(), api.ErrorCode(), api.ErrorMessage()), 300, false)
+	if status := http.HTTPStatusCode(); status >= 500 && status != 501 || status == 408 || status == 429 {
+		return fmt.Errorf("%w: %s %q: %s", backend.ErrUnavailable, what, o.key, text)
+	}
+	return fmt.Errorf("%w: %s %q: %s: %s", backend.ErrDenied, what, o.key, text, hint(api.ErrorCode()))
+}
+
+func hint(code string) string {
+	if h, ok := hints[code]; ok {
+		return h
+	}
+	return "check bucket, region, endpoint and credentials"
+}

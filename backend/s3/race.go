@@ -1,0 +1,126 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/register"
+)
+
+// Prepare implements [backend.Preparer]: writers race on a scratch object, and a store that does not compare
+// is denied. It costs about twenty requests.
+func (b *Backend) Prepare(ctx context.Context) error {
+	if err := b.Enter(""); err != nil {
+		return err
+	}
+	won, err := b.scratch.race(ctx, int(b.won.Load())) // a slow store needs more than one call
+	if b.won.Store(int32(won)); err != nil {
+		return fmt.Errorf("s3: prepare: %w", err)
+	}
+	return nil
+}
+
+// Inspect implements [backend.Inspector]: it lets writers race, as Prepare does, and says how long requests take.
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	value, version, err := b.leases.Get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("s3: inspect: %w", err)
+	}
+	took := time.Since(began)
+	size := "the object is not there yet"
+	if version != "" {
+		size = fmt.Sprintf("the object has %d of %d bytes", len(value), limits.MaxBytes)
+	}
+	list = append(list, clean.Diagnosticf(took > ttl/10 || len(value) > limits.MaxBytes/2, "object", "%s; reading it took %v", size, took.Round(time.Millisecond)))
+	switch _, err := b.scratch.race(ctx, 0); {
+	case errors.Is(err, backend.ErrDenied):
+		d := clean.Diagnosticf(true, "conditions", "%v", err)
+		d.Fatal = true
+		list = append(list, d)
+	case err != nil:
+		list = append(list, clean.Diagnosticf(true, "conditions", "not tested: %v", err))
+	default:
+		list = append(list, clean.Diagnosticf(false, "conditions", "of %d writers over one version one has won, %d times", racers, races))
+	}
+	return list, nil
+}
+
+const (
+	races  = 3
+	racers = 4
+)
+
+// errIgnored is what is said of a store that does not compare.
+var errIgnored = fmt.Errorf("%w: this store, or a proxy before it, ignores the conditions of writes: two processes could lead. Use another store or version, or let the proxy pass If-Match and If-None-Match", backend.ErrDenied)
+
+// race lets writers race, over a version that all of them have read, and refuses a store in which more than one
+// wins. It goes on after won races, and returns how many there are then. Processes that start at the same time race on
+// the same object. Then nobody may win here, which proves nothing, and is tried again.
+func (o *object) race(ctx context.Context, won int) (int, error) {
+	before := "?"
+	for tries := 0; won < races; tries++ {
+		if tries == 10*races {
+			return won, fmt.Errorf("%w: no writer over %q has won in %d races: many processes start at once, or the store denies conditional writes", backend.ErrUnavailable, o.key, tries)
+		}
+		_, version, err := o.Get(ctx)
+		if err != nil {
+			return won, err
+		}
+		if version == before {
+			return won, fmt.Errorf("%w: what was written is not read: a cache answers. Let requests pass it", backend.ErrDenied)
+		}
+		wins, err := o.write(ctx, version, racers)
+		switch {
+		case err != nil:
+			return won, err
+		case wins > 1:
+			return 0, errIgnored
+		case wins == 1:
+			before = version
+		}
+		won += wins
+		// None of these is the version then, whoever has won.
+		for _, gone := range []string{version, "", `"00000000000000000000000000000000"`} {
+			if wins, err := o.write(ctx, gone, 1); wins == 1 && won > 0 {
+				return 0, errIgnored
+			} else if err != nil {
+				return won, err
+			}
+		}
+	}
+	return won, nil
+}
+
+// write lets n writers swap over a version at once, and returns how many have won.
+func (o *object) write(ctx context.Context, version string, n int) (int, error) {
+	var wins atomic.Int32
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		all.Go(func() {
+			_, err := o.Swap(ctx, version, []byte("race "+string(backend.NewNonce())))
+			if err == nil {
+				wins.Add(1)
+			} else if !errors.Is(err, register.ErrChanged) {
+				errs[i] = err
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return int(wins.Load()), nil
+}

@@ -1,0 +1,152 @@
+package s3
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/internal/client"
+)
+
+// Name is how this backend is registered.
+const Name = "s3"
+
+// DefaultPrefix is the prefix of the objects if Options name none.
+const DefaultPrefix = "election/"
+
+// Options says which objects. Credentials are those that the SDK finds: the environment, the shared files,
+// web identity, the roles of containers and instances.
+type Options struct {
+	// Bucket is the bucket's name. Required. It must be there.
+	Bucket string `yaml:"bucket" json:"bucket"`
+
+	// Prefix begins the names of the objects. It ends in "/" and has up to 255 bytes of printable text.
+	// All elections of a prefix are in one object, so give unrelated fleets different prefixes.
+	// Default: DefaultPrefix.
+	Prefix string `yaml:"prefix" json:"prefix"`
+
+	// Region is that of the bucket. Default: that of the SDK's configuration. One of both is needed.
+	Region string `yaml:"region" json:"region"`
+
+	// Endpoint is the URL of a store that is not Amazon's, such as "https://s3.example.com". What
+	// the environment says of endpoints is ignored. Default: Amazon S3 in Region.
+	Endpoint string `yaml:"endpoint" json:"endpoint"`
+
+	// PathStyle puts the bucket into the path of requests instead of the host name, as most stores with
+	// an Endpoint need. Default: false.
+	PathStyle bool `yaml:"path_style" json:"path_style"`
+
+	// CAFile is a PEM file with the authorities to trust instead of the system's. Open reads it.
+	CAFile string `yaml:"ca_file" json:"ca_file"`
+
+	// Encryption asks the store to encrypt the object: "AES256" or "aws:kms", with the key KMSKey.
+	// Default: as the bucket is configured.
+	Encryption string `yaml:"encryption" json:"encryption"`
+	KMSKey     string `yaml:"kms_key" json:"kms_key"`
+}
+
+// Format prints only the name of the type, whatever the verb.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "s3.Options") }
+
+// A Backend keeps leases in S3. It implements [backend.Backend].
+type Backend struct {
+	*lease.Backend
+	leases, scratch *object
+	where           string
+	won             atomic.Int32 // races on the scratch object that the store has passed
+}
+
+// Format prints only the name of the type, whatever the verb: fields may be secret.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "s3.Backend") }
+
+// Location implements [backend.Located].
+func (b *Backend) Location() string { return b.where }
+
+func init() {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
+		var o Options
+		if err := decode(&o); err != nil {
+			return nil, err
+		}
+		return Open(o)
+	})
+}
+
+// limits are what an object allows. Each write sends all of it.
+var limits = register.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, MaxBytes: 8 << 20}
+
+// Open checks o and returns a Backend. The store may be down.
+func Open(o Options) (*Backend, error) {
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	api, host, err := connect(o)
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w: %w", backend.ErrInvalid, err)
+	}
+	leases, scratch := &object{api: api, Options: o, key: o.Prefix + "leases.json"}, &object{api: api, Options: o, key: o.Prefix + "race.txt"}
+	return &Backend{Backend: register.New(leases, limits), leases: leases, scratch: scratch, where: clean.Location(o.Bucket+"/"+o.Prefix, host)}, nil
+}
+
+// connect returns a client, and the host that it asks.
+func connect(o Options) (api *s3.Client, host string, err error) {
+	if err := cmp.Or(backend.CheckText("bucket", o.Bucket, 63, false), backend.CheckText("prefix", o.Prefix, backend.MaxName, false)); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
+		return nil, "", errors.New("bucket is not the name of a bucket")
+	case !strings.HasSuffix(o.Prefix, "/"):
+		return nil, "", fmt.Errorf("prefix %q does not end in /", o.Prefix)
+	case o.Encryption != "" && o.Encryption != "AES256" && o.Encryption != "aws:kms":
+		return nil, "", fmt.Errorf("encryption is %.20q, not AES256 or aws:kms", o.Encryption)
+	case o.KMSKey != "" && o.Encryption != "aws:kms":
+		return nil, "", errors.New("kms_key needs encryption: aws:kms")
+	}
+	// A request is never repeated here: the manager and package register know when that is right.
+	settings, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(awshttp.NewBuildableClient()),
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }))
+	if err != nil {
+		return nil, "", fmt.Errorf("the SDK's configuration: %w", err)
+	}
+	transport := settings.HTTPClient.(*awshttp.BuildableClient).GetTransport() // with the authorities of AWS_CA_BUNDLE
+	transport.DialContext = (&net.Dialer{Timeout: 2 * time.Second}).DialContext
+	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
+	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{} // a call that is cut off ends its own connection
+	if o.CAFile != "" {
+		if transport.TLSClientConfig, err = client.TLS(o.CAFile, "", ""); err != nil {
+			return nil, "", err
+		}
+	}
+	settings.HTTPClient = &http.Client{Transport: transport}
+	if o.Region = cmp.Or(o.Region, settings.Region); o.Region == "" {
+		return nil, "", errors.New("no region")
+	}
+	base, host := (*string)(nil), "s3."+o.Region+".amazonaws.com"
+	if o.Endpoint != "" {
+		u, err := client.URL(o.Endpoint)
+		if err != nil {
+			return nil, "", fmt.Errorf("endpoint: %w", err)
+		}
+		base, host = aws.String(u.Scheme+"://"+u.Host), u.Host
+	}
+	return s3.NewFromConfig(settings, func(s *s3.Options) {
+		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, base, o.PathStyle    // the place is not that of the environment
+		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired // others do not know the newer ones
+		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	}), host, nil
+}
