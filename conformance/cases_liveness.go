@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -15,6 +16,8 @@ var livenessCases = []Case{
 		Says: "After an orderly release there is a new leader within one push or one reading."},
 	{Rule: "L4", Name: "no change of leader without a fault", Run: liveSticky,
 		Says: "The leader does not change without a fault, an operator's request or a resignation."},
+	{Rule: "L9", Name: "everybody hears of the next leader at once", Run: liveNews, skip: needsListen,
+		Says: "Where the store pushes, all candidates and observers know the next leader long before they would read again, and so does the one that resigned."},
 }
 
 func liveCrash(t *Trial) error {
@@ -60,11 +63,8 @@ func liveResign(t *Trial) error {
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
-		ctx, cancel := t.callContext()
-		err = leader.Resign(ctx)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("resign: expected nil, got %w", err)
+		if err := t.resign(leader); err != nil {
+			return err
 		}
 		if _, err := t.waitTime(t.handoverBound(), "the next leader after a resignation", func() bool { return leaderOf(members) != nil }); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
@@ -72,6 +72,64 @@ func liveResign(t *Trial) error {
 		if leader.Leading() {
 			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, but the same one leads again", i, leader.node.key)
 		}
+	}
+	return nil
+}
+
+// liveNews lets leaders resign, and compares how long the others take to hear of the next one with how long a reading
+// takes to come. It must be fast in two of four rounds, since a machine may be busy.
+func liveNews(t *Trial) error {
+	_, _, err := t.startWithLeader(3, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	for _, id := range []string{"x", "y", "z"} {
+		if _, err := t.participant(id, "jobs", nil); err != nil {
+			return err
+		}
+	}
+	var all []*participant
+	for _, n := range t.nodes {
+		all = append(all, n.participants...)
+	}
+	var times []time.Duration
+	for range 4 {
+		leader, others, err := t.waitForLeader(t.takeoverBound(), all...)
+		if err != nil {
+			return err
+		}
+		t.sleep(t.TTL) // the last one that resigned bids again
+		if err := t.resign(leader); err != nil {
+			return err
+		}
+		next, _, err := t.waitForLeader(t.handoverBound(), others...)
+		if err != nil {
+			return err
+		}
+		took, err := t.waitTime(t.takeoverBound(), "all to know the next leader", func() bool {
+			return !slices.ContainsFunc(all, func(p *participant) bool { return !p.knows(next) })
+		})
+		if err != nil {
+			return err
+		}
+		times = append(times, took)
+	}
+	slices.Sort(times)
+	return expect(times[1] <= t.renewEvery()/3, fmt.Sprintf("all to know the next leader within %v, a third of the time between two readings", t.renewEvery()/3), times)
+}
+
+// knows reports whether p knows that leader leads, unless that has changed.
+func (p *participant) knows(leader *participant) bool {
+	known, _, ok := p.Leader()
+	return ok && known.ID == leader.node.ID() || !leader.Leading()
+}
+
+// resign makes a leader resign.
+func (t *Trial) resign(leader *participant) error {
+	ctx, cancel := t.callContext()
+	defer cancel()
+	if err := leader.Resign(ctx); err != nil {
+		return fmt.Errorf("resign: expected nil, got %w", err)
 	}
 	return nil
 }

@@ -274,6 +274,21 @@ var mutants = []mutant{
 	{name: "Listen misses releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
+	{name: "Listen tells only of vacancies", killer: "L9 everybody hears of the next leader at once", mutate: func(f *faulty) {
+		f.listen = func(ctx context.Context, seen []backend.Lease) error {
+			var names []string
+			for _, l := range seen {
+				names = append(names, l.Election)
+			}
+			for {
+				err := f.Backend.Listen(ctx, seen)
+				seen = f.current(ctx, names...)
+				if err != nil || slices.ContainsFunc(seen, backend.Lease.Vacant) {
+					return err
+				}
+			}
+		}
+	}},
 	{name: "Listen ignores its context", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
 		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},

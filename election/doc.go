@@ -18,7 +18,8 @@
 //   - Fenced. Each leadership has a term greater than every earlier one of that election.
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
 //     leader within TTL + RenewEvery + CallTimeout + [backend.Guarantees].Takeover, and
-//     FailoverDelay + IncumbentGrace more after a failure.
+//     FailoverDelay + IncumbentGrace more after a failure. Where many candidates take turns it may
+//     be up to RenewEvery/8 more.
 //   - Sticky. Only a fault, an operator's request or a resignation ends a leadership.
 //
 // A process that is stopped between Leading and its next write may write late; no lease can

@@ -115,6 +115,8 @@ type elec struct {
 	noBidBefore      time.Duration // after a resignation, a deposition or a loss
 	waitAfterRelease time.Duration // from the release until noBidBefore
 	retryBidAt       time.Duration // after a bid without success
+	turn             time.Duration // after the lease is free, so that not all candidates bid at once
+	passedOver       int32         // how often another candidate was elected since this process led, or began; up to maxCount
 	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
 	functionErrors   int32         // consecutive errors of the function, up to maxCount
 

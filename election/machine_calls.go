@@ -160,7 +160,7 @@ func (m *machine) campaigns(yield func(string) bool) {
 }
 
 // leasesToListen returns the leases for Listen. For a store that is also polled, that is one lease
-// of each holder, those who hold most first.
+// of each holder, those who hold most first, and one vacant lease: a grant is news, too.
 func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 	held := make(map[backend.Nonce]int)
 	for _, e := range m.elections {
@@ -168,7 +168,7 @@ func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 		case !e.hasObserved || m.mayBeOurs(now, e):
 		case !m.poll:
 			leases = append(leases, *e.observed)
-		case !e.observed.Vacant():
+		default:
 			if held[e.observed.Holder.Nonce]++; held[e.observed.Holder.Nonce] == 1 {
 				leases = append(leases, *e.observed)
 			}

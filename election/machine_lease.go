@@ -137,13 +137,26 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	}
 	l := e.observed
 	at := max(m.holdBackUntil(e), e.retryBidAt)
-	switch {
-	case l.ObserveFor > 0: // also of a lease of this process, if a failover may have lost a later grant
-		at = max(at, e.unchangedSince+l.ObserveFor)
-	case l.ObserveFor < 0 && e.phase == phaseQueued:
+	if l.ObserveFor < 0 && e.phase == phaseQueued {
 		return never
 	}
-	return at
+	free := e.unchangedSince + max(l.ObserveFor, 0) // also of a lease of this process, if a failover may have lost a later grant
+	if e.mode != modeTry && l.Request.Nonce != m.me.Nonce {
+		free += e.turn
+	}
+	return max(at, free)
+}
+
+// drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If one of
+// them bids first, the news of its grant comes before this process's turn, and it does not bid. How many candidates there
+// are is not known. So whoever was passed over once at most, such as the last leader but one, does not wait, and the others
+// wait the longer the more often they were: docs/design/election.md, "A fleet".
+func (m *machine) drawTurn(e *elec) time.Duration {
+	if e.passedOver < 2 {
+		return 0
+	}
+	most := min(time.Millisecond<<min(e.passedOver-1, 16), m.RenewEvery/8)
+	return time.Duration(m.random.Int64N(int64(max(most, 1))))
 }
 
 // mayStayQueued reports whether e's bid may stay in the store's queue, or under way. If not, advance
@@ -196,7 +209,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)
-		e.electedAt, e.failures = now, 0
+		e.electedAt, e.failures, e.passedOver = now, 0, 0
 		reason := ReasonElected
 		if req := &e.observed.Request; req.Kind == backend.Accept && req.Nonce == m.me.Nonce {
 			reason = ReasonNominated

@@ -36,6 +36,13 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder) {
 			e.on(unknown) // another candidate got the lease, so this process's place in the queue may be lost
 		}
+		elected := !l.Vacant() && l.Term != e.observed.Term
+		if elected && e.hasObserved && m.isCandidate(e) {
+			e.passedOver = min(e.passedOver+1, maxCount)
+		}
+		if elected || !e.hasObserved || l.Vacant() != e.observed.Vacant() {
+			e.turn = m.drawTurn(e)
+		}
 		m.setObserved(e, l)
 		e.unchangedSince, e.hasObserved, e.tooEarly = now, true, 0
 		if l.Term <= backend.MaxTerm {
@@ -148,14 +155,14 @@ func sameID(other backend.Candidate) error {
 
 // nextRead sets when e is read next. A store that must be polled is read just after the holder's
 // next expected renewal: so a crash is noticed as early as possible, with one reading for each
-// renewal. A reading that came before the renewal is repeated soon, then less and less often.
+// renewal. A reading that came before the renewal, or found nobody, is repeated soon, then less and less often.
 func (m *machine) nextRead(now time.Duration, e *elec) {
 	l := e.observed
 	switch every := max(min(l.Renew, m.TTL), m.shortWait()); {
 	case m.listen && !m.poll:
 		e.readAt = now + m.TTL/2 // only to check that the store answers
-	case l.Vacant():
-		e.readAt = now + m.RenewEvery
+	case l.Vacant(): // it will be taken soon, if there are candidates, and a notification may be lost
+		e.readAt = now + min(m.readDelay()<<min(e.tooEarly, 16), m.RenewEvery)
 	case l.Renew <= 0 || l.Renew > l.TTL:
 		e.readAt = now + m.RenewEvery // the holder does not say when it renews
 	case e.tooEarly == 0:

@@ -141,6 +141,7 @@ func differs(now, l *backend.Lease) bool {
 }
 
 func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
+	st.s.figures.bids++
 	r := st.row(b.Election)
 	now := st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
@@ -163,6 +164,9 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Request = b.Candidate, term, b.TTL, b.Renew, backend.Request{}
 	r.lastTerm, r.elected = term, st.clock()
 	st.write(r, true)
+	if st.notifier {
+		st.wakeListeners()
+	}
 	now = st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
 	*a = backend.Answer{Lease: now, Outcome: backend.Granted, ValidFor: b.TTL}
@@ -294,7 +298,7 @@ func (st *simStore) write(r *simRow, notify bool) {
 	if st.kind == endsSessions {
 		st.session(r)
 	}
-	if notify && (st.push || st.notifier && r.lease.Vacant()) {
+	if notify && (st.push || st.notifier && r.lease.Vacant()) { // acquire tells of grants
 		st.wakeListeners()
 	}
 }
@@ -321,13 +325,12 @@ func (st *simStore) listen(n *simNode, life int, nonce backend.Nonce, c *call, s
 		answer(err)
 		return
 	}
-	if st.push {
-		for i := range c.leases {
-			l := &c.leases[i]
-			if now := st.leaseFor(st.row(l.Election), nonce); differs(&now, l) {
-				answer(nil)
-				return
-			}
+	for i := range c.leases {
+		l := &c.leases[i]
+		now := st.leaseFor(st.row(l.Election), nonce)
+		if st.push && differs(&now, l) || st.s.calm && (now.Term != l.Term || now.Vacant() != l.Vacant()) {
+			answer(nil)
+			return
 		}
 	}
 	st.listeners = append(st.listeners, simListener{n, life, c})

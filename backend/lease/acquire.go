@@ -263,6 +263,7 @@ func (g *granting) checksSession() bool { return g.state.session.Key.Name != "" 
 // grantChange returns the change that writes grants: the records are as they were read, and the
 // leases of other holders were not renewed since.
 func grantChange(part []granting) (c Change) {
+	c.Notify = true // those who do not bid wait for the news
 	checked := make(map[Key]bool)
 	for _, g := range part {
 		c.Put = append(c.Put, Put{g.state.item, g.record})

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
@@ -69,7 +70,7 @@ func (d *driver) channel() string {
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	done, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
 	for i := range changes {
-		if changes[i].Notify && err == nil && !d.notifier.poll {
+		if changes[i].Notify && err == nil && done.Results[i].Outcome == backend.Granted && !d.notifier.poll {
 			d.notify(ctx)
 			break
 		}

@@ -65,7 +65,7 @@ if ARGV[1] == 'read' then -- kind, name
 elseif ARGV[1] == 'names' then -- kind
   for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[10]])) do out[#out + 1] = name end
 elseif epoch == ARGV[5] then -- number of changes, changes: number of items, ring, items: kind, name, version, put or delete or check, text
-  local i, begun = 11, false
+  local i, begun, ring = 11, false, false
   for _ = 1, tonumber(ARGV[10]) do
     local items, ok = tonumber(ARGV[i]), true
     for j = i + 2, i + 1 + 5 * items, 5 do
@@ -84,11 +84,12 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, rin
           redis.call('HDEL', versions, ARGV[j] .. ':' .. ARGV[j + 1])
         end
       end
-      if ARGV[i + 1] == 'ring' then redis.pcall('PUBLISH', channel, '') end
+      ring = ring or ARGV[i + 1] == 'ring'
     end
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
+  if ring then redis.pcall('PUBLISH', channel, '') end -- once, for however many changes
   for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
     if ARGV[j + 2] == 'read' then
       answer(ARGV[j], ARGV[j + 1])
