@@ -25,11 +25,12 @@ func (a *app) history(ctx context.Context, name string, asJSON bool) error {
 	if r.Term == 0 {
 		return errNeverLed(name)
 	}
-	silent, err := s.silent(ctx, []backend.Record{r})
+	records := []backend.Record{r}
+	silent, err := s.silent(ctx, records)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(a.out, historyTable(r, silent[r.Election])); err != nil {
+	if _, err := fmt.Fprint(a.out, historyTable(records[0], silent[name])); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out, "Times are UTC, by the store's clock. No decision depends on them.")

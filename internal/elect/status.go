@@ -187,14 +187,16 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	records := []backend.Record{r}
+	silent, err := s.silent(ctx, records)
+	if err != nil {
+		return err
+	}
 	members, err := s.members(ctx)
 	if err != nil {
 		return err
 	}
-	silent, err := s.silent(ctx, []backend.Record{r})
-	if err != nil {
-		return err
-	}
+	r = records[0]
 	st := stateOf(r)
 	st.Store, st.Silent = s.name(), silent[name]
 	members = slices.DeleteFunc(members, func(m backend.Member) bool { return !m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce })

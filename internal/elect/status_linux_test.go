@@ -99,6 +99,33 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 	}
 }
 
+// Another process may become the leader while status still looks whether the leader is silent. Then status shows the
+// new leader, and never the former one as leading.
+func TestTheLeaderBeforeATakeoverIsNotShownAsLeading(t *testing.T) {
+	t.Parallel()
+	vars := []string{"ELECTION_BACKEND=etcd", "ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=takeover-" + string(backend.NewNonce()[:8]) + "/",
+		"ELECTION_TTL=10s", "ELECTION_FAILOVER_DELAY=3s"} // status observes an expired lease for longer than that
+	env := environ(t.TempDir(), vars...)
+	first := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
+	first.says("elect: leads")
+	start(t, env, "run", "job", "--id", "two", "--", "sleep", "300")
+	first.Process.Signal(syscall.SIGSTOP)
+	testbed.Eventually(t, patience, "status shows the next leader", func() error {
+		out, code := call(t, env, "status", "job", "--json")
+		var s state
+		if err := json.Unmarshal([]byte(out), &s); err != nil || s.Leader == nil {
+			return fmt.Errorf("code %d: %s", code, out)
+		}
+		if s.Leader.ID == "one" && !s.Silent && s.Age > s.TTL {
+			t.Errorf("a leader that has not renewed for longer than its TTL is shown as leading, with code %d:\n%s", code, out)
+		}
+		if s.Leader.ID != "two" {
+			return fmt.Errorf("%s leads", s.Leader.ID)
+		}
+		return nil
+	})
+}
+
 // A third of a TTL of 10s is shown as 3.333s.
 func TestDurationsAreShownInFewDigits(t *testing.T) {
 	t.Parallel()

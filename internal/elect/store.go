@@ -147,17 +147,18 @@ func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record,
 
 // silent returns the elections whose leader no longer renews its lease. An age alone is only a
 // hint, because on some stores it compares the clocks of two machines. So silent observes each
-// overdue lease for as long as a renewal may take: a leader that is alive renews it.
+// overdue lease for as long as a renewal may take: a leader that is alive renews it. What silent has read
+// of a record last replaces it: meanwhile another process may lead.
 func (s *store) silent(ctx context.Context, records []backend.Record) (map[string]bool, error) {
 	type reading struct {
 		backend.Record
 		written time.Time
 	}
 	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
-	overdue, limit := map[string]reading{}, time.Duration(0)
-	for _, r := range records {
+	overdue, limit := map[int]reading{}, time.Duration(0) // by index
+	for i, r := range records {
 		if s.overdue(r) {
-			overdue[r.Election], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+			overdue[i], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
 		}
 	}
 	for end := time.Now().Add(limit); len(overdue) > 0 && time.Now().Before(end); {
@@ -166,22 +167,23 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 			return nil, ctx.Err()
 		case <-time.After(min(limit/10, time.Second)):
 		}
-		for name, before := range overdue {
-			r, err := s.record(ctx, name)
+		for i, before := range overdue {
+			r, err := s.record(ctx, before.Election)
 			if err != nil {
 				return nil, err
 			}
+			records[i] = r
 			now := newReading(r)
 			// The Version also changes when a session ends, but then the lease is not written.
 			renewed := now.Version != before.Version && now.written.After(before.written.Add(before.Renew/2))
 			if now.Term != before.Term || renewed || !s.overdue(r) {
-				delete(overdue, name)
+				delete(overdue, i)
 			}
 		}
 	}
 	silent := map[string]bool{}
-	for name := range overdue {
-		silent[name] = true
+	for _, r := range overdue {
+		silent[r.Election] = true
 	}
 	return silent, nil
 }
