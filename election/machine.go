@@ -93,6 +93,7 @@ type elec struct {
 	highestTerm    uint64         // the greatest term ever seen
 	tooEarly       int32          // consecutive readings that came before the holder's renewal, up to maxCount
 	readAt         time.Duration  // the next reading
+	renewalDue     time.Duration  // when the reading is due that shows the holder's next renewal; 0: not known
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
 	readSinceTry   bool           // such a reading has been answered
 	sameIDReported bool           // watchers were told that another process uses this id

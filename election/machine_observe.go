@@ -45,6 +45,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		}
 		m.setObserved(e, l)
 		e.unchangedSince, e.hasObserved, e.tooEarly = now, true, 0
+		e.renewalDue = 0
 		if l.Term <= backend.MaxTerm {
 			e.highestTerm = max(e.highestTerm, l.Term)
 		}
@@ -52,7 +53,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		m.setObserved(e, l)
 		fallthrough
 	default:
-		e.tooEarly = min(e.tooEarly+1, maxCount)
+		if now >= e.renewalDue { // otherwise a notification was the reason for this reading
+			e.tooEarly = min(e.tooEarly+1, maxCount)
+		}
 		m.checkSameIDInSession(now, e)
 	}
 	e.confirmedAt = now
@@ -166,7 +169,10 @@ func (m *machine) nextRead(now time.Duration, e *elec) {
 	case l.Renew <= 0 || l.Renew > l.TTL:
 		e.readAt = now + m.RenewEvery // the holder does not say when it renews
 	case e.tooEarly == 0:
-		e.readAt = now - min(max(l.Age, 0), every) + every + m.readDelay()
+		if e.renewalDue <= now {
+			e.renewalDue = now - min(max(l.Age, 0), every) + every + m.readDelay()
+		}
+		e.readAt = e.renewalDue
 	default:
 		e.readAt = now + min(m.readDelay()<<min(e.tooEarly-1, 16), every)
 	}
