@@ -118,6 +118,9 @@ func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err error
+	if b.cleaned { // it has announced itself
+		os.Remove(filepath.Join(b.dir, string(b.owner.Nonce())+memberSuffix)) // if it fails, the member is listed for two TTLs
+	}
 	for _, h := range b.held {
 		err = keepOpen(h.f, err) // otherwise the garbage collector closes the file, which unlocks it
 	}

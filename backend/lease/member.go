@@ -8,9 +8,10 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// listedTTLs is for how many TTLs a member is listed after its session was written. It is more
-// than two because clocks may differ.
-const listedTTLs = 4
+// listedTTLs is for how many TTLs a member is listed after its session was written. Where only the clocks of
+// members and readers tell when that was, they may differ by most of a TTL: a session is written at
+// least every 5/4 TTL.
+const listedTTLs = 2
 
 // Announce implements [backend.Backend]. The session is the member's record: so a renewal that
 // was written not long ago has announced it, too.

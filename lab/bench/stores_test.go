@@ -291,7 +291,7 @@ func stores(t *testing.T) (all []store) {
 		all = append(all, zooKeeperStores(t)...)
 	}
 	if wanted(testbed.Postgres) {
-		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
+		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all", "max_connections=1000"}})
 		dsn := server.AdminDSN("postgres")
 		all = append(all, store{
 			writer: func() func() error {
