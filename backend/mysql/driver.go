@@ -51,6 +51,7 @@ const minTTL = 500 * time.Millisecond
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
 	d.notifier.cancel()
+	d.notifier.pending.Wait() // at most notifyWithin: a last release is news, too
 	return d.closeConns()
 }
 

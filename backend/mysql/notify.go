@@ -34,6 +34,8 @@ type notifier struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 
+	pending sync.WaitGroup // notifications under way
+
 	mu        sync.Mutex
 	listening int       // calls of Listen
 	heard     time.Time // when the last one ended
@@ -71,7 +73,8 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	done, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
 	for i := range changes {
 		if changes[i].Notify && err == nil && done.Results[i].Outcome == backend.Granted && !d.notifier.poll {
-			d.notify(ctx)
+			// A new leader does not wait until all have heard of it.
+			d.notifier.pending.Go(func() { d.notify(context.WithoutCancel(ctx)) })
 			break
 		}
 	}

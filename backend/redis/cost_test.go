@@ -177,6 +177,34 @@ func TestAListenerComesBack(t *testing.T) {
 	<-ended
 }
 
+// A thousand elections that change at once are a few messages to each process, not a thousand.
+func TestManyChangesAreFewNotifications(t *testing.T) {
+	t.Parallel()
+	o := options(testbed.SharedRedis(t))
+	writer, listener := open(t, o), open(t, o)
+	v := read(t, writer)
+	_, before, changed := listener.listen()
+	<-changed // it listens
+	var changes []lease.Change
+	for i := range 1000 {
+		name := fmt.Sprint("jobs", i)
+		changes = append(changes, lease.Change{Notify: true, Put: []lease.Put{{Over: lease.Item{Key: recordKey(name)}, Value: &lease.Record{Election: name, Term: 1}}}})
+	}
+	w, err := writer.Write(t.Context(), v.Epoch, 0, changes, nil)
+	if err != nil || w.Results[999].Outcome != backend.Granted {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, patience, "it is told", func() error {
+		if _, now, _ := listener.listen(); now < before+2 {
+			return fmt.Errorf("position %d after %d", now, before)
+		}
+		return nil
+	})
+	if _, now, _ := listener.listen(); now > before+6 {
+		t.Errorf("%d notifications of 1,000 changes", now-before-1)
+	}
+}
+
 // A program's own client need not end a call with its context: the driver does, and the client stays open.
 func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
 	t.Parallel()
