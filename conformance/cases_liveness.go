@@ -84,14 +84,13 @@ func liveNews(t *Trial) error {
 		return err
 	}
 	for _, id := range []string{"x", "y", "z"} {
-		if _, err := t.participant(id, "jobs", nil); err != nil {
-			return err
-		}
+		must(t.participant(id, "jobs", nil))
 	}
 	var all []*participant
 	for _, n := range t.nodes {
 		all = append(all, n.participants...)
 	}
+
 	var times []time.Duration
 	for range 4 {
 		leader, others, err := t.waitForLeader(t.takeoverBound(), all...)
@@ -99,21 +98,18 @@ func liveNews(t *Trial) error {
 			return err
 		}
 		t.sleep(t.TTL) // the last one that resigned bids again
-		if err := t.resign(leader); err != nil {
-			return err
-		}
+		require(t.resign(leader))
+
 		next, _, err := t.waitForLeader(t.handoverBound(), others...)
 		if err != nil {
 			return err
 		}
-		took, err := t.waitTime(t.takeoverBound(), "all to know the next leader", func() bool {
+		took := must(t.waitTime(t.takeoverBound(), "all to know the next leader", func() bool {
 			return !slices.ContainsFunc(all, func(p *participant) bool { return !p.knows(next) })
-		})
-		if err != nil {
-			return err
-		}
+		}))
 		times = append(times, took)
 	}
+
 	slices.Sort(times)
 	return expect(times[1] <= t.renewEvery()/3, fmt.Sprintf("all to know the next leader within %v, a third of the time between two readings", t.renewEvery()/3), times)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/dsn"
 )
 
 const (
@@ -69,7 +70,7 @@ func (d *driver) connect(o Options) (err error) {
 		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
 	}
 	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
-		c.User, c.Passwd = client.MySQLLogin(o.DSNFile, c.User, c.Passwd)
+		c.User, c.Passwd = dsn.Login(o.DSNFile, c.User, c.Passwd)
 		d.Password.Set(c.Passwd)
 		return nil
 	}))

@@ -3,6 +3,7 @@ package mysql
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -12,7 +13,7 @@ func (d *driver) take(ctx context.Context) (c conn, err error) {
 	select {
 	case d.places <- struct{}{}:
 	case <-ctx.Done():
-		return c, ctx.Err()
+		return c, d.outOfTime(ctx.Err())
 	}
 	if c, err = d.idleOrNew(ctx); err != nil {
 		<-d.places
@@ -47,7 +48,7 @@ func (d *driver) idleOrNew(ctx context.Context) (c conn, err error) {
 				}
 				return c, err
 			case <-ctx.Done():
-				return c, cmp.Or(err, ctx.Err())
+				return c, cmp.Or(err, d.outOfTime(ctx.Err()))
 			}
 		}
 		if c.generation == d.generation.Load() {
@@ -55,6 +56,15 @@ func (d *driver) idleOrNew(ctx context.Context) (c conn, err error) {
 		}
 		c.drop()
 	}
+}
+
+// outOfTime completes the error of a call that has found no connection: the program's pool may have none left.
+func (d *driver) outOfTime(err error) error {
+	s := d.db.Stats()
+	if d.ownDB || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return err
+	}
+	return fmt.Errorf("%w: all %d connections of the program's pool are in use", err, s.MaxOpenConnections)
 }
 
 // openForAny opens a connection for whoever needs one first. If the server has no place, the connections that wait for

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -92,4 +94,35 @@ func untouched(t testing.TB, db *sql.DB) {
 	if err := c.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout = @@GLOBAL.wait_timeout AND @@SESSION.sql_mode = @@GLOBAL.sql_mode AND @@SESSION.innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout AND @@SESSION.time_zone = @@GLOBAL.time_zone").Scan(&same); err != nil || !same {
 		t.Errorf("the pool has a connection with settings of this package: %v", err)
 	}
+}
+
+// A pool without a free connection is named as the cause.
+func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.Shared(t, testbed.MariaDB))
+	l.withTable(t, "")
+	db := testbed.OpenDB(t, l.User)
+	db.SetMaxOpenConns(maxConns + 2)
+	var used []*sql.Conn
+	for range maxConns + 2 {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = append(used, c)
+	}
+	b := backendOn(t, Options{DB: db, Schema: l.Name})
+	look := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		return err
+	}
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "connections of the program's pool are in use") {
+		t.Errorf("the program uses all connections: %v", err)
+	}
+	for _, c := range used {
+		c.Close()
+	}
+	testbed.Eventually(t, patience, "the pool serves again", look)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/dsn"
 )
 
 const (
@@ -55,7 +56,7 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) er
 	}
 	b.password.Set(c.Passwd)
 	c.Apply(driver.BeforeConnect(func(_ context.Context, c *driver.Config) error {
-		c.User, c.Passwd = client.MySQLLogin(b.options.DSNFile, c.User, c.Passwd)
+		c.User, c.Passwd = dsn.Login(b.options.DSNFile, c.User, c.Passwd)
 		b.password.Set(c.Passwd)
 		return nil
 	}))

@@ -265,6 +265,38 @@ func TestCredentialsThatAreRefusedEndRun(t *testing.T) {
 	}
 }
 
+// A pool without a free connection is named as the cause.
+func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	c, err := pgxpool.ParseConfig(db.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	used, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := backendOn(t, Options{Pool: pool})
+	look := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		return err
+	}
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 connections of the program's pool are in use") {
+		t.Errorf("the program uses the only connection: %v", err)
+	}
+	used.Release()
+	testbed.Eventually(t, patience, "the pool serves again", look)
+}
+
 // nothing is a connector of another driver.
 type nothing struct{}
 

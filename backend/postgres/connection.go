@@ -56,9 +56,26 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 			}
 		case <-half:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, d.outOfTime(ctx.Err())
 		}
 	}
+}
+
+// outOfTime completes the error of a call that has ended without an answer: the program's pool may have no connection left.
+func (d *driver) outOfTime(err error) error {
+	used, most := 0, 0
+	switch {
+	case d.db != nil:
+		s := d.db.Stats()
+		used, most = s.InUse, s.MaxOpenConnections
+	case !d.ownPool:
+		s := d.pools.Get().Stat()
+		used, most = int(s.AcquiredConns()), int(s.MaxConns())
+	}
+	if most == 0 || used < most {
+		return err
+	}
+	return fmt.Errorf("%w: all %d connections of the program's pool are in use", err, most)
 }
 
 // locked says which session keeps the table locked, if the server tells.

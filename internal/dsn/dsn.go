@@ -1,4 +1,5 @@
-package client
+// Package dsn reads DSNs of MySQL. It is apart from package client, since programs on other stores link no client of MySQL.
+package dsn
 
 import (
 	"os"
@@ -7,9 +8,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MySQLLogin returns user and password of the DSN in a file, where somebody may have replaced them. If there is no such
+// Login returns user and password of the DSN in a file, where somebody may have replaced them. If there is no such
 // file, or no DSN in it, as while it is being written, it returns those of before.
-func MySQLLogin(file, user, password string) (nowUser, nowPassword string) {
+func Login(file, user, password string) (nowUser, nowPassword string) {
 	if file == "" {
 		return user, password
 	}
