@@ -125,7 +125,7 @@ func TestATestThatWaitsForeverIsEnded(t *testing.T) {
 			<-make(chan int)
 		})
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), hang+"=1")
 	out, err := cmd.CombinedOutput()
 	for _, want := range []string{t.Name() + " still waits after 100h0m0s", `a: "jobs" elected "a"`} {
