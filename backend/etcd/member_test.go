@@ -43,7 +43,7 @@ func TestARenewalAnnouncesTheMember(t *testing.T) {
 func TestExpiredMembersAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl, "\x01": 0, "2\xff": 0, " \u202e": 0} {
+	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 3 * ttl / 2, "6": 5 * ttl, "\x01": 0, "2\xff": 0, " \u202e": 0} {
 		key := l.keys.key(lease.Key{Kind: lease.Sessions, Name: nonce})
 		l.put(t, key, lease.Encode(&lease.Session{ID: "x", Nonce: nonce, TTL: lease.Span(ttl), At: time.Now().UTC().Add(-ago)}))
 	}

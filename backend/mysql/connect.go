@@ -118,6 +118,7 @@ type conn struct {
 	*sql.Conn
 	opened     time.Time
 	generation int64
+	place      *place // nil: it listens
 }
 
 func (c conn) old() bool { return time.Since(c.opened) > connLifetime }
@@ -128,6 +129,7 @@ func (c conn) drop() {
 	}
 	c.Raw(func(any) error { return sqldriver.ErrBadConn })
 	c.Close()
+	c.place.leave()
 }
 
 // open returns a new connection. One that waits for notifications has no limit of the running time, which would make

@@ -36,6 +36,7 @@ type driver struct {
 	single   atomic.Pointer[bool]   // whether the connections take one statement at a time
 
 	using        atomic.Int32 // connections that calls use
+	taken        atomic.Int32 // places of connections that are open, or are being opened
 	generation   atomic.Int64 // of the connections that are used; others are closed
 	replacing    atomic.Bool
 	replaceAfter atomic.Int64 // in nanoseconds

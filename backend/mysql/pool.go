@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,34 +28,67 @@ func (d *driver) take(ctx context.Context) (c conn, err error) {
 }
 
 func (d *driver) idleOrNew(ctx context.Context) (c conn, err error) {
-	opening, failed := d.opening, make(chan error, 1)
+	failed := make(chan error, 1)
+	asked := false
 	for {
-		var ok bool
+		asked = asked || len(d.idle) == 0 && d.beginOpening(failed)
+		var again <-chan time.Time // all connections are used, and one may be closed
+		if !asked {
+			again = time.After(openAsk)
+		}
 		select {
 		case c = <-d.idle:
-			ok = true
-		default:
-		}
-		if !ok {
-			select {
-			case c = <-d.idle:
-			case opening <- struct{}{}:
-				opening = nil
-				go d.openForAny(failed)
+		case <-again:
+			continue
+		case err = <-failed:
+			if d.using.Load() > 0 {
 				continue
-			case err = <-failed:
-				if d.using.Load() > 0 {
-					continue
-				}
-				return c, err
-			case <-ctx.Done():
-				return c, cmp.Or(err, d.outOfTime(ctx.Err()))
 			}
+			return c, err
+		case <-ctx.Done():
+			return c, cmp.Or(err, d.outOfTime(ctx.Err()))
 		}
 		if c.generation == d.generation.Load() {
 			return c, nil
 		}
 		c.drop()
+	}
+}
+
+// A place is one of the maxConns connections that a Backend may have for calls.
+type place struct {
+	taken *atomic.Int32 // of all places
+	held  atomic.Bool
+}
+
+func (p *place) take() bool {
+	if p.taken.Add(1) > maxConns {
+		p.taken.Add(-1)
+		return false
+	}
+	p.held.Store(true)
+	return true
+}
+
+func (p *place) leave() {
+	if p != nil && p.held.Swap(false) {
+		p.taken.Add(-1)
+	}
+}
+
+// beginOpening begins to open a connection if there is a place for it, and fewer than maxOpening are being opened.
+func (d *driver) beginOpening(failed chan<- error) bool {
+	p := &place{taken: &d.taken}
+	if !p.take() {
+		return false
+	}
+	select {
+	case d.opening <- struct{}{}:
+		go d.openForAny(p, failed)
+		return true
+	default:
+		p.leave()
+		return false
 	}
 }
 
@@ -69,8 +103,9 @@ func (d *driver) outOfTime(err error) error {
 
 // openForAny opens a connection for whoever needs one first. If the server has no place, the connections that wait for
 // notifications give up theirs.
-func (d *driver) openForAny(failed chan<- error) {
+func (d *driver) openForAny(p *place, failed chan<- error) {
 	defer func() { <-d.opening }()
+	defer time.AfterFunc(openSoon, p.leave).Stop() // it may hang until ioTimeout, and others can connect meanwhile
 	ctx, cancel := context.WithTimeout(d.notifier.ctx, ioTimeout)
 	defer cancel()
 	c, err := d.open(ctx, false)
@@ -84,17 +119,25 @@ func (d *driver) openForAny(failed chan<- error) {
 		}
 	}
 	if err != nil {
+		p.leave()
 		failed <- err
 		return
 	}
-	d.put(c)
+	if c.place = p; p.held.Load() || p.take() {
+		d.put(c)
+	} else {
+		c.drop() // it came too late
+	}
 }
 
 // full are the errors of a server, or of an account, that has no place for another connection.
 var full = []uint16{1040, 1203, 1226}
 
-// openPause is between two attempts to open a connection when others have given up theirs.
-const openPause = 200 * time.Millisecond
+const (
+	openPause = 200 * time.Millisecond // between two attempts to open a connection when others have given up theirs
+	openSoon  = time.Second            // an attempt that takes longer keeps no place
+	openAsk   = 10 * time.Millisecond  // between two looks for a place
+)
 
 // replace opens the successor of connections that are old. They are used until it is there.
 func (d *driver) replace() {
@@ -118,6 +161,9 @@ func (d *driver) replace() {
 			return
 		}
 		c.generation = d.leave()
+		c.place = &place{taken: &d.taken}
+		c.place.held.Store(true)
+		d.taken.Add(1) // those that it replaces are closed, or will be when their call has ended
 		d.put(c)
 	}()
 }
@@ -150,12 +196,12 @@ func (d *driver) put(c conn) {
 // give gives a connection back. After an error it is dropped: it may be in a transaction, and keeps the
 // rights with which it began. If it does not answer, no other may.
 func (d *driver) give(c conn, err error) {
-	d.using.Add(-1)
 	if err != nil {
 		c.drop()
 	} else {
 		d.put(c)
 	}
+	d.using.Add(-1)
 	<-d.places
 	if err != nil && code(err) == 0 {
 		d.dropIdle()
