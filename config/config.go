@@ -76,7 +76,7 @@ type general struct {
 
 // stores are the backends of this module and of its nested modules. A file may have their sections even if
 // the program does not import them.
-var stores = []string{"consul", "curator", "etcd", "file", "firefly", "kubernetes", "manual", "memory", "migration", "mysql", "mysqltable", "postgres", "redis", "s3", "zookeeper"}
+var stores = []string{"consul", "curator", "etcd", "file", "kubernetes", "manual", "memory", "migration", "mysql", "mysqltable", "postgres", "redis", "s3", "zookeeper"}
 
 // Open reads a file and the environment and starts a manager on the store that
 // they name: it calls Load and [Config.Open]. If file is empty, it reads the

@@ -20,7 +20,6 @@ import (
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/etcd"
-	"github.com/go-election/go-election/backend/firefly"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/postgres"
@@ -320,7 +319,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		}
 		return consul.Options{Address: agent.URL(), Token: token.SecretID}
 	}
-	native, shared := options("consul.md"), options("firefly.md")
+	native := options("consul.md")
 	electAndClose(t, func(t *testing.T) backend.Backend {
 		b, err := consul.Open(native)
 		if err != nil {
@@ -328,32 +327,6 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		}
 		return b
 	})
-	fleet := func(t *testing.T) backend.Backend {
-		b, err := firefly.Open(shared, firefly.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	electAndClose(t, fleet)
-
-	b := fleet(t)
-	defer b.Close()
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "moved"}})
-	if err != nil || len(seen) != 1 {
-		t.Fatalf("a reading: %v, %v", seen, err)
-	}
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	bid := backend.Bid{Election: "moved", Candidate: me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: seen[0]}
-	answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Fatalf("a bid: %v, %v", answers, err)
-	}
-	held := answers[0].Lease
-	held.MovedTo = "mysql"
-	if answers, err := b.(backend.Marker).Mark(t.Context(), []backend.Held{held.Held()}); err != nil || answers[0].Outcome != backend.Granted {
-		t.Errorf("a move with the rights on the page: %v, %v", answers, err)
-	}
 }
 
 // The nodes that docs/curator.md creates are enough for a user without other rights.

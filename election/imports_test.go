@@ -31,7 +31,6 @@ var clients = map[string][]string{
 	"curator":   {"github.com/go-zookeeper/zk"},
 	"zookeeper": {"github.com/go-zookeeper/zk"},
 	"consul":    consul,
-	"firefly":   consul,
 	"etcd": {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "github.com/coreos/",
 		"github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2", "go.uber.org/multierr", "go.uber.org/zap",
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/"},

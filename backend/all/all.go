@@ -12,7 +12,6 @@ import (
 	_ "github.com/go-election/go-election/backend/curator"
 	_ "github.com/go-election/go-election/backend/etcd"
 	_ "github.com/go-election/go-election/backend/file"
-	_ "github.com/go-election/go-election/backend/firefly"
 	_ "github.com/go-election/go-election/backend/manual"
 	_ "github.com/go-election/go-election/backend/memory"
 	_ "github.com/go-election/go-election/backend/migration"

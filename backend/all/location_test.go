@@ -62,7 +62,6 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{must(etcd.Open(etcd.Options{Client: client})), "e1:2379/election"},
 		{opened("consul", `{"address": "https://c1:8501/`+canary+`", "token": "`+canary+`", "prefix": "app/jobs"}`), "c1:8501/app/jobs"},
 		{opened("consul", `{"address": "unix:///run/consul.sock", "token": "`+canary+`"}`), "/run/consul.sock/election"},
-		{opened("firefly", `{"address": "c1:8500", "token": "`+canary+`"}`), "c1:8500/leader-election"},
 		{must(consul.Open(consul.Options{Client: new(api.Client)})), ""},
 		{opened("curator", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},
 		{opened("zookeeper", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},

@@ -36,7 +36,6 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("redis", `{"addresses": ["127.0.0.1:1"], "username": "app", "password": "`+canary+`", "sentinel_password": "`+canary+`", "master": "m"}`),
 		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
 		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
-		opened("firefly", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
 		opened("curator", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},

@@ -10,7 +10,7 @@
 //
 // docs/consul.md is the page for operators. docs/design/consul.md has the layout of the keys and
 // what Consul is good for; docs/design/lease.md has the argument why two processes never lead at
-// once. Package firefly shares elections with programs in .NET.
+// once.
 //
 // # Options
 //

@@ -28,9 +28,6 @@ var stores = map[string]func(t *testing.T) (environ []string){
 		return []string{"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + rand.Text() + "/"}
 	},
 	"file": onFile,
-	"firefly": func(t *testing.T) []string {
-		return []string{"ELECTION_FIREFLY_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_FIREFLY_PREFIX=" + rand.Text()}
-	},
 	"manual":    func(*testing.T) []string { return nil },
 	"memory":    func(*testing.T) []string { return nil },
 	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },

@@ -1,4 +1,4 @@
-// Package consulagent is access to a Consul agent: what packages consul and firefly both need, and
+// Package consulagent is access to a Consul agent: what package consul needs, and
 // nothing about leases.
 package consulagent
 

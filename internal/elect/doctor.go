@@ -48,7 +48,7 @@ func (a *app) doctorCommand() *cobra.Command {
 - its elections and members;
 - files with secrets that every user of this machine can read;
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
-  the cluster's members, versions, alarms, free space. Consul, firefly: servers, how many
+  the cluster's members, versions, alarms, free space. Consul: servers, how many
   can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
   role, whether its sessions are long enough, rights. S3: whether conditional writes hold,
   the object's size. file: the directory. manual: the leader named. migration: both stores;
