@@ -27,7 +27,7 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"etcd": func(t *testing.T) []string {
 		return []string{"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + rand.Text() + "/"}
 	},
-	"file": onFile,
+	"file":      onFile,
 	"manual":    func(*testing.T) []string { return nil },
 	"memory":    func(*testing.T) []string { return nil },
 	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },
@@ -45,6 +45,10 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	},
 	"redis": func(t *testing.T) []string {
 		return []string{"ELECTION_REDIS_ADDRESSES=" + testbed.SharedRedis(t).Addr(), "ELECTION_REDIS_PREFIX=" + rand.Text()}
+	},
+	"s3": func(t *testing.T) []string {
+		return []string{"ELECTION_S3_ENDPOINT=" + testbed.SharedS3(t).URL(), "ELECTION_S3_BUCKET=" + testbed.S3Bucket, "ELECTION_S3_PREFIX=" + rand.Text() + "/",
+			"AWS_ACCESS_KEY_ID=" + testbed.S3AccessKey, "AWS_SECRET_ACCESS_KEY=" + testbed.S3SecretKey}
 	},
 	"zookeeper": func(t *testing.T) []string {
 		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
