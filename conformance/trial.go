@@ -141,7 +141,7 @@ func (t *Trial) end() error {
 	}
 	for _, n := range t.nodes {
 		if t.Virtual { // the bubble must not end before them
-			n.wire.closing.Wait()
+			<-n.wire.closed
 		}
 	}
 	t.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // every call.
 func Wrap(b backend.Backend) *Wire {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, counts: map[string]int{}, failed: map[string]int{}}
+	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, closed: make(chan struct{}), counts: map[string]int{}, failed: map[string]int{}}
 }
 
 // A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
@@ -25,7 +25,8 @@ type Wire struct {
 	ctx      context.Context // of requests that are in flight after their call has failed
 	cancel   context.CancelFunc
 	inFlight sync.WaitGroup
-	closing  sync.WaitGroup // calls of Close
+	closed   chan struct{} // closed at the end of Close
+	closing  sync.Once
 
 	mu         sync.Mutex
 	decide     func(Call) Fate

@@ -135,8 +135,7 @@ func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
 // Close drops all requests in flight and closes the inner backend.
 func (w *Wire) Close() error {
-	w.closing.Add(1)
-	defer w.closing.Done()
+	defer w.closing.Do(func() { close(w.closed) })
 	w.cancel()
 	w.inFlight.Wait()
 	return w.inner.Close()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,11 +15,18 @@ type Renewed[T any] struct {
 	Open  func(context.Context) (T, error) // returns the next one, connected
 	Close func(T)                          // waits for calls that still use it, if it can
 
-	mu     sync.Mutex
-	now    T
-	since  time.Time
-	busy   bool
-	closed bool
+	mu      sync.Mutex
+	now     T
+	since   time.Time
+	opening bool       // the next one
+	late    []*late[T] // those that were replaced lately
+	closed  bool
+}
+
+// A late is one that was replaced, and is still open for calls that have begun.
+type late[T any] struct {
+	one   T
+	timer *time.Timer
 }
 
 const (
@@ -48,10 +56,10 @@ func (r *Renewed[T]) Renew() {
 }
 
 func (r *Renewed[T]) renew() {
-	if r.busy || r.closed {
+	if r.opening || r.closed {
 		return
 	}
-	r.busy = true
+	r.opening = true
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 		defer cancel()
@@ -59,25 +67,43 @@ func (r *Renewed[T]) renew() {
 
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.busy = false
-		if err != nil {
+		r.opening = false
+		switch {
+		case err != nil:
 			r.since = time.Now().Add(againAfter - r.Age)
-			return
+		case r.closed:
+			go r.Close(next)
+		default:
+			r.closeLater(r.now)
+			r.now, r.since = next, time.Now()
 		}
-		unused := next
-		if !r.closed {
-			unused, r.now, r.since = r.now, next, time.Now()
-		}
-		time.AfterFunc(lateCalls, func() { r.Close(unused) })
 	}()
 }
 
-// End closes the present one, and does not replace it any more.
+// closeLater closes one that was replaced, after lateCalls or at the end.
+func (r *Renewed[T]) closeLater(one T) {
+	closing := &late[T]{one: one}
+	closing.timer = time.AfterFunc(lateCalls, func() {
+		r.mu.Lock()
+		r.late = slices.DeleteFunc(r.late, func(l *late[T]) bool { return l == closing })
+		r.mu.Unlock()
+		r.Close(one)
+	})
+	r.late = append(r.late, closing)
+}
+
+// End closes the present one and those that it has replaced, and replaces it no more.
 func (r *Renewed[T]) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed {
-		r.closed = true
-		go r.Close(r.now)
+	if r.closed {
+		return
 	}
+	r.closed = true
+	for _, l := range r.late {
+		if l.timer.Stop() {
+			go r.Close(l.one)
+		}
+	}
+	go r.Close(r.now)
 }
