@@ -203,9 +203,9 @@ func (h *Handler) urgency(e *election.ElectionStatus) int {
 		return 4
 	case e.Kind == election.Vacant:
 		return 3
-	case h.alone(e):
-		return 2
 	case e.Paused:
+		return 2
+	case h.alone(e):
 		return 1
 	}
 	return 0

@@ -21,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -52,6 +53,7 @@ func main() {
 	var err error
 	switch {
 	case o.id != "":
+		slog.SetLogLoggerLevel(slog.LevelError) // what a member writes on standard error is its failure
 		err = child(ctx, o)
 	case *jump:
 		err = demo(ctx, o, jumpWithoutSeal)
