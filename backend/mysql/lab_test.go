@@ -111,7 +111,12 @@ func backendOn(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	m, err := election.New(backendOn(t, o), election.Options{ID: id, TTL: ttl})
+	return joinOn(t, id, ttl, backendOn(t, o))
+}
+
+func joinOn(t testing.TB, id string, ttl time.Duration, b *Backend) *election.Election {
+	t.Helper()
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 		const ttl = 45 * time.Second // the next poll is 15 s away
 		l := newLab(t, testbed.Shared(t, k))
 		a := join(t, "a", ttl, Options{Config: l.User, MaxTTL: time.Minute})
-		b := join(t, "b", ttl, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name, MaxTTL: time.Minute})
+		follower := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name, MaxTTL: time.Minute})
+		b := joinOn(t, "b", ttl, follower)
 		led, err := a.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +74,12 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 		if err := b.Lead(nil); err != nil {
 			t.Fatal(err)
 		}
-		l.untilWaiting(t, 1)
+		testbed.Eventually(t, patience, "the follower waits", func() error {
+			if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE ?", l.Name, "SELECT GET_LOCK(%"+follower.driver.notifier.own+"%") == 0 {
+				return errors.New("it does not")
+			}
+			return nil
+		})
 		began := time.Now()
 		if err := led.Resign(t.Context()); err != nil {
 			t.Fatal(err)
