@@ -1,6 +1,7 @@
 package electionhttp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/election"
@@ -70,10 +71,15 @@ func (h *Handler) readCampaigned() {
 	}
 	sh.campaigned = map[string]int{}
 	for _, m := range list {
-		if m.TTL == 0 || m.Age <= 2*m.TTL {
-			for name := range m.Campaigns() {
-				sh.campaigned[name]++
-			}
+		if m.TTL > 0 && m.Age > 2*m.TTL {
+			continue
+		}
+		names := slices.Collect(m.Campaigns())
+		if slices.Contains(names, "") { // it counts for all elections, once
+			names = []string{""}
+		}
+		for _, name := range names {
+			sh.campaigned[name]++
 		}
 	}
 }
