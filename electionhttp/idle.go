@@ -15,7 +15,7 @@ const alarmFor = time.Hour
 // never had one, or no process campaigns for it and the last leader released the lease or
 // was lost more than alarmFor ago. A leader that crashed recently without a standby is an
 // outage, not an idle election.
-func (h *Handler) idle(e *election.ElectionStatus) bool {
+func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	switch {
 	case e.Kind != election.Vacant || e.Campaigning || e.Stuck || e.Paused:
 		return false
@@ -23,32 +23,26 @@ func (h *Handler) idle(e *election.ElectionStatus) bool {
 		return true
 	case e.Term == 0 && e.Previous.ID == "": // a store without terms may have lost a leader: Previous says so
 		return true
-	case !h.noCandidates(e.Election):
+	case c == nil || c.of(e.Election) > 0:
 		return false
 	}
 	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(h.knownSince(e)) > alarmFor
 }
 
-// noCandidates reports whether no process campaigned for an election when the members
-// were last read.
-func (h *Handler) noCandidates(name string) bool {
-	n, known := h.candidates(name)
-	return known && n == 0
+// alone reports whether nobody could take over from the leader of an election, as far as the members are known.
+func alone(e *election.ElectionStatus, c campaigns) bool {
+	return e.Kind == election.Elected && c != nil && c.of(e.Election) <= 1
 }
 
-// alone reports whether nobody could take over from the leader of an election, as far as the members were known
-// when they were last read.
-func (h *Handler) alone(e *election.ElectionStatus) bool {
-	if e.Kind != election.Elected {
-		return false
-	}
-	n, known := h.candidates(e.Election)
-	return known && n <= 1
-}
+// campaigns says how many processes campaign for each election, its leader among them; "": those that have no room to
+// name all of theirs. It is nil if that is not known. One answer uses one of them.
+type campaigns map[string]int
 
-// candidates returns how many processes campaigned for an election when the members were last read, with its leader. It
-// does not wait for the store, which may hang: it starts a read in the background, at most one in cacheFor.
-func (h *Handler) candidates(name string) (n int, known bool) {
+func (c campaigns) of(name string) int { return c[name] + c[""] }
+
+// campaigns returns those of when the members were last read. It does not wait for the store, which may hang: it
+// starts a read in the background, at most one in cacheFor.
+func (h *Handler) campaigns() campaigns {
 	sh := &h.shared
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -56,20 +50,16 @@ func (h *Handler) candidates(name string) (n int, known bool) {
 		sh.readingCampaigned = true
 		h.background.Go(h.readCampaigned)
 	}
-	return sh.campaigned[name] + sh.campaigned[""], sh.campaigned != nil
+	return sh.campaigned
 }
 
 // readCampaigned reads the members and counts those that campaign for each election.
 func (h *Handler) readCampaigned() {
 	list, err := h.allMembers()
-	sh := &h.shared
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.readingCampaigned, sh.campaignedAt = false, time.Now()
-	if sh.campaigned = nil; err != nil {
-		return
+	var found campaigns
+	if err == nil {
+		found = campaigns{}
 	}
-	sh.campaigned = map[string]int{}
 	for _, m := range list {
 		if m.TTL > 0 && m.Age > 2*m.TTL {
 			continue
@@ -79,7 +69,11 @@ func (h *Handler) readCampaigned() {
 			names = []string{""}
 		}
 		for _, name := range names {
-			sh.campaigned[name]++
+			found[name]++
 		}
 	}
+	sh := &h.shared
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.readingCampaigned, sh.campaignedAt, sh.campaigned = false, time.Now(), found
 }

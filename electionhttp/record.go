@@ -59,9 +59,10 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return
 	}
-	process := h.describe(s, now)
+	c := h.campaigns()
+	process := h.describe(s, now, c)
 	members, membersErr := h.allMembers()
-	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now), ID: s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions, History: []leadershipJSON{}}
+	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now, c), ID: s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions, History: []leadershipJSON{}}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
 		j.Store.Error, j.Store.Detail = describeError(err, h.options.Details)

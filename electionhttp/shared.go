@@ -23,7 +23,7 @@ type shared struct {
 	sinceQueue   []string              // elections to read
 	readingSince bool
 
-	campaigned        map[string]int // how many processes campaign for each election; "": they have no room to name all of theirs
+	campaigned        campaigns
 	campaignedAt      time.Time      // when the members were last read
 	readingCampaigned bool
 }

@@ -146,30 +146,31 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s, now := h.snapshot()
-	j := h.describe(s, now)
+	c := h.campaigns()
+	j := h.describe(s, now, c)
 	text := strings.ToLower(query.Get("q"))
 	var selected []*election.ElectionStatus
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		if (state == "" || h.hasState(e, state)) && (text == "" || matches(e, text)) {
+		if (state == "" || hasState(e, state, c)) && (text == "" || matches(e, text)) {
 			selected = append(selected, e)
 		}
 	}
 	if order == "attention" { // elections of equal urgency stay in order of names
 		rank := make(map[*election.ElectionStatus]int)
 		for _, e := range selected {
-			rank[e] = h.urgency(e)
+			rank[e] = h.urgency(e, c)
 		}
 		slices.SortStableFunc(selected, func(a, b *election.ElectionStatus) int { return rank[b] - rank[a] })
 	}
 	j.Matching, j.Offset = len(selected), min(offset, len(selected))
 	for _, e := range selected[j.Offset:min(len(selected), j.Offset+limit)] {
-		j.Elections = append(j.Elections, h.describeElection(e, now))
+		j.Elections = append(j.Elections, h.describeElection(e, now, c))
 	}
 	reply(w, http.StatusOK, j)
 }
 
-func (h *Handler) hasState(e *election.ElectionStatus, state string) bool {
+func hasState(e *election.ElectionStatus, state string, c campaigns) bool {
 	switch state {
 	case "here":
 		return e.Leading
@@ -182,7 +183,7 @@ func (h *Handler) hasState(e *election.ElectionStatus, state string) bool {
 	case "paused":
 		return e.Paused
 	case "alone":
-		return h.alone(e)
+		return alone(e, c)
 	}
 	return e.Stuck
 }
@@ -193,9 +194,9 @@ func matches(e *election.ElectionStatus, lower string) bool {
 }
 
 // urgency ranks elections by how much they need attention.
-func (h *Handler) urgency(e *election.ElectionStatus) int {
+func (h *Handler) urgency(e *election.ElectionStatus, c campaigns) int {
 	switch {
-	case h.idle(e):
+	case h.idle(e, c):
 		return -1
 	case e.Stuck:
 		return 5
@@ -205,14 +206,14 @@ func (h *Handler) urgency(e *election.ElectionStatus) int {
 		return 3
 	case e.Paused:
 		return 2
-	case h.alone(e):
+	case alone(e, c):
 		return 1
 	}
 	return 0
 }
 
 // describe returns the status of the process, without its elections.
-func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
+func (h *Handler) describe(s election.Status, now time.Time, c campaigns) statusJSON {
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
@@ -226,12 +227,12 @@ func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 	case s.Err != nil:
 		j.Store.State = "failing"
 	}
-	j.Counts, j.Leaders = h.count(s)
+	j.Counts, j.Leaders = h.count(s, c)
 	return j
 }
 
 // count counts the elections by state, and those of the ten candidates that lead most.
-func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
+func (h *Handler) count(s election.Status, known campaigns) (c countsJSON, leaders []leadsJSON) {
 	leads := make(map[string]int)
 	for i := range s.Elections {
 		e := &s.Elections[i]
@@ -246,13 +247,13 @@ func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
 			}
 		case election.Vacant:
 			c.Vacant++
-			if h.idle(e) {
+			if h.idle(e, known) {
 				c.Idle++
 			}
 		default:
 			c.Unknown++
 		}
-		if h.alone(e) {
+		if alone(e, known) {
 			c.Alone++
 		}
 		if e.Paused {
@@ -270,11 +271,11 @@ func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
 	return c, leaders[:min(len(leaders), 10)]
 }
 
-func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) electionJSON {
+func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c campaigns) electionJSON {
 	j := electionJSON{
 		Election: e.Election, Kind: e.Kind.String(), Leading: e.Leading, Leader: candidate(e.Leader, h.options.Details), Previous: candidate(e.Previous, h.options.Details),
 		Term: term(e.Term), Since: e.Time.UTC(), SinceBy: "process", Reason: string(e.Reason),
-		Idle: h.idle(e), Alone: h.alone(e), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
+		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
 	}
 	j.Error, j.Detail = describeError(e.Err, h.options.Details)
 	if e.Time.IsZero() { // the manager has no state of it yet
