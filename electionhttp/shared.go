@@ -24,7 +24,7 @@ type shared struct {
 	readingSince bool
 
 	campaigned        campaigns
-	campaignedAt      time.Time      // when the members were last read
+	campaignedAt      time.Time // when the members were last read
 	readingCampaigned bool
 }
 
