@@ -245,3 +245,5 @@ func liveHeal(t *Trial) error {
 	}
 	return nil
 }
+
+func (t *Trial) clockMargin() time.Duration { return max(t.TTL/6, t.ClockMargin) }

@@ -39,7 +39,6 @@ func (t *Trial) options(id string) election.Options {
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
 func (t *Trial) callTimeout() time.Duration { return t.TTL / 4 }
-func (t *Trial) clockMargin() time.Duration { return max(t.TTL/6, t.ClockMargin) }
 
 // takeoverBound is the longest time until there is a leader again when nothing fails:
 // the time of a takeover, two readings and a call.

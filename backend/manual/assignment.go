@@ -115,14 +115,6 @@ func readText(path string) ([]byte, error) {
 	return text, err
 }
 
-func readFile(path string) (a assignment, err error) {
-	text, err := readText(path)
-	if err != nil {
-		return a, err
-	}
-	return parse(text)
-}
-
 func parse(text []byte) (a assignment, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

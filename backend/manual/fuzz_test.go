@@ -70,3 +70,11 @@ func checkNamed(t *testing.T, id string) {
 		t.Errorf("%q was accepted as a leader", id)
 	}
 }
+
+func readFile(path string) (a assignment, err error) {
+	text, err := readText(path)
+	if err != nil {
+		return a, err
+	}
+	return parse(text)
+}

@@ -186,7 +186,7 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	if led == 1 {
 		have = "has"
 	}
-	d.add(gradeOK, "elections", "the store has %s; %d of them %s a leader now", counted(len(records), "election"), led, have)
+	d.add(gradeOK, "elections", "the store has %s; %d of them %s a leader now", counted(len(records), "election", "elections"), led, have)
 	for to, n := range moved {
 		if s.config.Backend != "migration" {
 			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
@@ -200,7 +200,7 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 
 // checkMembers counts members, and warns of ids that two candidates of an election share.
 func (d *diagnostics) checkMembers(members []backend.Member) {
-	d.add(gradeOK, "members", "%s announced lately that they take part", counted(len(members), "process"))
+	d.add(gradeOK, "members", "%s announced lately that they take part", counted(len(members), "process", "processes"))
 	type candidacy struct{ id, election string }
 	seen := map[candidacy]bool{}
 	for _, m := range members {
@@ -215,15 +215,11 @@ func (d *diagnostics) checkMembers(members []backend.Member) {
 }
 
 // counted returns a number of things: 1 election, 2 elections.
-func counted(n int, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "s"):
-		thing += "es"
-	default:
-		thing += "s"
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, thing)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // advise adds to an error what its class means for an operator.
