@@ -21,7 +21,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, tables, _ := strings.Cut(string(text), "\n## Keys\n")
+	_, tables, _ := strings.Cut(string(text), "\n## Keys of every store\n")
 	rows := make(map[string]string) // from a key to the type in its row
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|[^|]+\\|[^|]+\\|$").FindAllStringSubmatch(tables, -1) {
 		if rows[m[1]] != "" {

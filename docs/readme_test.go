@@ -127,6 +127,7 @@ func goWithThisModule(t *testing.T) string {
 	if out, err := exec.Command(program, "build", "-o", filepath.Join(dir, "elect"), "../cmd/elect").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	downloadWhatItNeeds(t, root)
 	write(t, filepath.Join(dir, "go"), fmt.Sprintf(`#!/bin/sh
 case "$*" in
 "mod init "*) '%[1]s' "$@" && exec '%[1]s' mod edit -replace=github.com/go-election/go-election='%[2]s' ;;
@@ -135,6 +136,26 @@ esac
 exec '%[1]s' "$@"
 `, program, root, dir), 0o700)
 	return dir
+}
+
+// downloadWhatItNeeds downloads the modules that a program with this one needs. There is no version of this module to
+// be found, so the programs of the pages are built without the network.
+func downloadWhatItNeeds(t *testing.T, root string) {
+	t.Helper()
+	const module = "github.com/go-election/go-election"
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport _ \""+module+"/backend/all\"\n\nfunc main() {}\n", 0o600)
+	for _, args := range [][]string{
+		{"mod", "init", "example.com/needs"},
+		{"mod", "edit", "-replace=" + module + "=" + root, "-require=" + module + "@v0.0.0"},
+		{"mod", "tidy"},
+	} {
+		c := exec.CommandContext(t.Context(), "go", args...)
+		c.Dir, c.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", c, err, out)
+		}
+	}
 }
 
 // offline returns the environment of a shell that finds this "go" first and uses no network.
