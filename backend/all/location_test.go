@@ -50,9 +50,9 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		b    backend.Backend
 		want string
 	}{
-		{db(), "db1:3306/app"},
+		{db(), "db1:3306/app/election"},
 		{opened("mysql", `{"dsn": "app:`+canary+`@unix(/run/db.sock)/app", "schema": "other", "prefix": "jobs"}`), "/run/db.sock/other/jobs"},
-		{must(mysql.Open(mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app"},
+		{must(mysql.Open(mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app/election"},
 		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
 		{opened("postgres", `{"dsn": "postgres://`+canary+`:`+canary+`@p1,p2:6432/app?sslmode=disable", "schema": "s", "prefix": "jobs"}`), "p1:5432,p2:6432/app/s/jobs"},
 		{opened("postgres", `{"dsn": "host=p1 user=`+canary+` password=`+canary+` dbname=app"}`), "p1:5432/app/election"},
@@ -71,8 +71,8 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{opened("manual", `{"leader": "self", "dir": "`+dir+`"}`), dir},
 		{opened("manual", `{"file": "/etc/leader.json"}`), "/etc/leader.json"},
 		{opened("memory", `{}`), ""},
-		{must(migration.New(migration.Options{From: keys(), To: db(), Stage: migration.Both})), "from etcd e1:2379,e2:2379/election to mysql db1:3306/app"},
-		{must(migration.New(migration.Options{From: db(), Stage: migration.From})), "from mysql db1:3306/app"},
+		{must(migration.New(migration.Options{From: keys(), To: db(), Stage: migration.Both})), "from etcd e1:2379,e2:2379/election to mysql db1:3306/app/election"},
+		{must(migration.New(migration.Options{From: db(), Stage: migration.From})), "from mysql db1:3306/app/election"},
 	} {
 		got := clean.Where(c.b)
 		if got != c.want {

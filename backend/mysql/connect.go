@@ -56,11 +56,7 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	d.Password.Set(config.Passwd)
 	d.dsn = login{config.User, "%", config.DBName}
-	within := d.Table.Schema
-	if o.Prefix != "" {
-		within += "/" + o.Prefix
-	}
-	d.location = clean.Location(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
+	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	c := config.Clone()
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
