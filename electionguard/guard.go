@@ -170,7 +170,7 @@ func (o *Options) check() error {
 	case o.Grace < 0:
 		return fmt.Errorf("electionguard: %w: Grace is %v, must be at least 0", backend.ErrInvalid, o.Grace)
 	case !isMain.Load():
-		return fmt.Errorf("electionguard: %w: call config.RunGuard or electionguard.Main first of all in main: a guard is this program, started again", backend.ErrInvalid)
+		return fmt.Errorf("electionguard: %w: call config.RunGuard or electionguard.Main first of all in main, or in TestMain of a test: a guard is this program, started again. A test needs none: ELECTION_GUARD=false overrides \"guard: true\"", backend.ErrInvalid)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
