@@ -19,104 +19,194 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
-	for i := range bids {
-		b.noteTTL(bids[i].TTL)
-	}
-	a := acquiring{b: b, bids: bids, answers: make([]backend.Answer, len(bids)), attempts: make([]Heartbeat, len(bids)), late: make([]bool, len(bids))}
-	todo := make([]int, len(bids))
-	for i := range todo {
-		todo[i], a.late[i] = i, b.mayComeLate(bids[i].Election)
-	}
-	// Sorted, so that processes that bid for the same elections conflict early.
-	slices.SortFunc(todo, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
-	var err error
-	for a.round = 0; a.round < rounds && len(todo) > 0 && err == nil; a.round++ {
-		todo, err = a.try(ctx, todo)
-	}
-	if err == nil && len(todo) > 0 {
-		err = errBusy
-	}
+
+	a := b.newAcquiring(bids)
+	err := a.run(ctx)
 	err = b.fail(about("acquire", len(bids), bids[0].Election), err)
 	setErrors(a.answers, err)
 	return a.answers, err
 }
 
-// acquiring is one call of Acquire.
+// acquiring is one call of Acquire. Its slices have an element for each bid.
 type acquiring struct {
-	b        *Backend
-	bids     []backend.Bid
-	answers  []backend.Answer
-	attempts []Heartbeat // of the records that were sent; 0: none
-	late     []bool      // a record that an earlier call has sent may still arrive
-	round    int
-	narrow   int // how often a part was denied
+	b       *Backend
+	bids    []backend.Bid
+	answers []backend.Answer
+	sent    []Heartbeat // of the record that this call has sent; 0: none
+	late    []bool      // a record that an earlier call has sent may still arrive
+
+	round  int
+	narrow int // how often the store has denied a change of several grants
 }
 
 // A granting is a grant that is to be written.
 type granting struct {
-	bid    int
+	bid    int // its index
 	state  *state
 	record *Record
 }
 
-// try makes one attempt at some of the bids, and returns those that must be tried again.
-func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error) {
-	b := a.b
-	bids := make([]backend.Bid, len(todo))
-	names := make([]string, len(todo))
-	for n, i := range todo {
-		bids[n], names[n] = a.bids[i], a.bids[i].Election
+func (b *Backend) newAcquiring(bids []backend.Bid) *acquiring {
+	a := &acquiring{
+		b:       b,
+		bids:    bids,
+		answers: make([]backend.Answer, len(bids)),
+		sent:    make([]Heartbeat, len(bids)),
+		late:    make([]bool, len(bids)),
 	}
-	v, states, ok := b.freeByCache(bids)
-	if !ok || a.round > 0 {
-		if v, states, err = b.read(ctx, names); err != nil {
-			return nil, err
+	for i := range bids {
+		b.noteTTL(bids[i].TTL)
+		a.late[i] = b.mayComeLate(bids[i].Election)
+	}
+	return a
+}
+
+// run tries the bids until each has an answer.
+func (a *acquiring) run(ctx context.Context) (err error) {
+	todo := make([]int, len(a.bids))
+	for i := range todo {
+		todo[i] = i
+	}
+	// Sorted, so that processes that bid for the same elections conflict early.
+	slices.SortFunc(todo, func(i, j int) int { return cmp.Compare(a.bids[i].Election, a.bids[j].Election) })
+
+	for a.round = 0; a.round < rounds; a.round++ {
+		todo, err = a.try(ctx, todo)
+		if err != nil || len(todo) == 0 {
+			return err
 		}
 	}
-	s, err := b.ensureSession(ctx, bids[0].Candidate, bids[0].TTL)
+	return errBusy
+}
+
+// try makes one attempt at some of the bids, and returns those that must be tried again.
+func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error) {
+	v, states, err := a.look(ctx, todo)
 	if err != nil {
 		return nil, err
 	}
+	first := &a.bids[todo[0]]
+	s, err := a.b.ensureSession(ctx, first.Candidate, first.TTL)
+	if err != nil {
+		return nil, err
+	}
+
 	var each, together []granting // the latter change the meta item, too
 	for n, i := range todo {
 		st := &states[n]
-		if a.before(ctx, i, st) {
+		switch {
+		case a.confirm(i, st):
+			continue
+		case !a.mayBeGranted(i, st):
+			a.refuse(ctx, i, st)
 			continue
 		}
-		term, err := backend.NextTerm(max(st.lastTerm(b.driver.Now()), bids[n].Expected.Term), st.suspect || st.missing && v.lostTerms(), bids[n].MinTerm, b.driver.Now())
+
+		term, err := a.nextTerm(v, st, &a.bids[i])
 		if err != nil {
-			a.answers[i] = backend.Answer{Err: fmt.Errorf("%s: acquire %q: %w", b.limits.Name, bids[n].Election, err)}
+			a.answers[i] = backend.Answer{Err: err}
 			continue
 		}
-		g := granting{i, st, newGrant(v, st, &bids[n], term, s.value.Generation, b.driver.Now().UTC())}
-		if st.missing || b.changesMeta(v, bids[n].TTL) {
+		g := granting{i, st, newGrant(v, st, &a.bids[i], term, s.value.Generation, a.b.driver.Now().UTC())}
+		if st.missing || a.b.changesMeta(v, a.bids[i].TTL) {
 			together = append(together, g)
 		} else {
 			each = append(each, g)
 		}
 	}
+
 	if len(together) > 0 && !v.metaRead {
-		if err := b.readMeta(ctx, v); err != nil {
+		if err := a.b.readMeta(ctx, v); err != nil {
 			return nil, err
 		}
 	}
-	if len(each) > 0 {
-		var changes []Change
-		parts := slices.Collect(slices.Chunk(each, 1))
-		for _, part := range parts {
-			changes = append(changes, grantChange(part))
-		}
-		if again, err = a.write(ctx, v, s, parts, changes); err != nil {
-			return nil, err
-		}
+	if again, err = a.grantEach(ctx, v, s, each); err != nil {
+		return nil, err
 	}
-	more, err := a.together(ctx, v, s, together)
+	more, err := a.grantTogether(ctx, v, s, together)
 	return append(again, more...), err
 }
 
-// together writes grants that change the meta item, one change after the other: each needs the meta
+// look returns the elections of some bids as the cache has them, if it shows that all are free. Otherwise,
+// and in later rounds, it reads them.
+func (a *acquiring) look(ctx context.Context, todo []int) (*view, []state, error) {
+	bids, names := make([]backend.Bid, len(todo)), make([]string, len(todo))
+	for n, i := range todo {
+		bids[n], names[n] = a.bids[i], a.bids[i].Election
+	}
+	if a.round == 0 {
+		if v, states, ok := a.b.freeByCache(bids); ok {
+			return v, states, nil
+		}
+	}
+	return a.b.read(ctx, names)
+}
+
+// confirm answers a bid that an earlier attempt of this call was granted, though its answer said otherwise: a copy
+// of the request came first.
+func (a *acquiring) confirm(i int, st *state) bool {
+	h := a.sent[i]
+	if h == 0 || st.suspect || !st.heldBy(a.b.owner.Nonce()) || st.record.Heartbeat != h {
+		return false
+	}
+	a.b.markHeld(st.record, st.item)
+	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[i].TTL}
+	return true
+}
+
+// mayBeGranted reports whether the lease is as the bid expects it. What is this process's own need not be.
+func (a *acquiring) mayBeGranted(i int, st *state) bool {
+	expected := a.bids[i].Expected
+	return (st.own || st.Unchanged(expected)) && st.MovedTo == expected.MovedTo
+}
+
+// refuse answers a bid that is not granted, and clears up what this process may have left in the record: a lease
+// from before the store was rebuilt, or an earlier bid that may still be granted.
+func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
+	b, election := a.b, a.bids[i].Election
+	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
+
+	switch leftover := st.heldBy(b.owner.Nonce()); {
+	case leftover && st.own:
+		// It leads by that lease, perhaps.
+	case leftover, a.late[i]:
+		if err := b.release(ctx, []backend.Held{{Election: election, End: backend.Failed}}); err != nil {
+			a.answers[i] = backend.Answer{Err: b.fail(about("acquire", 1, election), err)}
+		}
+	default:
+		b.forget(election, 0)
+	}
+}
+
+// nextTerm returns the term of a grant. It jumps if the last grant may be lost.
+func (a *acquiring) nextTerm(v *view, st *state, bid *backend.Bid) (uint64, error) {
+	now := a.b.driver.Now()
+	last := max(st.lastTerm(now), bid.Expected.Term)
+	jump := st.suspect || st.missing && v.lostTerms()
+
+	term, err := backend.NextTerm(last, jump, bid.MinTerm, now)
+	if err != nil {
+		return 0, fmt.Errorf("%s: acquire %q: %w", a.b.limits.Name, bid.Election, err)
+	}
+	return term, nil
+}
+
+// grantEach writes grants that depend on nothing but their own election, each by a change of its own.
+func (a *acquiring) grantEach(ctx context.Context, v *view, s *session, each []granting) (again []int, err error) {
+	if len(each) == 0 {
+		return nil, nil
+	}
+	parts := slices.Collect(slices.Chunk(each, 1))
+	changes := make([]Change, len(parts))
+	for n, part := range parts {
+		changes[n] = grantChange(part)
+	}
+	return a.write(ctx, v, s, parts, changes)
+}
+
+// grantTogether writes grants that change the meta item, one change after the other: each needs the meta
 // item as the one before has left it.
-func (a *acquiring) together(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
+func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
 	ever, some := v.deleted()
 	for len(rest) > 0 {
 		part := a.nextPart(&rest)
@@ -128,6 +218,7 @@ func (a *acquiring) together(ctx context.Context, v *view, s *session, rest []gr
 			ever, some = v.deleted()
 			continue
 		}
+
 		again = append(again, refused...)
 		if err := a.b.readMeta(ctx, v); err != nil { // another process makes elections, too
 			return nil, err
@@ -147,7 +238,8 @@ func (a *acquiring) together(ctx context.Context, v *view, s *session, rest []gr
 func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
 	room := max(2, (a.b.limits.Batch-1)>>(2*a.narrow))
 	for _, g := range *rest {
-		if room--; g.checksSession() {
+		room--
+		if g.checksSession() {
 			room--
 		}
 		if part != nil && (room < 0 || a.narrow == rounds-1) {
@@ -159,73 +251,66 @@ func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
 	return part
 }
 
-// before answers a bid that is not to be granted, and one that an earlier attempt of this very
-// call was granted though its answer says otherwise: a copy of the request came first.
-func (a *acquiring) before(ctx context.Context, i int, st *state) (answered bool) {
-	b, bid := a.b, &a.bids[i]
-	nonce := b.owner.Nonce()
-	if h := a.attempts[i]; h != 0 && st.heldBy(nonce) && st.record.Heartbeat == h && !st.suspect {
-		b.markHeld(st.record, st.item)
-		a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: bid.TTL}
-		return true
-	}
-	if (st.own || st.Unchanged(bid.Expected)) && st.MovedTo == bid.Expected.MovedTo {
-		return false
-	}
-	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
-	switch leftover := st.heldBy(nonce); {
-	case leftover && st.own:
-	case leftover, a.late[i]: // from before the store was rebuilt; or a bid that may still be granted
-		if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
-			a.answers[i] = backend.Answer{Err: b.fail(about("acquire", 1, bid.Election), err)}
-		}
-	default:
-		b.forget(bid.Election, 0)
-	}
-	return true
-}
-
-// write writes grants, answers those that were applied, and returns the others.
+// write writes grants, a part by each change, answers those that were applied, and returns the others.
 func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]granting, changes []Change) (again []int, err error) {
 	b := a.b
 	var pending []*Record
 	for _, part := range parts {
 		for _, g := range part {
-			pending, a.attempts[g.bid] = append(pending, g.record), g.record.Heartbeat
+			pending = append(pending, g.record)
+			a.sent[g.bid] = g.record.Heartbeat
 		}
 	}
 	b.markPending(pending)
+
 	w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 	if errors.Is(err, ErrEpoch) {
-		b.mu.Lock()
-		b.cache.clear() // the next attempt reads
-		b.mu.Unlock()
+		b.clearCache() // the next attempt reads
 	}
 	for n, part := range parts {
 		r := w.result(n)
-		if r.Outcome == backend.Granted && len(part) < len(changes[n].Put) { // with the meta item
-			v.noteMeta(r.Items[len(part)], changes[n].Put[len(part)].Value, part)
-		}
-		for k, g := range part {
-			switch {
-			case r.Outcome == backend.Granted:
-				b.markHeld(g.record, r.Items[k])
-				st := state{item: r.Items[k]}
-				st.Election, st.item.Value = g.record.Election, g.record
-				b.mu.Lock()
-				b.classify(v, &st, map[Key]Item{b.sessionKey(): {Key: b.sessionKey(), Version: s.item.Version, Created: s.item.Created, Value: &s.value}})
-				b.mu.Unlock()
-				a.answers[g.bid] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[g.bid].TTL}
-			case r.Outcome == backend.Refused:
-				again = append(again, g.bid)
-			case len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
-				again, a.narrow = append(again, g.bid), max(a.narrow, a.round+1)
-			case err == nil:
+		switch {
+		case r.Outcome == backend.Granted:
+			a.granted(v, s, part, &changes[n], r.Items)
+		case r.Outcome == backend.Refused:
+			again = append(again, bidsOf(part)...)
+		case len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
+			again = append(again, bidsOf(part)...)
+			a.narrow = max(a.narrow, a.round+1)
+		case err == nil:
+			for _, g := range part {
 				a.answers[g.bid].Err = b.fail(about("acquire", len(part), g.record.Election), r.Err)
 			}
 		}
 	}
 	return again, err
+}
+
+// granted answers bids that one change has granted. written are the items that it has put.
+func (a *acquiring) granted(v *view, s *session, part []granting, c *Change, written []Item) {
+	if len(part) < len(c.Put) { // with the meta item
+		v.noteMeta(written[len(part)], c.Put[len(part)].Value, part)
+	}
+	own := Item{Key: a.b.sessionKey(), Version: s.item.Version, Created: s.item.Created, Value: &s.value}
+
+	for k, g := range part {
+		a.b.markHeld(g.record, written[k])
+		st := state{item: written[k]}
+		st.Election, st.item.Value = g.record.Election, g.record
+
+		a.b.mu.Lock()
+		a.b.derive(v, &st, map[Key]Item{own.Key: own})
+		a.b.mu.Unlock()
+		a.answers[g.bid] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[g.bid].TTL}
+	}
+}
+
+func bidsOf(part []granting) []int {
+	bids := make([]int, len(part))
+	for n, g := range part {
+		bids[n] = g.bid
+	}
+	return bids
 }
 
 // newGrant returns the record of a grant.

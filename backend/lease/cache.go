@@ -38,6 +38,12 @@ const maxUnread = 16
 // clear forgets everything.
 func (c *cache) clear() { *c = cache{items: map[Key]*remembered{}, begun: c.begun, added: c.begun} }
 
+func (b *Backend) clearCache() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cache.clear()
+}
+
 // clearItems forgets items, so that the next reading sets the position.
 func (c *cache) clearItems() {
 	c.items, c.position, c.at, c.added = map[Key]*remembered{}, 0, time.Time{}, c.begun
@@ -133,7 +139,7 @@ func (b *Backend) cached(v *view, election string, s *state) bool {
 		return false
 	}
 	s.Election = election
-	b.classify(v, s, map[Key]Item{key: of})
+	b.derive(v, s, map[Key]Item{key: of})
 	return !s.suspect
 }
 

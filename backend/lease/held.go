@@ -36,7 +36,7 @@ const maxRemembered = 40
 func (g *grant) lease(h *backend.Held, s *session) backend.Lease {
 	now := backend.Lease{
 		Election: h.Election, Holder: h.Holder, Term: g.term, TTL: g.ttl, Renew: g.renew,
-		Version: version(g.heartbeat, g.created, s.item.Created, s.value.Of(h.Election)),
+		Version: version(g.heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(h.Election)}),
 	}
 	if p := g.past; p != nil {
 		now.End, now.LastID, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.movedTo, p.movedFrom
@@ -105,6 +105,17 @@ func (b *Backend) invalidate(election string) {
 	defer b.mu.Unlock()
 	if g := b.held[election]; g != nil {
 		g.version = ""
+	}
+}
+
+// invalidateAll notes that the records of all held leases must be read.
+func (b *Backend) invalidateAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.held {
+		if g != nil {
+			g.version = ""
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 				return nil
 			}
 		}
-		if _, ok, err := b.writeSession(ctx, s, next, m.TTL, nil); ok || err != nil {
+		if w, err := b.writeSession(ctx, s, next, m.TTL, nil); w.outcome == sessionWritten || err != nil {
 			return err
 		}
 	}

@@ -64,6 +64,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		}
 		position, known, _ = b.startListening(nil)
 	}
+
 	names := make(map[string]bool, len(seen))
 	for i := range seen {
 		names[seen[i].Election] = true
@@ -71,11 +72,16 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	b.mu.Lock()
 	epoch, wentBack := b.cache.epoch, b.cache.wentBack
 	b.mu.Unlock()
+
 	heard := false
 	err := b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		heard = b.cache.epoch != epoch || b.cache.wentBack != wentBack || !b.told(names, items, at)
+		if b.cache.epoch != epoch || b.cache.wentBack != wentBack {
+			heard = true
+		} else {
+			heard = b.hear(names, items, at)
+		}
 		return !heard
 	})
 	if err == nil && !heard { // the driver cannot tell what came after position
@@ -109,10 +115,12 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	return c.position, known, true
 }
 
-// told keeps what the driver tells, and reports whether Listen goes on. The caller holds b.mu.
-func (b *Backend) told(names map[string]bool, items []Item, position uint64) (more bool) {
+// hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an
+// election in names has changed, or of another one that this process has read and does not hold; or the driver has only
+// said that something has changed. The caller holds b.mu.
+func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (news bool) {
 	now := b.driver.Now()
-	more = len(items) > 0
+	news = len(items) == 0
 	for _, it := range items {
 		_, follows := b.known[it.Name]
 		_, held := b.held[it.Name]
@@ -121,7 +129,7 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 		case cached && (it.Order < old.Order || it.Version == old.Version): // it was read since
 			continue
 		case it.Kind == Records && (names[it.Name] || follows && !held):
-			more = false
+			news = true
 		case it.Kind == Records:
 			b.cache.forget(it.Name) // nobody listens to it, and it is no longer as it was read
 			continue
@@ -131,7 +139,7 @@ func (b *Backend) told(names map[string]bool, items []Item, position uint64) (mo
 		b.cache.add(it, &now)
 	}
 	b.cache.position, b.cache.at = max(b.cache.position, position), now
-	return more
+	return news
 }
 
 // List implements [backend.Backend].
@@ -139,42 +147,56 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
+
 	for len(list) < limit {
 		_, asked, number := b.keysFor(nil)
-		page, err := b.driver.List(ctx, Records, from, limit-len(list))
+		want := limit - len(list)
+		page, err := b.driver.List(ctx, Records, from, want)
 		if err != nil {
 			return nil, b.fail("list", err)
 		}
 		var names []string
 		for i := range page.Items {
-			if from = page.Items[i].Name + "\x00"; backend.CheckName(page.Items[i].Name) == nil {
-				names = append(names, page.Items[i].Name)
+			name := page.Items[i].Name
+			from = name + "\x00"
+			if backend.CheckName(name) == nil {
+				names = append(names, name)
 			}
 		}
-		more := len(page.Items) == limit-len(list)
 		if names != nil {
-			v, states, items, err := b.complete(ctx, &page, names, asked, number)
+			records, err := b.listed(ctx, &page, names, asked, number)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
-			b.mu.Lock()
-			b.cache.refresh(v, items, b.driver.Now())
-			b.mu.Unlock()
-			for i := range states {
-				s := &states[i]
-				if s.record == nil {
-					continue // invalid
-				}
-				r := backend.Record{Lease: s.Lease, History: clean.History(s.record.History)}
-				if !s.Vacant() {
-					r.Elected = s.record.Elected.UTC()
-				}
-				list = append(list, r)
-			}
+			list = append(list, records...)
 		}
-		if !more {
+		if len(page.Items) < want {
 			break
 		}
+	}
+	return list, nil
+}
+
+// listed returns the elections of a page of a listing, without those whose records are invalid.
+func (b *Backend) listed(ctx context.Context, page *View, names []string, asked map[Key]bool, number uint64) (list []backend.Record, err error) {
+	v, states, items, err := b.complete(ctx, page, names, asked, number)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.cache.refresh(v, items, b.driver.Now())
+	b.mu.Unlock()
+
+	for i := range states {
+		s := &states[i]
+		if s.record == nil {
+			continue
+		}
+		r := backend.Record{Lease: s.Lease, History: clean.History(s.record.History)}
+		if !s.Vacant() {
+			r.Elected = s.record.Elected.UTC()
+		}
+		list = append(list, r)
 	}
 	return list, nil
 }

@@ -72,52 +72,60 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 
 // complete reads what is needed besides a reading or listing of records to tell whether the
 // elections are free: the sessions of their holders and the meta item, unless they were asked for.
-// Each is read after the record that makes it necessary. docs/design/lease.md, "Readings", says why
-// that is safe.
+// Each is read after the record that makes it necessary: see "Readings" in the package's documentation.
 func (b *Backend) complete(ctx context.Context, got *View, names []string, asked map[Key]bool, number uint64) (v *view, states []state, items map[Key]Item, err error) {
 	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
-	states, items = make([]state, len(names)), make(map[Key]Item, len(got.Items))
+	items = make(map[Key]Item, len(got.Items))
 	v.note(got, items)
-	var more []Key
-	b.mu.Lock()
-	b.notePlace(v.epoch)
-	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
-		more = addKey(more, asked, Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
-	}
-	for i, name := range names {
-		s := &states[i]
-		s.Election, s.item = name, items[Key{Records, name}]
-		if key, ok := sessionOf(&s.item); ok {
-			more = addKey(more, asked, key)
-		}
-		if b.classify(v, s, nil); s.suspect || s.missing {
-			more = addKey(more, asked, Key{Metas, ""})
-		}
-	}
-	b.mu.Unlock()
+
+	states, more := b.begin(v, names, items, asked)
 	if more != nil {
-		got, err := b.driver.Read(ctx, more)
+		rest, err := b.driver.Read(ctx, more)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if got.Epoch != v.epoch || got.WentBack != v.wentBack {
+		if rest.Epoch != v.epoch || rest.WentBack != v.wentBack {
 			return nil, nil, nil, ErrEpoch
 		}
-		v.note(&got, items)
+		v.note(&rest, items)
 	}
 	if err := v.checkLayout(); err != nil {
 		return nil, nil, nil, err
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m, ok := v.meta.Value.(*Meta); ok { // it may be deleted
 		b.longestTTL = max(b.longestTTL, min(time.Duration(m.MaxTTL), b.limits.MaxTTL))
 	}
 	for i := range states {
-		s := &states[i]
-		b.classify(v, s, items)
+		b.derive(v, &states[i], items)
 	}
 	return v, states, items, nil
+}
+
+// begin returns the states of elections with their records alone, and the keys of what must be read after those.
+func (b *Backend) begin(v *view, names []string, items map[Key]Item, asked map[Key]bool) (states []state, more []Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notePlace(v.epoch)
+	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
+		more = addKey(more, asked, Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
+	}
+
+	states = make([]state, len(names))
+	for i, name := range names {
+		s := &states[i]
+		s.Election, s.item = name, items[Key{Records, name}]
+		if key, ok := sessionOf(&s.item); ok {
+			more = addKey(more, asked, key)
+		}
+		b.judge(v, s)
+		if s.suspect || s.missing {
+			more = addKey(more, asked, Key{Metas, ""})
+		}
+	}
+	return states, more
 }
 
 // keysFor begins a reading: it returns the keys of records and of what will probably be needed with
@@ -189,40 +197,60 @@ func (v *view) lostTerms() bool {
 	return ever > 0 || v.meta.Value == nil && v.records > 0
 }
 
-// classify derives the lease from the items of one election: whether it is free, what a
-// challenger must watch, and for how long. docs/design/lease.md, "When a lease is free". The
-// caller holds b.mu.
-func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
-	r, _ := s.item.Value.(*Record)
-	s.record, s.missing = r, s.item.Version == ""
+// judge notes what is there of an election's record, and whether it may not be the last grant. It reports
+// whether the record is valid. The caller holds b.mu.
+func (b *Backend) judge(v *view, s *state) (valid bool) {
+	s.record, _ = s.item.Value.(*Record)
+	s.missing = s.item.Version == ""
+
+	r := s.record
+	valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
+	s.suspect = !valid || s.item.Old || r.Epoch != v.epoch
+	if s.missing {
+		s.suspect = b.known[s.Election] || b.mayMiss(v)
+	}
+	s.suspect = s.suspect || b.strange(v)
+	return valid
+}
+
+// derive sets the lease of an election from its items: whether it is free, what a challenger must watch, and
+// for how long. See "When a lease is free" in the package's documentation. The caller holds b.mu.
+func (b *Backend) derive(v *view, s *state, items map[Key]Item) {
+	valid := b.judge(v, s)
+	r := s.record
 	if r == nil {
 		r = &Record{}
 	}
-	valid := r.Term != 0 && !s.item.Edited && r.Election == s.Election
-	strange := b.strange(v)
-	if s.suspect = !valid || s.item.Old || r.Epoch != v.epoch || strange; s.missing {
-		s.suspect = b.known[s.Election] || b.mayMiss(v) || strange
-	}
+
 	s.Lease = backend.Lease{
 		Election: s.Election, Term: r.Term, Age: b.age(&s.item, r.Written),
 		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	s.Request = r.Request.of(s.Election, r.Term)
-	created, renewed := "", Heartbeat(0)
-	if s.session = (Item{}); r.ID != "" || r.Nonce != "" {
-		created, renewed = b.classifyHeld(v, s, r, valid, items)
+	s.session = Item{}
+	sign := renewalSign{}
+	if r.ID != "" || r.Nonce != "" {
+		sign = b.deriveHeld(v, s, r, valid, items)
 	}
-	s.Version = version(r.Heartbeat, s.item.Created, created, renewed)
+	s.Version = version(r.Heartbeat, s.item.Created, sign)
 	if s.suspect {
-		s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v) // the last grant may be missing from the store
-		s.Version = "?" + digest(s.item.Version, v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves), s.Version)
-		if s.missing {
-			s.Age = 0
-			ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
-			s.Version = "?" + digest(v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves), v.meta.Created, strconv.FormatInt(ever, 10))
-		}
+		b.deriveSuspect(v, s)
 	}
 	s.Lease = clean.Lease(s.Lease)
+}
+
+// deriveSuspect sets what a challenger must watch if the last grant may be missing from the store. The caller
+// holds b.mu.
+func (b *Backend) deriveSuspect(v *view, s *state) {
+	s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v)
+	place := []string{v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves)}
+	if !s.missing {
+		s.Version = "?" + digest(append(place, s.item.Version, s.Version)...)
+		return
+	}
+	s.Age = 0
+	ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
+	s.Version = "?" + digest(append(place, v.meta.Created, strconv.FormatInt(ever, 10))...)
 }
 
 // notePlace notes which store has answered. The caller holds b.mu.
@@ -252,33 +280,47 @@ func (b *Backend) mayMiss(v *view) bool {
 	return some || v.wentBack > 0 || ok && m.Epoch != v.epoch
 }
 
-// classifyHeld notes who holds a lease, and returns what of the session shows that it is renewed. The caller
-// holds b.mu.
-func (b *Backend) classifyHeld(v *view, s *state, r *Record, valid bool, items map[Key]Item) (created string, renewed Heartbeat) {
+// A renewalSign is what of a session shows that a lease is renewed. It is empty if nothing does.
+type renewalSign struct {
+	created   string    // when the session was made
+	heartbeat Heartbeat // of this lease
+}
+
+// deriveHeld sets who holds a lease, and returns what shows that it is renewed. valid is the result of judge.
+// The caller holds b.mu.
+func (b *Backend) deriveHeld(v *view, s *state, r *Record, valid bool, items map[Key]Item) (sign renewalSign) {
 	s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
 	s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
 	s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
+
 	if valid { // no session renews a record that was edited
 		b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
-		if key, ok := sessionOf(&s.item); ok {
-			s.session = items[key]
-			s.session.Key = key
-		}
-		of, ok := s.session.Value.(*Session)
-		switch {
-		case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
-			created = "!" + s.session.Version
-		case ok && of.Generation == r.Session:
-			created, renewed = s.session.Created, of.Of(s.Election)
-			if renewed == of.Heartbeat {
-				s.Age = min(s.Age, b.age(&s.session, of.At))
-			}
-		}
+		sign = b.renewalBy(s, r, items)
 	}
 	if _, may := b.held[s.Election]; may && v.nonce != "" && r.Nonce == string(v.nonce) && !s.suspect {
 		s.own, s.ObserveFor = true, 0
 	}
-	return created, renewed
+	return sign
+}
+
+// renewalBy notes the session that a record names, and returns what it says of this lease. The caller holds b.mu.
+func (b *Backend) renewalBy(s *state, r *Record, items map[Key]Item) (sign renewalSign) {
+	if key, ok := sessionOf(&s.item); ok {
+		s.session = items[key]
+		s.session.Key = key
+	}
+
+	of, ok := s.session.Value.(*Session)
+	switch {
+	case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
+		sign.created = "!" + s.session.Version
+	case ok && of.Generation == r.Session:
+		sign = renewalSign{s.session.Created, of.Of(s.Election)}
+		if sign.heartbeat == of.Heartbeat {
+			s.Age = min(s.Age, b.age(&s.session, of.At))
+		}
+	}
+	return sign
 }
 
 // longest returns the greatest TTL that may have been granted. The caller holds b.mu.
@@ -316,15 +358,17 @@ func (b *Backend) age(it *Item, written time.Time) time.Duration {
 
 // version makes the Version of a lease. What comes before the space changes with each grant and
 // release, and when record or session are made again. What comes after it changes with each renewal.
-func version(record Heartbeat, recordCreated, sessionCreated string, renewed Heartbeat) string {
+func version(record Heartbeat, recordCreated string, sign renewalSign) string {
 	v := strconv.AppendUint(make([]byte, 0, 64), uint64(record), 36)
-	for _, created := range []string{recordCreated, sessionCreated} {
+	for _, created := range []string{recordCreated, sign.created} {
 		if len(created) > 40 || strings.Contains(created, " ") {
 			created = digest(created)
 		}
-		v = append(append(v, '.'), created...)
+		v = append(v, '.')
+		v = append(v, created...)
 	}
-	return string(strconv.AppendUint(append(v, ' '), uint64(renewed), 36))
+	v = append(v, ' ')
+	return string(strconv.AppendUint(v, uint64(sign.heartbeat), 36))
 }
 
 // digest returns a short text that stands for long ones.

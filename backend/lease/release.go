@@ -137,7 +137,7 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 		st.Election = h.Election
 		it := s.item
 		it.Value = &s.value
-		if b.classify(v, &st, map[Key]Item{b.sessionKey(): it}); st.suspect {
+		if b.derive(v, &st, map[Key]Item{b.sessionKey(): it}); st.suspect {
 			return nil, nil, false
 		}
 		states = append(states, st)

@@ -33,6 +33,7 @@ func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Hel
 	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
+
 	r := renewing{b, held, make([]backend.Answer, len(held)), mark}
 	unlock, err := b.lockSession(ctx)
 	if err == nil {
@@ -44,22 +45,19 @@ func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Hel
 	return r.answers, err
 }
 
-// run renews leases of the present session by one heartbeat, and others by writing their records.
+// run renews leases of the present session by one heartbeat, and others by writing their records, until
+// each has an answer.
 func (r *renewing) run(ctx context.Context) error {
 	for range rounds {
-		known, rest := r.split(r.b.currentSession())
-		if len(known)+len(rest) == 0 {
+		beating, rest := r.split(r.b.currentSession())
+		if len(beating)+len(rest) == 0 {
 			return nil
 		}
-		if rest != nil {
-			if err := r.rewrite(ctx, rest, false); err != nil {
-				return err
-			}
+		if err := r.rewrite(ctx, rest); err != nil {
+			return err
 		}
-		if known != nil {
-			if err := r.renew(ctx, known); err != nil {
-				return err
-			}
+		if err := r.beat(ctx, beating); err != nil {
+			return err
 		}
 	}
 	return errBusy
@@ -67,61 +65,72 @@ func (r *renewing) run(ctx context.Context) error {
 
 // split returns the leases without an answer: those that a heartbeat renews, and those whose record
 // must be read.
-func (r *renewing) split(s *session) (known, rest []int) {
+func (r *renewing) split(s *session) (beating, rest []int) {
 	for i := range r.held {
 		if a := &r.answers[i]; a.Outcome != backend.Unknown || a.Err != nil {
 			continue
 		}
 		g, ok := r.b.heldInTerm(&r.held[i])
-		if ok && s != nil && g.generation == s.value.Generation && g.version != "" && g.unconfirmed == nil && !r.mark {
-			known = append(known, i)
+		asGranted := ok && g.version != "" && g.unconfirmed == nil
+		if asGranted && !r.mark && s != nil && g.generation == s.value.Generation {
+			beating = append(beating, i)
 		} else {
 			rest = append(rest, i)
 		}
 	}
-	slices.SortFunc(known, func(i, j int) int { return cmp.Compare(r.held[i].Election, r.held[j].Election) })
-	return known, rest
+	slices.SortFunc(beating, func(i, j int) int { return cmp.Compare(r.held[i].Election, r.held[j].Election) })
+	return beating, rest
 }
 
-// renew writes one heartbeat for leases of the session, and answers those whose records are
-// unchanged after it, or changed and still this process's. If the session has changed, it leaves
-// all for the next round.
-func (r *renewing) renew(ctx context.Context, known []int) error {
+// beat writes one heartbeat for leases of the session, and answers those whose records are unchanged
+// after it, or changed and still this process's. If the session has changed, it leaves all for the next
+// round.
+func (r *renewing) beat(ctx context.Context, part []int) error {
 	b := r.b
 	s := b.currentSession()
-	if s == nil { // rewrite has found out that it is lost
+	if len(part) == 0 || s == nil { // rewrite may have found out that the session is lost
 		return nil
 	}
-	names, items := make([]string, len(known)), make([]Item, len(known))
-	for n, i := range known {
-		names[n] = r.held[i].Election
+	ttl := r.held[part[0]].TTL
+
+	names, records := r.names(part), make([]Item, len(part))
+	for n, i := range part {
 		g, _ := b.heldInTerm(&r.held[i])
-		items[n] = Item{Key: Key{Records, names[n]}, Version: g.version, Created: g.created} // no Value: the session's version is compared, which is newer
+		// No Value: the session's version is compared, which is newer.
+		records[n] = Item{Key: Key{Records, names[n]}, Version: g.version, Created: g.created}
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
 	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
-		_, _, err := b.writeSession(ctx, s, s.value.successor(), r.held[known[0]].TTL, nil)
+		_, err := b.writeSession(ctx, s, s.value.successor(), ttl, nil)
 		return err // the next round moves the leases to the new generation
 	}
-	stale, ok, err := b.writeSession(ctx, s, next, r.held[known[0]].TTL, items)
-	if err != nil {
+
+	w, err := b.writeSession(ctx, s, next, ttl, records)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !ok {
-		if now := b.currentSession(); now != nil && now.item.Version == s.item.Version { // so a record has changed
-			for _, name := range names {
-				b.invalidate(name)
-			}
+	case w.outcome == recordsChanged:
+		for _, name := range names {
+			b.invalidate(name)
 		}
 		return nil
+	case w.outcome != sessionWritten:
+		return nil
 	}
-	s = b.currentSession()
+	return r.answerBeat(ctx, part, w.stale)
+}
+
+// answerBeat answers leases for which a heartbeat has been written. It reads those whose records are stale: these are
+// indexes in part.
+func (r *renewing) answerBeat(ctx context.Context, part, stale []int) error {
+	b, s := r.b, r.b.currentSession()
 	unsure := make(map[int]bool, len(stale))
 	for _, n := range stale {
 		unsure[n] = true
 	}
+
 	var changed []int
-	for n, i := range known {
+	for n, i := range part {
 		g, ok := b.heldInTerm(&r.held[i])
 		if !ok || unsure[n] {
 			b.invalidate(r.held[i].Election)
@@ -130,10 +139,7 @@ func (r *renewing) renew(ctx context.Context, known []int) error {
 		}
 		r.answers[i] = backend.Answer{Lease: g.lease(&r.held[i], s), Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, g.ttl)}
 	}
-	if changed == nil {
-		return nil
-	}
-	return r.rewrite(ctx, changed, true)
+	return r.settle(ctx, changed)
 }
 
 // othersHeld returns the elections besides names that this process may hold under a generation
@@ -153,33 +159,75 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	return others
 }
 
-// rewrite reads leases, and renews those that a heartbeat does not renew by writing their records.
-func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error {
-	b := r.b
-	names := make([]string, len(part))
-	for n, i := range part {
-		names[n] = r.held[i].Election
+// settle reads records that have changed by the time a heartbeat was written for their leases. That heartbeat renews a
+// lease whose record is another only because of a request.
+func (r *renewing) settle(ctx context.Context, part []int) error {
+	if len(part) == 0 {
+		return nil
 	}
-	v, states, err := b.read(ctx, names)
+	v, states, err := r.b.read(ctx, r.names(part))
 	if err != nil {
 		return err
 	}
+
+	var others []int
+	var theirs []state
+	for n, i := range part {
+		st := &states[n]
+		if g, ours := r.stillOurs(i, st); ours && r.beats(st) && g.unconfirmed == nil && g.heartbeat == st.record.Heartbeat {
+			r.b.markHeld(st.record, st.item)
+			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, st.TTL)}
+			continue
+		}
+		others, theirs = append(others, i), append(theirs, *st)
+	}
+	return r.rewriteRead(ctx, v, others, theirs)
+}
+
+// rewrite reads leases, and renews those that a heartbeat does not renew by writing their records.
+func (r *renewing) rewrite(ctx context.Context, part []int) error {
+	if len(part) == 0 {
+		return nil
+	}
+	v, states, err := r.b.read(ctx, r.names(part))
+	if err != nil {
+		return err
+	}
+	return r.rewriteRead(ctx, v, part, states)
+}
+
+// rewriteRead answers leases that this process no longer holds, and writes the records of those that a heartbeat does
+// not renew. It leaves the others for the next round.
+func (r *renewing) rewriteRead(ctx context.Context, v *view, part []int, states []state) error {
+	b := r.b
 	var changes []Change
 	var records []*Record
 	var rewritten []int
 	for n, i := range part {
-		next, err := r.next(ctx, i, &states[n], renewed)
+		st := &states[n]
+		g, ours := r.stillOurs(i, st)
+		if !ours {
+			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
+			continue
+		}
+		s, err := b.makeSession(ctx, r.held[i].Holder, r.held[i].TTL)
 		if err != nil {
 			return err
 		}
-		if next != nil {
-			records, rewritten = append(records, next), append(rewritten, i)
-			changes = append(changes, Change{Put: []Put{{states[n].item, next}}})
+
+		late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
+		if r.beats(st) && !late {
+			b.markHeld(st.record, st.item)
+			continue
 		}
+		next := r.rewritten(i, st, s)
+		records, rewritten = append(records, next), append(rewritten, i)
+		changes = append(changes, Change{Put: []Put{{st.item, next}}})
 	}
 	if changes == nil {
 		return nil
 	}
+
 	b.markPending(records)
 	w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 	for n, i := range rewritten {
@@ -188,7 +236,8 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 			b.markHeld(records[n], res.Items[0])
 			g, _ := b.heldInTerm(&r.held[i])
 			l := g.lease(&r.held[i], b.currentSession())
-			r.answers[i] = backend.Answer{Lease: l, Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, time.Duration(records[n].TTL))}
+			ttl := time.Duration(records[n].TTL)
+			r.answers[i] = backend.Answer{Lease: l, Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, ttl)}
 		case res.Outcome == backend.Unknown && err == nil:
 			r.answers[i].Err = b.fail(about("renew", 1, r.held[i].Election), res.Err)
 		}
@@ -196,36 +245,41 @@ func (r *renewing) rewrite(ctx context.Context, part []int, renewed bool) error 
 	return err
 }
 
-// next returns the record to write for a lease, or nil. A lease that this process no longer holds is refused. One of
-// another generation of the session moves to the present one, and all are written if marks are to be. Others are
-// renewed if a heartbeat was written for them just before, and left for the next round otherwise.
-func (r *renewing) next(ctx context.Context, i int, st *state, renewed bool) (_ *Record, err error) {
-	b, h := r.b, &r.held[i]
-	g, ok := b.heldInTerm(h)
-	ours := ok && !st.suspect && st.heldBy(h.Holder.Nonce) && st.Term == h.Term &&
-		(st.record.Heartbeat == g.heartbeat || slices.Contains(g.unconfirmed, st.record.Heartbeat))
-	if !ours || st.Request.Kind == backend.Depose {
-		r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
-		return nil, nil
+// stillOurs returns the grant of a lease, and whether the record that was read is of that grant, and nobody deposes
+// its holder.
+func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
+	h := &r.held[i]
+	g, ok := r.b.heldInTerm(h)
+	if !ok || st.suspect || !st.heldBy(h.Holder.Nonce) || st.Term != h.Term {
+		return g, false
 	}
-	s := b.currentSession()
-	if s == nil {
-		if s, err = b.makeSession(ctx, h.Holder, h.TTL); err != nil {
-			return nil, err
-		}
+	if st.record.Heartbeat != g.heartbeat && !slices.Contains(g.unconfirmed, st.record.Heartbeat) {
+		return g, false
 	}
-	late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
-	if st.record.Session == s.value.Generation && !r.mark && !late {
-		b.markHeld(st.record, st.item)
-		if renewed && g.heartbeat == st.record.Heartbeat {
-			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(h.TTL, st.TTL)}
-		}
-		return nil, nil
-	}
+	return g, st.Request.Kind != backend.Depose
+}
+
+// beats reports whether heartbeats of the present session renew the lease, and its record need not be written.
+func (r *renewing) beats(st *state) bool {
+	s := r.b.currentSession()
+	return s != nil && st.record.Session == s.value.Generation && !r.mark
+}
+
+// rewritten returns the record that renews a lease under the session s, and has the marks if they are to be written.
+func (r *renewing) rewritten(i int, st *state, s *session) *Record {
 	next := *st.record
-	next.Session, next.Heartbeat, next.Written = s.value.Generation, NewHeartbeat(), b.driver.Now().UTC()
+	next.Session, next.Heartbeat = s.value.Generation, NewHeartbeat()
+	next.Written = r.b.driver.Now().UTC()
 	if r.mark {
-		next.MovedTo, next.MovedFrom = h.MovedTo, h.MovedFrom
+		next.MovedTo, next.MovedFrom = r.held[i].MovedTo, r.held[i].MovedFrom
 	}
-	return &next, nil
+	return &next
+}
+
+func (r *renewing) names(part []int) []string {
+	names := make([]string, len(part))
+	for n, i := range part {
+		names[n] = r.held[i].Election
+	}
+	return names
 }

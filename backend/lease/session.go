@@ -65,15 +65,18 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	if s := b.currentSession(); s != nil {
 		return s, nil
 	}
+
 	b.mu.Lock()
-	epoch, wentBack, next := b.cache.epoch, b.cache.wentBack, b.member
+	epoch, wentBack := b.cache.epoch, b.cache.wentBack
+	next := b.member
 	b.mu.Unlock()
 	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
+
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
 		if epoch != "" {
-			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next.successor(), ttl, nil)
-			if ok || err != nil {
+			w, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next.successor(), ttl, nil)
+			if w.outcome == sessionWritten || err != nil {
 				return b.currentSession(), err
 			}
 		}
@@ -87,63 +90,92 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	return nil, errBusy
 }
 
-// writeSession writes the next value of the session over s, on condition that the items in check
-// have not changed: in the same step if they are few; otherwise it returns which have. If it
-// returns neither true nor an error, it has written nothing, and the session is as it was read
-// since, or nil if it is lost: then its leases go on under another generation. The caller holds
+// A sessionOutcome says what became of a write of the session.
+type sessionOutcome int
+
+const (
+	// sessionUnknown comes with an error.
+	sessionUnknown sessionOutcome = iota
+
+	// sessionWritten: the session has the new value, and is the current one.
+	sessionWritten
+
+	// recordsChanged: nothing was written. The session is as it was, so one of the records that the write
+	// was to check has changed.
+	recordsChanged
+
+	// sessionChanged: the write does not count. The current session is as it was read since; nil if it is lost:
+	// then its leases go on under another generation.
+	sessionChanged
+)
+
+// A sessionWrite is the result of writeSession.
+type sessionWrite struct {
+	outcome sessionOutcome
+	stale   []int // if it was written: which of the checked records were compared after it, and have changed
+}
+
+// writeSession writes the next value of the session over s, on condition that the records in check have
+// not changed: in the same step if they are few, otherwise they are compared after it. The caller holds
 // the session mutex.
-func (b *Backend) writeSession(ctx context.Context, s *session, next Session, ttl time.Duration, check []Item) (stale []int, ok bool, err error) {
+func (b *Backend) writeSession(ctx context.Context, s *session, next Session, ttl time.Duration, check []Item) (sessionWrite, error) {
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
 	if len(check) <= b.limits.checks() {
 		c.Check, check = check, nil
 	}
+
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
 		b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now})
-		return w.Stale, true, nil
+		return sessionWrite{sessionWritten, w.Stale}, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)
-		return nil, false, nil
+		return sessionWrite{outcome: sessionChanged}, nil
 	case err != nil:
-		return nil, false, err
+		return sessionWrite{}, err
 	case r.Outcome == backend.Unknown:
-		return nil, false, r.Err
+		return sessionWrite{}, r.Err
+	case s.item.Version == "": // it was to be made, and somebody else has made it
+		return sessionWrite{outcome: sessionChanged}, nil
 	}
-	if s.item.Version == "" {
-		return nil, false, nil
-	}
+	return b.rereadSession(ctx, s, &next, len(check))
+}
+
+// rereadSession finds out why the store has refused to write next over s. compared is how many records were to be
+// compared after the write.
+func (b *Backend) rereadSession(ctx context.Context, s *session, next *Session, compared int) (sessionWrite, error) {
 	got, err := b.driver.Read(ctx, []Key{s.item.Key})
 	if err != nil {
-		return nil, false, err
+		return sessionWrite{}, err
 	}
 	it := got.Items[0]
 	v, valid := it.Value.(*Session)
 	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != next.Nonce || v.Generation != next.Generation {
 		b.setSession(nil)
-		return nil, false, nil
+		return sessionWrite{outcome: sessionChanged}, nil
 	}
+
 	// A renewal whose answer was lost is not trusted, but the next one follows it.
 	b.setSession(&session{item: it, value: *v, epoch: got.Epoch, wentBack: got.WentBack})
-	if SetWrite(&next, v.Write); Encode(v) != Encode(&next) {
-		if it.Version != s.item.Version { // a restored store that was not noticed may count the records' versions anew, too
-			b.mu.Lock()
-			for _, g := range b.held {
-				if g != nil {
-					g.version = ""
-				}
-			}
-			b.mu.Unlock()
-		}
-		return nil, false, nil
+	if it.Version == s.item.Version {
+		return sessionWrite{outcome: recordsChanged}, nil
 	}
-	for n := range check { // a copy of this very request came first
-		stale = append(stale, n)
+	SetWrite(next, v.Write)
+	if Encode(v) != Encode(next) {
+		b.invalidateAll() // a restored store that was not noticed may count the records' versions anew, too
+		return sessionWrite{outcome: sessionChanged}, nil
 	}
-	return stale, true, nil
+
+	// A copy of this very request came first. Nobody has compared the records after it.
+	w := sessionWrite{outcome: sessionWritten}
+	for n := range compared {
+		w.stale = append(w.stale, n)
+	}
+	return w, nil
 }
 
 // result returns what became of a change, if the driver has said it.

@@ -55,10 +55,10 @@ func FuzzValues(f *testing.F) {
 		v := &view{epoch: "7", nonce: backend.Nonce(me), metaRead: true, meta: items[Key{Metas, ""}], records: int64(there >> 5)}
 		s := &state{item: items[Key{Records, "jobs"}]}
 		s.Election = "jobs"
-		b.classify(v, s, items)
+		b.derive(v, s, items)
 		checkClassified(t, b, s)
 		again := *s
-		b.classify(v, &again, items)
+		b.derive(v, &again, items)
 		if again.Age, s.Age = 0, 0; !reflect.DeepEqual(again.Lease, s.Lease) {
 			t.Errorf("classified again, %+v becomes %+v", s.Lease, again.Lease)
 		}
