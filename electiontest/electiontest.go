@@ -3,8 +3,7 @@
 // one test process, and injects the faults that the test asks for.
 //
 //	func TestBillingStopsWhenItsLeaseExpires(t *testing.T) {
-//		synctest.Test(t, func(t *testing.T) {
-//			g := electiontest.New(t, election.Options{TTL: 10 * time.Second})
+//		electiontest.Test(t, election.Options{TTL: 10 * time.Second}, func(t *testing.T, g *electiontest.Group) {
 //			for _, id := range []string{"a", "b"} {
 //				p := g.Start(id)
 //				go billing(t.Context(), p.Manager) // your program
@@ -18,9 +17,8 @@
 //		})
 //	}
 //
-// In the virtual time of testing/synctest, as above, a TTL of ten seconds passes at once,
-// and the test takes the same course each time, except for which process wins. The package
-// also works in real time.
+// In the virtual time of [Test], a TTL of ten seconds passes at once, and the test takes the same course each
+// time, except for which process wins. With [New] a group also works in real time.
 //
 // The package cannot simulate a process that is stopped (SIGSTOP, a paused virtual
 // machine): all processes share one clock and one scheduler. The systems that your program
@@ -74,7 +72,7 @@ func (g *Group) Limit(d time.Duration) {
 		g.watchdog.Stop()
 	}
 	g.watchdog = time.AfterFunc(d, func() {
-		panic(fmt.Sprintf("electiontest: %s still waits after %v; the states are\n%s", g.t.Name(), d, g.states()))
+		exit("electiontest: %s still waits after %v; the states are\n%s", g.t.Name(), d, g.states())
 	})
 }
 

@@ -27,8 +27,7 @@ func bill(ctx context.Context, m *election.Manager, work func(*election.Leadersh
 // Group.Work checks that two processes never work at once and that terms grow. In your own
 // test file, call the function TestBillingGoesOn.
 func testBillingGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := electiontest.New(t, election.Options{TTL: 10 * time.Second})
+	electiontest.Test(t, election.Options{TTL: 10 * time.Second}, func(t *testing.T, g *electiontest.Group) {
 		for _, id := range []string{"anna", "bert"} {
 			go bill(t.Context(), g.Start(id).Manager, g.Work)
 		}

@@ -9,7 +9,7 @@
 // challenger that watches it. Sessions and locks of Consul play no part in that.
 //
 // docs/consul.md is the page for operators. docs/design/consul.md has the layout of the keys and
-// what Consul is good for; docs/design/lease.md has the argument why two processes never lead at
+// what Consul is good for; package lease has the argument why two processes never lead at
 // once.
 //
 // # Options

@@ -27,5 +27,5 @@
 //   - Do not write or delete keys under the prefix, and use Depose to end a leadership.
 //
 // docs/design/etcd.md has the keys and what happens when a store is restored or rebuilt,
-// docs/design/lease.md the protocol. docs/etcd.md is the operator's page.
+// package lease the protocol. docs/etcd.md is the operator's page.
 package etcd

@@ -9,7 +9,7 @@ import (
 )
 
 // The servers may carry out a bid much later if its answer was lost. After a Release with
-// term 0 they must not: docs/design/lease.md, "Late requests".
+// term 0 they must not: package lease, "Late requests".
 func TestALateBidAfterReleaseIsNotGranted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

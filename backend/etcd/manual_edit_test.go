@@ -14,7 +14,7 @@ import (
 
 // A session key may be deleted at any moment, by an operator.
 // Challengers watch the lease anew, and its holder continues under another session:
-// docs/design/lease.md, "A lost session".
+// package lease, "A lost session".
 func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 // A cache has items as they were last read, or as Listen has told of them since. It lets Observe
 // answer that leases have changed, and Acquire bid, without a reading. It never answers that a
 // lease is unchanged, and whatever is bid by it is compared by the store:
-// docs/design/lease.md, "What is remembered".
+// "What is remembered" in doc.go.
 type cache struct {
 	epoch    string
 	wentBack int

@@ -1,17 +1,125 @@
-// Package lease is the lease protocol over versioned items, written once. A [Driver] gives it a
-// store: New(driver) is a backend.Backend.
+// Package lease is the lease protocol over versioned items, written once. A [Driver] gives it a store, and
+// New(driver) is a backend.Backend. docs/design/new-store.md tells how to write a driver, and package leasetest
+// has what a driver must pass. The models in lab/models search the protocol for two leaders; each has twins
+// that fail.
 //
-// Each election has a lasting [Record] that names its holder. Each process has one [Session]: its
-// member record, into which every renewal writes a fresh random heartbeat for all leases that the
-// process holds. So renewing a thousand leases costs no more than renewing one. One [Meta] item
-// counts the records, so that deletions are noticed.
+// # Items
 //
-//   - A renewal writes the session, on condition that it is as the renewal before left it and that
-//     the records are those that were granted.
-//   - A challenger watches record and heartbeat for the holder's TTL on its own clock, and takes
-//     over by a change that requires both to be as it has just read them once more.
-//   - A session that is dead or missing frees nothing. Only the watch does.
+// An election's [Record] names its holder, the TTL and the term. It lasts for ever. Grants, releases and
+// operators' requests write it; renewals do not. A grant and a release give it a fresh random heartbeat, a
+// request keeps it.
 //
-// docs/design/lease.md has the argument that two processes never lead at once, and
-// docs/design/new-store.md how to write a driver. Package leasetest has what a driver must pass.
+// A process has one [Session]. A renewal writes a fresh random heartbeat into it, which stands for all leases
+// that the process renewed together, so a thousand leases cost no more than one. A lease that was not renewed
+// with them is listed apart with the heartbeat that it had: so a lease whose function hangs expires although
+// its process goes on. A session has a generation. A record names the generation that renews it; another
+// generation renews nothing of it.
+//
+// One [Meta] item counts the records that were ever made, and has the greatest TTL that was granted.
+//
+// A challenger compares the lease's Version. It is made of the record's heartbeat, of when record and session
+// were created, and of the session's heartbeat for this election.
+//
+// # What two processes can each believe
+//
+// A holder trusts its lease for one TTL, from the moment at which it sent a grant or a renewal that was
+// answered. A challenger takes over when it has seen one Version for a TTL, from the moment at which it
+// received it. No clock is compared with another; they must only tick at nearly the same rate. Let k be the
+// last renewal that the holder trusts, and t a takeover. The store orders both.
+//
+//   - k before t: t requires the session as the challenger has just read it, and that reading showed the
+//     Version that it has watched for a TTL. Each renewal that the holder trusts writes another heartbeat, so
+//     the watched one is that of k or a later one. It was received after k was sent. When t comes, a TTL later,
+//     the holder's trust has ended.
+//   - k after t: t has written the record. A renewal checks the records in the same change, or compares them
+//     after it. It finds another version, so the holder does not trust k.
+//
+// With a grant in the place of k, the record's fresh heartbeat is what the challenger must watch. It would not
+// do to require the session's newest version alone: a session goes on changing while it renews other leases. A
+// session that is missing, dead or expired frees nothing, since its process may hold a lease that was granted
+// after the last heartbeat.
+//
+// # Readings
+//
+// Records, sessions and the meta item may be read one after the other. What is read later is not older. A
+// challenger counts from the receipt of the last of them, and its change requires each as it was read. If a
+// record is missing, the meta item is read after it, never before: a record that was deleted in between would
+// look as if it had never been. The grant requires that the record is still missing and the meta item still as
+// it was. If another store has answered between two readings, the call fails.
+//
+// # When a lease is free
+//
+//   - Its record is vacant: at once.
+//   - Its record is held, with a session or without: after its Version was watched for the holder's TTL.
+//   - It has no record, and no record was ever deleted: at once.
+//   - It has no record, but its own was deleted, or any other: after that was watched for the greatest TTL.
+//   - Its record is of another epoch, from before the store went back, edited, or invalid: the same, also if it
+//     is vacant.
+//
+// What this process was granted itself and has not released, it may bid for at once, in a new term.
+//
+// # Late requests
+//
+// A request can arrive late, or twice. Every change requires what it changes, so only its first copy has an
+// effect. If the answer says that the conditions did not hold, a copy may have come first: the process reads,
+// and knows its attempt by the random heartbeat. A bid whose answer was lost may still be granted later. A
+// release of such a lease writes once more what the bid requires: the record, whoever holds it, or the meta
+// item. The holder of a record that was written so finds the same heartbeat in it and goes on. A renewal whose
+// answer was lost is not trusted; the next one goes on from it.
+//
+// A late copy of a session's creation could make the session again after it was deleted, with a heartbeat that
+// somebody has seen before. So the Version contains when the session was created, and the process writes
+// another generation over it.
+//
+// # A lost session
+//
+// The store or an operator may delete a session at any time. Challengers then see another Version and begin
+// anew. The holder's next renewal finds the session missing. It makes one of another generation, and moves each
+// lease to it by writing the record, if that is as it was granted. Whichever comes second, this or a takeover,
+// finds another version. The same is done when a session would become too large for the store.
+//
+// # Deleted records
+//
+// A grant that makes a record counts it in the meta item, in the same change. While there are fewer records
+// than were made, an election without a record is watched for the greatest TTL, because somebody may still
+// trust the deleted one. The Version of such an election contains how many records were ever deleted: each
+// deletion begins the watch anew. When it ends, nobody trusts a deleted record any more, and the grant that
+// follows counts the records anew. If the meta item itself is missing or damaged while there are records,
+// nobody knows how many were made, and the greatest TTL is that which the store allows. A process that starts
+// after all items were deleted cannot know that somebody leads.
+//
+// # Restored and edited stores
+//
+// The epoch is the identity of the store: a cluster, a server, a table. Within one the store keeps what it has
+// acknowledged, or its driver says that it went back. A record of another epoch may lack the last grant: it is
+// watched for the greatest TTL, and the next term jumps. If a store can lose writes without an operator's
+// pause, as in a failover (Limits.Loses), the greatest TTL is that which the store allows, because the meta
+// item may be lost as well. An operator who restores a copy stops the old store first, and starts the new one
+// no sooner than the greatest TTL after that.
+//
+// A process that reads another epoch than before believes nothing of that store until the greatest TTL has
+// passed: it may be the wrong one, with leaders of its own, while those of the one before go on.
+//
+// A record contains its election's name and, where the store counts writes, the number of its write. A value
+// that somebody copied, edited or put back hardly ever matches: nobody renews it, and all watch it for the
+// greatest TTL. Whoever can write to the store can depose any leader.
+//
+// # Announcements
+//
+// A renewal announces its process. A follower writes its session once a TTL, together with a reading where the
+// store can do both in one request (Limits.ReadsToo). That write keeps all heartbeats, so it renews nothing. A
+// process that may hold a lease does not do so, because a renewal would have to wait for it.
+//
+// # What is remembered
+//
+// The cache has items as they were read or told last. By it, Observe may answer that leases have changed, and
+// Acquire and Release may guess what is there; the change requires the versions, and the values too where a
+// restored store may count versions anew. That a lease is unchanged is never an answer of the cache. An older
+// item never replaces a newer one.
+//
+// # Terms
+//
+// backend.NextTerm makes them. The term jumps wherever the last grant may be lost: also for an election without
+// a record that is free, if any record was ever deleted. A term that is ahead of the clock grows with time, or
+// else a server that comes back after its successor has lost a grant would grant that term again.
 package lease

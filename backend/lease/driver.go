@@ -74,14 +74,34 @@ var errBusy = fmt.Errorf("%w: other processes kept changing the same items", bac
 
 // Limits are what a store allows.
 type Limits struct {
-	Name           string        // of the backend, for errors
-	MinTTL, MaxTTL time.Duration // of a TTL; both > 0
-	Loses          bool          // another epoch may lack acknowledged writes though no operator paused: then MaxTTL stands for every TTL that was granted
-	Batch          int           // the greatest number of puts and checks in one change; at least 4
-	Checks         int           // the greatest number of checks in a change with one put of a session; 0: Batch-1; negative: none, since somebody may lock an item that is checked
-	EditsUnnoticed time.Duration // for how long Write may not tell that an item in verify was edited or deleted by somebody else than this package; usually 0
-	ReadsToo       bool          // Write may answer Change.Read, in the same request
-	MaxValue       int           // the greatest size of an encoded value in bytes; at least 64 KiB; more than MaxValue counts as that
+	// Name is the name of the backend, for errors.
+	Name string
+
+	// MinTTL and MaxTTL are the least and the greatest TTL that may be granted. Both are greater than 0.
+	MinTTL, MaxTTL time.Duration
+
+	// Loses says that another epoch may lack acknowledged writes though no operator paused, as after a
+	// failover. Then MaxTTL stands for every TTL that was granted.
+	Loses bool
+
+	// Batch is the greatest number of puts and checks in one change; at least 4.
+	Batch int
+
+	// Checks is the greatest number of checks in a change that puts one session. 0 means Batch-1. It is
+	// negative where a check could block, since somebody may lock the item; then records are compared after
+	// the change.
+	Checks int
+
+	// EditsUnnoticed is for how long Write may not tell that an item in verify was edited or deleted by
+	// somebody else than this package. Usually 0.
+	EditsUnnoticed time.Duration
+
+	// ReadsToo says that Write answers Change.Read in the same request.
+	ReadsToo bool
+
+	// MaxValue is the greatest size of an encoded value in bytes; at least 64 KiB. More than the constant
+	// MaxValue counts as that.
+	MaxValue int
 }
 
 // checks returns the greatest number of checks in a change with one put of a session.
@@ -113,16 +133,32 @@ type Value interface {
 // An Item is a value in the store, as it was read.
 type Item struct {
 	Key
-	Version string // opaque; no two writes of a key have the same; "": nothing is there, whatever was deleted
-	Created string // opaque; differs whenever the item was deleted and made again; "" if a late request cannot make it again
-	Order   uint64 // grows with each write in the store; 0: unknown, for a store that does not tell of items
-	Value   Value  // nil: not there, or not what this package can read
 
-	Edited     bool // somebody else than this package wrote it last: see the function Edited
-	Old        bool // the store went back since it was written: a later write may be lost
-	Remembered bool // from an earlier call: the store must compare the value, too, if it may count versions anew
+	// Version is opaque. No two writes of a key have the same. It is "" if nothing is there, whatever was
+	// there before.
+	Version string
 
-	// Age is how long ago it was written, by the store's clock; a hint. Negative: unknown.
+	// Created is opaque. It differs whenever the item was deleted and made again. It may be "" if a late
+	// request cannot make the item again.
+	Created string
+
+	// Order grows with each write in the store. It is 0 if unknown, as in a store that does not tell of items.
+	Order uint64
+
+	// Value is nil if nothing is there, or nothing that this package can read.
+	Value Value
+
+	// Edited says that somebody else than this package wrote the item last: see the function [Edited].
+	Edited bool
+
+	// Old says that the store went back since the item was written, so that a later write may be lost.
+	Old bool
+
+	// Remembered says that the item is from an earlier call. The store must compare its value, too, if it
+	// may count versions anew.
+	Remembered bool
+
+	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown.
 	Age time.Duration
 
 	rememberedAt *time.Time // when Age was so; nil: now
@@ -130,20 +166,41 @@ type Item struct {
 
 // A View is the answer of a reading.
 type View struct {
-	Items    []Item
-	Epoch    string // the identity of the store, of printable text; within one, answers do not go back
-	WentBack int    // how often this Driver has noticed that the store of this epoch went back
-	Position uint64 // of the reading in the history of the store; 0 if it does not tell of items
-	Records  int64  // how many records there are, if Meta was read; counted with the items or after them
+	// Items are those that were asked for.
+	Items []Item
+
+	// Epoch is the identity of the store, of printable text. Within one epoch answers do not go back.
+	Epoch string
+
+	// WentBack is how often this Driver has noticed that the store of this epoch went back.
+	WentBack int
+
+	// Position is that of the reading in the history of the store; 0 if the store does not tell of items.
+	Position uint64
+
+	// Records is how many records there are, if the meta item was read. They are counted with the items, or
+	// after them.
+	Records int64
 }
 
 // A Change is done as a whole or not at all.
 type Change struct {
-	Check  []Item // items that must still have their versions; "": must not be there
-	Put    []Put
-	Lasts  time.Duration // of a session that is put: the store may delete it when it was not written for so long; 0: the driver chooses
-	Notify bool          // a listener waits for it
-	Read   []Key         // what the caller reads next; only if Limits.ReadsToo, and there is one change
+	// Check has items that must still have their versions. One with Version "" must not be there.
+	Check []Item
+
+	// Put has the items that are written, if all conditions hold.
+	Put []Put
+
+	// Lasts is for a session that is put: the store may delete it when it was not written for so long. With 0
+	// the driver chooses.
+	Lasts time.Duration
+
+	// Notify says that listeners wait for this change.
+	Notify bool
+
+	// Read has the keys that the caller reads next. It is set only if Limits.ReadsToo, and in the only change
+	// of a call.
+	Read []Key
 }
 
 // A Put replaces an item, which must still have its version.
@@ -154,18 +211,26 @@ type Put struct {
 
 // A Result is what became of a change.
 type Result struct {
-	// Outcome is Granted if the change was applied. It is Refused if its conditions did not hold;
-	// then a copy of the same request may have come first.
+	// Outcome is Granted if the change was applied. It is Refused if its conditions did not hold; then a copy of
+	// the same request may have come first. It is Unknown if nobody knows, or if Err tells why nothing was done.
 	Outcome backend.Outcome
-	Err     error  // why there is no outcome
-	Items   []Item // if Granted: one for each put, without its Value; of a deletion, without Version
-	View    *View  // if Granted: the answer of Driver.Read to Change.Read, after the change; nil: the caller calls Read
+	Err     error
+
+	// Items has one for each put of a change that was granted, without its Value; for a deletion without Version.
+	Items []Item
+
+	// View is the answer of Driver.Read to Change.Read, after the change was granted. If it is nil, the caller
+	// calls Read.
+	View *View
 }
 
 // Written is the answer of a write.
 type Written struct {
-	Results []Result // one for each change
-	Stale   []int    // which of the items in verify have another version, if the change was granted
+	// Results has one for each change.
+	Results []Result
+
+	// Stale are the indexes of the items in verify that have another version, if the change was granted.
+	Stale []int
 }
 
 // errUnknown is the error of a change without an outcome and without a reason.

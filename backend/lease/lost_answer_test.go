@@ -19,6 +19,11 @@ func TestARenewalFollowsOneWhoseAnswerWasLost(t *testing.T) {
 			w.want(f == twice || err != nil && answers[0].Outcome == backend.Unknown,
 				"a renewal without an answer is %v, %v: rule violated: it is neither granted nor refused", answers[0].Outcome, err)
 			time.Sleep(time.Second)
+
+			before := a.sees("jobs").Version
+			answers, err = a.b.Renew(w.Context(), []backend.Held{l.Held()})
+			w.want(err == nil && answers[0].Outcome == backend.Granted, "the lost answer ends nothing: %v, %v", answers[0].Outcome, err)
+			w.want(a.sees("jobs").Version != before, "rule violated: a renewal counts only if it has written a heartbeat")
 			a.goesOn(ttl/3, "the lost answer ends nothing", l)
 		}
 		a.goesOn(20*time.Second, "the lost answers end nothing", l)

@@ -72,7 +72,7 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 
 // complete reads what is needed besides a reading or listing of records to tell whether the
 // elections are free: the sessions of their holders and the meta item, unless they were asked for.
-// Each is read after the record that makes it necessary: see "Readings" in the package's documentation.
+// Each is read after the record that makes it necessary: "Readings" in doc.go says why.
 func (b *Backend) complete(ctx context.Context, got *View, names []string, asked map[Key]bool, number uint64) (v *view, states []state, items map[Key]Item, err error) {
 	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
 	items = make(map[Key]Item, len(got.Items))
@@ -214,7 +214,7 @@ func (b *Backend) judge(v *view, s *state) (valid bool) {
 }
 
 // derive sets the lease of an election from its items: whether it is free, what a challenger must watch, and
-// for how long. See "When a lease is free" in the package's documentation. The caller holds b.mu.
+// for how long. "When a lease is free" in doc.go has the rules. The caller holds b.mu.
 func (b *Backend) derive(v *view, s *state, items map[Key]Item) {
 	valid := b.judge(v, s)
 	r := s.record

@@ -80,7 +80,7 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 			b.forget(h.Election, h.Term)
 			continue
 		// In the other cases a bid of this process may still be on its way. It fails if an item
-		// that it requires is written once more: docs/design/lease.md, "Late requests".
+		// that it requires is written once more: "Late requests" in doc.go.
 		case !st.missing:
 			r := Record{Election: h.Election}
 			if st.record != nil {

@@ -25,5 +25,5 @@
 //   - Do not edit or delete rows while members run, and use Depose to end a leadership.
 //
 // docs/design/mysql.md says how rows become items, and what happens in failovers;
-// docs/design/lease.md has the protocol. docs/mysql.md is the operator's page.
+// package lease has the protocol. docs/mysql.md is the operator's page.
 package mysql

@@ -21,5 +21,5 @@
 //   - Do not edit or delete rows, and use Depose to end a leadership.
 //
 // docs/design/postgres.md says how rows become items, and what happens in failovers;
-// docs/design/lease.md has the protocol. docs/postgres.md is the operator's page.
+// package lease has the protocol. docs/postgres.md is the operator's page.
 package postgres

@@ -17,5 +17,5 @@
 //   - Do not edit or delete keys, and use Depose to end a leadership.
 //
 // docs/design/redis.md says how keys become items, and what happens in failovers;
-// docs/design/lease.md has the protocol. docs/redis.md is the operator's page.
+// package lease has the protocol. docs/redis.md is the operator's page.
 package redis

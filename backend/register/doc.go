@@ -15,7 +15,7 @@
 //
 // # What could two processes each believe?
 //
-// Two processes never lead at once (docs/design/lease.md) if the store compares and swaps, if no version
+// Two processes never lead at once (package lease) if the store compares and swaps, if no version
 // comes twice, and if a store that lost writes is noticed.
 //
 //   - Compare and swap. Of two changes that were both granted, the second swap names the version that the
@@ -31,7 +31,7 @@
 //     the reading began. If it has a smaller count, or an item of that time that was not there, the store
 //     went back: what it has is old, and changes by what was read before are refused.
 //   - The value is deleted. The next reading makes a document of another identity, which is another store.
-//     A process that has read neither does not know that there was one: docs/design/lease.md, "Deleted records".
+//     A process that has read neither does not know that there was one: package lease, "Deleted records".
 //
 // A reading is one Get. A change is one Get and one Swap, and again if another process has come first: then
 // it waits for a random part of what that took, longer each time. One of those that collide always wins.

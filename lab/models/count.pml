@@ -1,4 +1,4 @@
-/* Deleted records (docs/design/lease.md, "Deleted records"; the meta item of backend/lease).
+/* Deleted records (package lease, "Deleted records"; the meta item of backend/lease).
  *
  * Shows: never two leaders of election X, though an operator deletes its record, and that of another
  * election Z, at any moment, and though the count of records is made anew by whoever is granted an election

@@ -1,4 +1,4 @@
-/* A failover that loses the last writes (docs/design/lease.md, "Restored and edited stores";
+/* A failover that loses the last writes (package lease, "Restored and edited stores";
  * docs/design/mysql.md, "Failovers and volatile servers").
  *
  * Shows: if the old primary is fenced before the new one is promoted, a failover that loses any tail

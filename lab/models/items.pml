@@ -1,4 +1,4 @@
-/* The protocol of backend/lease (docs/design/lease.md): a process holds lease X and other leases, and renews
+/* The protocol of package lease: a process holds lease X and other leases, and renews
  * them by one session. session.pml has a session for one lease; this model adds what several bring.
  *
  * Shows: never two leaders of X, though the session is also written without renewing X, may be deleted at
