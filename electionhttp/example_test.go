@@ -93,3 +93,33 @@ func ExampleOptions_authorize() {
 	fmt.Println(answer.Code)
 	// Output: 401
 }
+
+// Every member serves the same handler. A request that reaches a follower goes to the leader, and the term goes along.
+func ExampleForward() {
+	m, err := election.New(memory.New().Backend(), election.Options{ID: "host-17", Address: "10.0.0.17:8080"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	e, err := m.Join("orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := e.Campaign(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "written in a term:", r.Header.Get(electionhttp.TermHeader) != "")
+	})
+	h, err := electionhttp.Forward(e, api, electionhttp.ForwardOptions{Wait: 5 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// go http.ListenAndServe(":8080", h)
+
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest("POST", "/orders", nil))
+	fmt.Print(answer.Body)
+	// Output: written in a term: true
+}

@@ -1,0 +1,322 @@
+package electionhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/election"
+)
+
+// TermHeader carries the term of a leadership, as decimal digits. [Forward] sets it in every request that it
+// hands to the leader's handler, and in the answer.
+const TermHeader = "Election-Term"
+
+// forwardedHeader names the process that has forwarded a request. Such a request is not forwarded again.
+const forwardedHeader = "Election-Forwarded"
+
+// maxReplay is the largest body in bytes of a request that can be sent a second time.
+const maxReplay = 64 << 10
+
+// ForwardOptions configure [Forward].
+type ForwardOptions struct {
+	// Wait is how long a request may wait, in all, while nobody leads or the leader cannot be reached. 10 ms
+	// to 10 min, or negative: not at all. Default: 10 s.
+	Wait time.Duration
+
+	// URL returns where a leader serves. Default: its Address, which may be host:port or a URL that begins
+	// with http:// or https://. The address comes from the store: whoever can write to the store can direct
+	// requests elsewhere, so a URL function should refuse what is not one of your hosts. An error answers the
+	// request with 502.
+	URL func(leader election.Candidate) (*url.URL, error)
+
+	// Transport sends requests to the leader. Default: like [http.DefaultTransport], without a proxy.
+	Transport http.RoundTripper
+}
+
+// Forward returns a handler that serves requests where the election is led. While this process leads, next serves
+// them; elsewhere they go to the leader, and its answer comes back.
+//
+//	h, err := electionhttp.Forward(e, api, electionhttp.ForwardOptions{}) // e is an election.Election
+//	http.Handle("/", h)
+//
+// All members serve the same handler, at the Address in their election.Options. While nobody leads, a request waits;
+// after ForwardOptions.Wait the answer is 503. If the leader cannot be reached, a request whose method is idempotent
+// (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) and whose body has at most 64 KiB is sent once more when another process leads.
+// Any other is never sent twice: the answer is 502, and the leader may have served the request. A request whose leader has
+// been followed by another one is given up: its host may be gone.
+//
+// Request and answer have the leader's term in [TermHeader]: next sends it with every write, so that the systems it
+// writes to can refuse an earlier leader. The context of the request ends when the leadership does. A request that was
+// forwarded by somebody who knows of a later term, or that arrives where nobody leads, is refused with 421: so
+// no request goes in circles.
+//
+// A client can set the headers itself. It gains nothing: a header that the client sets is replaced, or the request
+// is refused.
+func Forward(e *election.Election, next http.Handler, o ForwardOptions) (http.Handler, error) {
+	switch {
+	case e == nil || next == nil:
+		return nil, fmt.Errorf("electionhttp: %w: Forward needs an election and a handler", backend.ErrInvalid)
+	case o.Wait == 0:
+		o.Wait = 10 * time.Second
+	case o.Wait > 0 && (o.Wait < 10*time.Millisecond || o.Wait > 10*time.Minute):
+		return nil, fmt.Errorf("electionhttp: %w: Wait is %v, must be 10ms to 10m, or negative", backend.ErrInvalid, o.Wait)
+	}
+	if o.URL == nil {
+		o.URL = addressURL
+	}
+	if o.Transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.Proxy = nil
+		o.Transport = t
+	}
+	f := &forwarder{election: e, next: next, options: o, changed: make(chan struct{})}
+	e.Watch(f.event) // until this process leaves the election
+	return f, nil
+}
+
+type forwarder struct {
+	election *election.Election
+	next     http.Handler
+	options  ForwardOptions
+
+	mu      sync.Mutex
+	changed chan struct{} // closed by the next event
+}
+
+// A destination is a leadership as this process knows it.
+type destination struct {
+	own    *election.Leadership // nil: of another process
+	leader election.Candidate
+	term   uint64
+}
+
+func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = r.Clone(r.Context())
+	if r.Header.Get(forwardedHeader) != "" {
+		f.receive(w, r)
+		return
+	}
+	r.Header.Del(TermHeader)
+
+	again, err := replayable(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "the request's body could not be read")
+		return
+	}
+	left := f.options.Wait
+	after := uint64(0) // the term of the leader that could not be reached
+	for {
+		to, ok := f.find(r.Context(), after, &left)
+		switch {
+		case !ok && after == 0:
+			fail(w, http.StatusServiceUnavailable, "nobody leads")
+			return
+		case !ok:
+			fail(w, http.StatusBadGateway, "the leader could not be reached")
+			return
+		case to.own != nil:
+			f.serve(w, r, to.own)
+			return
+		}
+		err := f.send(w, r, to)
+		if err == nil {
+			return
+		}
+		if again == nil || r.Context().Err() != nil {
+			fail(w, http.StatusBadGateway, "the leader could not be reached, or is no longer the leader; it may have served the request")
+			return
+		}
+		again()
+		after = to.term
+	}
+}
+
+// receive serves a request that another process has forwarded. That one may hear of a new leader before the leader itself,
+// which then waits for its own news.
+func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
+	known, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
+	timer := time.NewTimer(max(f.options.Wait, 0))
+	defer timer.Stop()
+
+	for waiting := err == nil; waiting; {
+		changed := f.change()
+		heard := f.election.Current().Term >= known // before the next line: a leadership begins before it is told
+		if l := f.election.Leadership(); l != nil && l.Term >= known {
+			f.serve(w, r, l)
+			return
+		}
+		if heard {
+			break // that leadership is over
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			waiting = false
+		case <-r.Context().Done():
+			waiting = false
+		}
+	}
+	w.Header().Set(forwardedHeader, "refused")
+	fail(w, http.StatusMisdirectedRequest, "this process does not lead, or not in that term")
+}
+
+// serve lets the program serve a request while this process leads.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, l *election.Leadership) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	defer stop()
+
+	r = r.WithContext(ctx)
+	r.Header.Del(forwardedHeader)
+	r.Header.Set(TermHeader, term(l.Term))
+	w.Header().Set(TermHeader, term(l.Term))
+	f.next.ServeHTTP(w, r)
+}
+
+// find returns who leads. While nobody does, or only a leader of the term after or an earlier one is known, it waits, at
+// most for what is left.
+func (f *forwarder) find(ctx context.Context, after uint64, left *time.Duration) (to destination, ok bool) {
+	began := time.Now()
+	timer := time.NewTimer(max(*left, 0))
+	defer timer.Stop()
+	defer func() { *left -= time.Since(began) }()
+
+	for {
+		changed := f.change()
+		if to, ok = f.now(after); ok {
+			return to, true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return to, false
+		case <-ctx.Done():
+			return to, false
+		}
+	}
+}
+
+// event tells those who wait that the election has changed.
+func (f *forwarder) event(election.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// change returns a channel that the next event closes.
+func (f *forwarder) change() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+// now returns who leads, as far as this process knows.
+func (f *forwarder) now(after uint64) (to destination, ok bool) {
+	if l := f.election.Leadership(); l != nil {
+		return destination{own: l, term: l.Term}, true
+	}
+	s := f.election.Current()
+	if s.Kind != election.Elected || s.Leading || s.Term <= after {
+		return to, false
+	}
+	return destination{leader: s.Leader, term: s.Term}, true
+}
+
+// errRefused says that the process that was asked does not lead.
+var errRefused = errors.New("the process that was asked does not lead")
+
+// send forwards a request. If it returns an error, nothing was answered.
+func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination) (err error) {
+	target, err := f.options.URL(to.leader)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go f.giveUp(ctx, to, cancel)
+
+	proxy := httputil.ReverseProxy{
+		Transport: f.options.Transport,
+		ErrorLog:  log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(target)
+			p.SetXForwarded()
+			p.Out.Host = p.In.Host
+			p.Out.Header.Set(forwardedHeader, "1")
+			p.Out.Header.Set(TermHeader, term(to.term))
+		},
+		ModifyResponse: func(a *http.Response) error {
+			if a.StatusCode == http.StatusMisdirectedRequest && a.Header.Get(forwardedHeader) != "" {
+				return errRefused
+			}
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, e error) { err = e },
+	}
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+	return err
+}
+
+// giveUp cancels a request to a leader that another one has followed: its host may be gone, and never answer.
+func (f *forwarder) giveUp(ctx context.Context, to destination, cancel func()) {
+	for {
+		changed := f.change()
+		if now, ok := f.now(to.term); ok && now.term > to.term {
+			cancel()
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// replayable returns a function that makes a request ready to be sent once more, or nil if it must not be sent twice.
+func replayable(r *http.Request) (again func(), err error) {
+	idempotent := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
+	if !slices.Contains(idempotent, r.Method) || r.ContentLength < 0 || r.ContentLength > maxReplay {
+		return nil, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	again = func() { r.Body = io.NopCloser(bytes.NewReader(body)) }
+	again()
+	return again, nil
+}
+
+// addressURL is the default of [ForwardOptions].URL.
+func addressURL(leader election.Candidate) (*url.URL, error) {
+	address := leader.Address
+	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return nil, fmt.Errorf("electionhttp: the leader's address %q is neither host:port nor a URL", clean.Text(address, 100, false))
+		}
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("electionhttp: the leader's address %q is no URL", clean.Text(address, 100, false))
+	}
+	return u, nil
+}
