@@ -69,6 +69,8 @@ type machine struct {
 	paused              bool // by Manager.Pause; elections joined later are paused, too
 	closing             bool
 
+	impossible func(phase, trigger) // for tests: a trigger has come that cannot come in this phase
+
 	unobserved *backend.Lease // stays empty; all elections without an observation share it
 	actions    []action       // of the present step
 }

@@ -25,12 +25,12 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 		// If neither the lease has changed nor the bid is queued, the same bid would be refused
 		// again: wait before the next one.
 		futile := a.Err != nil || a.ObserveFor >= 0 && a.Unchanged(bid.Expected)
-		e.on(refused)
+		m.on(e, notGranted)
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
 		}
 		if a.ObserveFor < 0 { // queued, even if the lease is vacant: another candidate may be first in the queue
-			e.on(enqueued)
+			m.on(e, enqueued)
 			e.expiresAt = sent + m.TTL
 		}
 		if futile {
@@ -39,7 +39,7 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 			e.failures = 0
 		}
 	default:
-		e.on(unknown)
+		m.on(e, unanswered)
 		e.expiresAt = sent + m.TTL  // if it was granted all the same
 		m.retryLater(now, e, class) // longer each time: only this election may be blocked
 	}

@@ -62,8 +62,8 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 	e.mode = modeNone
 	m.announceSoon(now)
 	m.stepDown(now, e, ReasonResigned, backend.Released, nil)
-	if in.done {
-		e.on(finished)
+	if in.done && e.phase.draining() {
+		m.on(e, finished)
 	}
 	m.advance(now, e)
 }
@@ -76,8 +76,8 @@ func (m *machine) leave(now time.Duration, in leave) {
 		m.retryRelease(now, e)
 		e.leaving = true
 		m.stepDown(now, e, ReasonLeft, in.end, nil)
-		if e.work == workCaller { // Leave and Close say that the caller of Campaign has ended its work
-			e.on(finished)
+		if e.work == workCaller && e.phase.draining() { // Leave and Close say that the caller of Campaign has ended its work
+			m.on(e, finished)
 		}
 		m.advance(now, e)
 	})
@@ -96,7 +96,7 @@ func (m *machine) returned(now time.Duration, in returned) {
 		e.end = backend.Released
 		m.endLeadership(now, e, finished, in.reason, in.err)
 	} else {
-		e.on(finished)
+		m.on(e, finished)
 	}
 	m.advance(now, e)
 }

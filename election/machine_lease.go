@@ -16,70 +16,109 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	if e.phase == phaseLeading && now >= e.trustedUntil {
 		m.deadlinePassed(now, e)
 	}
+
 	wake := never
 	if !m.mayBeOurs(now, e) && !e.leaving {
 		wake = m.readIfDue(now, e)
 	}
-	switch {
-	case e.phase == phaseLeading:
+	switch e.phase {
+	case phaseFollowing:
+		wake = min(wake, m.follow(now, e))
+	case phaseQueued, phasePending:
+		wake = min(wake, m.awaitBid(now, e))
+	case phaseLeading:
 		wake = min(e.trustedUntil, m.renewIfDue(now, e))
-
-	case e.phase.draining():
+	case phaseSteppingDown, phaseDeposed, phaseLost:
 		wake = min(wake, m.awaitFunction(now, e))
-
-	case m.awaitsDeadline(now, e):
-		wake = e.trustedUntil
-
-	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e):
-		// Release the lease, or withdraw the bid.
-		m.enqueue(callRelease, e)
-		if now < e.expiresAt {
-			wake = min(wake, e.expiresAt)
-		} else if m.expiredUnreleased(e); e.index < 0 {
-			return
-		}
-
-	case e.leaving && !e.leaseCallUnderWay && (!e.observing || m.closing):
-		m.remove(e)
-		return
-
-	default:
-		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !(e.readSinceTry && m.healthKnown): // needs a reading first
-		case bidAt <= now:
-			m.enqueue(callAcquire, e)
-		case e.mode == modeTry && !e.leaseCallUnderWay:
-			m.endTry(e, nil)
-		default:
-			wake = min(wake, bidAt)
-		}
+	case phaseStuck:
+		wake = min(wake, m.awaitExpiry(now, e))
+	case phaseAbandoned:
+		// Until the function returns.
+	case phaseAwaitingDeadline:
+		wake = min(wake, m.awaitDeadline(now, e))
+	case phaseReleasing:
+		wake = min(wake, m.releaseOrGiveUp(now, e))
 	}
-	m.timers.set(e, wake)
+	if e.index >= 0 {
+		m.timers.set(e, wake)
+	}
 }
 
-// awaitFunction waits for the function of a leadership that is over, and returns when to advance
-// again.
-func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
-	wake := never
+// follow bids if it is time to, and removes an election that this process leaves. Like the other functions for phases, it
+// returns when to advance again.
+func (m *machine) follow(now time.Duration, e *elec) time.Duration {
+	if e.leaving && !e.leaseCallUnderWay && (!e.observing || m.closing) {
+		m.remove(e)
+		return never
+	}
+	return m.bidIfDue(now, e)
+}
+
+// awaitBid bids again if it is time to. If this process may no longer bid, it withdraws what may still be granted.
+func (m *machine) awaitBid(now time.Duration, e *elec) time.Duration {
+	if !m.mayStayQueued(now, e) {
+		return m.releaseOrGiveUp(now, e)
+	}
+	return m.bidIfDue(now, e)
+}
+
+func (m *machine) bidIfDue(now time.Duration, e *elec) time.Duration {
+	if e.mode == modeTry && !(e.readSinceTry && m.healthKnown) { // needs a reading first
+		return never
+	}
+
+	bidAt := m.bidAt(e)
 	switch {
-	case e.phase == phaseStuck, e.phase == phaseAbandoned:
-	case now < e.stuckAt:
-		wake = e.stuckAt
-	default:
-		e.on(overdue)
+	case bidAt <= now:
+		m.enqueue(callAcquire, e)
+		return never
+	case e.mode == modeTry && !e.leaseCallUnderWay:
+		m.endTry(e, nil)
+		return never
+	}
+	return bidAt
+}
+
+// awaitFunction waits for the function of a leadership that is over, and renews the lease meanwhile if it was not lost.
+func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
+	if now >= e.stuckAt {
+		m.on(e, overdue)
 		e.end = backend.Failed // the lease expires; the record shall show a failure
 		m.reportNotice(e, ReasonStuck, nil)
+		return m.awaitExpiry(now, e)
 	}
-	switch {
-	case e.phase.renewed() && now < e.trustedUntil:
-		wake = min(wake, e.trustedUntil, m.renewIfDue(now, e))
-	case e.phase == phaseStuck && now >= e.expiresAt:
-		// Release the expired lease: a session that other leases keep alive would keep it forever.
-		m.enqueue(callRelease, e)
-	case e.phase == phaseStuck:
-		wake = min(wake, e.expiresAt)
+	if e.phase == phaseSteppingDown && now < e.trustedUntil {
+		return min(e.stuckAt, e.trustedUntil, m.renewIfDue(now, e))
 	}
-	return wake
+	return e.stuckAt
+}
+
+// awaitExpiry releases the lease of a stuck function when it has expired: a session that other leases keep alive would
+// keep it forever.
+func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
+	if now < e.expiresAt {
+		return e.expiresAt
+	}
+	m.enqueue(callRelease, e)
+	return never
+}
+
+// awaitDeadline releases a lease that was lost when the deadline has passed.
+func (m *machine) awaitDeadline(now time.Duration, e *elec) time.Duration {
+	if m.awaitsDeadline(now, e) {
+		return e.trustedUntil
+	}
+	return m.releaseOrGiveUp(now, e)
+}
+
+// releaseOrGiveUp releases the lease, or withdraws a bid, until the lease has expired.
+func (m *machine) releaseOrGiveUp(now time.Duration, e *elec) time.Duration {
+	m.enqueue(callRelease, e)
+	if now < e.expiresAt {
+		return e.expiresAt
+	}
+	m.expiredUnreleased(e)
+	return never
 }
 
 // expiredUnreleased ends the wait for a release: the lease has expired before the store confirmed
@@ -99,7 +138,7 @@ func (m *machine) expiredUnreleased(e *elec) {
 // that the record is cleared. If this release fails, too, doExpired tells the caller again after
 // CallTimeout.
 func (m *machine) retryRelease(now time.Duration, e *elec) {
-	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.expiresAt {
+	if (e.phase.held() || e.phase.bidOut()) && now >= e.expiresAt {
 		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
 	}
 }
@@ -199,16 +238,16 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 	e.renewAt = m.nextGridTick(sent)
 	switch {
 	case !fresh: // do not lead in a used term
-		e.on(wonUnusable)
+		m.on(e, wonUnusable)
 		if a.Term <= minTerm { // otherwise a later grant, perhaps to this process, was observed first
 			m.reportNotice(e, ReasonWentBack, nil)
 		}
 		m.retryLater(now, e, nil)
 	case !m.isCandidate(e): // no longer a candidate: no work has begun, so there is nothing to wait for
-		e.on(wonUnwanted)
+		m.on(e, wonUnwanted)
 		e.end = backend.Released
 	case now < e.trustedUntil:
-		e.on(won)
+		m.on(e, won)
 		e.electedAt, e.failures, e.passedOver = now, 0, 0
 		reason := ReasonElected
 		if req := &e.observed.Request; req.Kind == backend.Accept && req.Nonce == m.me.Nonce {
@@ -221,7 +260,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		m.endDoubt(e)
 		m.report(Elected, e, &m.me, e.term, reason, nil)
 	default: // the answer came too late, or the store's session ends soon: nobody has led, so nobody has failed
-		e.on(wonUnusable)
+		m.on(e, wonUnusable)
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
@@ -300,7 +339,7 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 	e.end = backend.Failed
 	if e.phase != phaseLeading {
-		e.on(lost)
+		m.on(e, lost)
 		return
 	}
 	m.endLeadership(now, e, lost, reason, err)
@@ -325,14 +364,15 @@ func (m *machine) depose(now time.Duration, e *elec) {
 	if e.phase == phaseLeading {
 		m.endLeadership(now, e, deposed, ReasonDeposed, nil)
 	} else {
-		e.on(deposed)
+		m.on(e, deposed)
 	}
 }
 
 // endLeadership ends e's leadership. t is steppedDown, deposed, lost or finished.
 func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Reason, err error) {
-	if e.on(t); e.work == workNone {
-		e.on(finished)
+	m.on(e, t)
+	if e.work == workNone {
+		m.on(e, finished)
 	}
 	e.stuckAt = now + m.StepDownTimeout
 	m.emit(action{kind: doEnd, e: e, term: e.term, reason: reason, err: err})
@@ -346,7 +386,7 @@ func (m *machine) released(now time.Duration, e *elec) {
 		m.dropObserved(now, e)
 	}
 	e.readAt = now // a bid may have been granted after all; if not, the observation continues
-	e.on(released)
+	m.on(e, released)
 }
 
 // endTry ends a Try without success.

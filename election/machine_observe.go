@@ -34,7 +34,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 			m.reportNotice(e, ReasonWentBack, nil)
 		}
 		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder) {
-			e.on(unknown) // another candidate got the lease, so this process's place in the queue may be lost
+			m.on(e, overtaken)
 		}
 		elected := !l.Vacant() && l.Term != e.observed.Term
 		if elected && e.hasObserved && m.isCandidate(e) {
@@ -68,8 +68,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 
 	switch {
 	case e.observed.Holder.Nonce == m.me.Nonce && e.observed.ObserveFor == 0 && e.phase == phaseFollowing && !e.leaseCallUnderWay:
-		// The record names this process, which does not lead: advance then bids or releases.
-		e.on(unknown)
+		m.on(e, foundOurs) // advance then bids or releases
 	case m.nominated(e):
 		m.enqueue(callRequest, e)
 	}

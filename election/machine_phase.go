@@ -31,9 +31,11 @@ const (
 	won         trigger = iota // a bid was granted, and this process leads
 	wonUnusable                // a bid was granted, too late to lead or in a used term
 	wonUnwanted                // a bid was granted after this process stopped campaigning
-	refused                    // a bid was refused, and the store has nothing of it
+	notGranted                 // a bid was refused, and the store has nothing of it
 	enqueued                   // a bid was refused for now, and is in the store's queue
-	unknown                    // a bid has no outcome, or the record names this process
+	unanswered                 // a bid has no outcome
+	foundOurs                  // the record names this process, which does not lead
+	overtaken                  // another candidate got the lease, and the place in the queue may be lost
 	steppedDown                // this process steps down in order
 	deposed                    // an operator has ended the leadership
 	lost                       // a renewal was refused, or the deadline has passed
@@ -42,8 +44,8 @@ const (
 	released                   // the store has confirmed that it has nothing of this process
 )
 
-// transitions has the next phase for each phase and trigger. A trigger that is not listed changes
-// nothing.
+// transitions has the next phase for each phase and trigger. A trigger that is not listed cannot come. The answer to a
+// renewal may come after the leadership was lost, so lost and deposed may come twice.
 var transitions = map[phase]map[trigger]phase{
 	phaseFollowing: bidding,
 	phaseQueued:    bidding,
@@ -54,41 +56,83 @@ var transitions = map[phase]map[trigger]phase{
 	phaseSteppingDown: {
 		deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing, overdue: phaseStuck,
 	},
-	phaseDeposed:          {finished: phaseReleasing, overdue: phaseStuck},
-	phaseLost:             {finished: phaseAwaitingDeadline, overdue: phaseStuck},
-	phaseStuck:            {finished: phaseAwaitingDeadline, released: phaseAbandoned},
-	phaseAbandoned:        {finished: phaseFollowing},
-	phaseAwaitingDeadline: {released: phaseFollowing},
-	phaseReleasing:        {lost: phaseAwaitingDeadline, released: phaseFollowing},
+	phaseDeposed: {
+		finished: phaseReleasing, overdue: phaseStuck, lost: phaseDeposed, deposed: phaseDeposed,
+	},
+	phaseLost: {
+		finished: phaseAwaitingDeadline, overdue: phaseStuck, lost: phaseLost, deposed: phaseLost,
+	},
+	phaseStuck: {
+		finished: phaseAwaitingDeadline, released: phaseAbandoned, lost: phaseStuck, deposed: phaseStuck,
+	},
+	phaseAbandoned: {
+		finished: phaseFollowing,
+	},
+	phaseAwaitingDeadline: {
+		released: phaseFollowing, lost: phaseAwaitingDeadline, deposed: phaseAwaitingDeadline,
+	},
+	phaseReleasing: {
+		released: phaseFollowing, lost: phaseAwaitingDeadline, deposed: phaseReleasing,
+	},
 }
 
 var bidding = map[trigger]phase{
 	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnwanted: phaseReleasing,
-	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
+	notGranted: phaseFollowing, enqueued: phaseQueued, released: phaseFollowing,
+	unanswered: phasePending, foundOurs: phasePending, overtaken: phasePending,
 }
 
 // on moves e to the phase that follows the trigger.
-func (e *elec) on(t trigger) {
-	if next, ok := transitions[e.phase][t]; ok {
+func (m *machine) on(e *elec, t trigger) {
+	next, ok := transitions[e.phase][t]
+	switch {
+	case ok:
 		e.phase = next
+	case m.impossible != nil:
+		m.impossible(e.phase, t)
 	}
 }
 
 // bids reports whether this process may bid.
-func (p phase) bids() bool { return p <= phasePending }
+func (p phase) bids() bool {
+	return p == phaseFollowing || p.bidOut()
+}
+
+// bidOut reports whether the store may still grant a bid of this process.
+func (p phase) bidOut() bool {
+	return p == phaseQueued || p == phasePending
+}
 
 // held reports whether a bid was granted, and the store may still have the lease.
-func (p phase) held() bool { return p >= phaseLeading && p != phaseAbandoned }
+func (p phase) held() bool {
+	switch p {
+	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseLost, phaseStuck, phaseAwaitingDeadline, phaseReleasing:
+		return true
+	}
+	return false
+}
 
 // draining reports whether the leadership is over and its function has not returned.
-func (p phase) draining() bool { return p >= phaseSteppingDown && p <= phaseAbandoned }
+func (p phase) draining() bool {
+	switch p {
+	case phaseSteppingDown, phaseDeposed, phaseLost, phaseStuck, phaseAbandoned:
+		return true
+	}
+	return false
+}
 
 // renewed reports whether this process renews the lease.
-func (p phase) renewed() bool { return p == phaseLeading || p == phaseSteppingDown }
+func (p phase) renewed() bool {
+	return p == phaseLeading || p == phaseSteppingDown
+}
 
 // orderly reports whether the lease was not lost: this process leads, or steps down in order.
 func (p phase) orderly() bool {
-	return p == phaseLeading || p == phaseSteppingDown || p == phaseDeposed || p == phaseReleasing
+	switch p {
+	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseReleasing:
+		return true
+	}
+	return false
 }
 
 // work is what runs while this process leads.

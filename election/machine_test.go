@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 		t.Fatal(err)
 	}
 	m := newMachine(o, g, backend.Candidate{ID: "me", Nonce: "mine"}, rand.New(rand.NewPCG(1, 2)), 0)
+	m.impossible = panicIfImpossible
 	e := &elec{name: "jobs"}
 	m.step(0, join{e})
 	m.step(0, campaign{e, modeAlways, workNone})
@@ -192,5 +194,18 @@ func TestCloseWaitsForABidUnderWay(t *testing.T) {
 	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
 	if m.inFlight[callRelease] == nil {
 		t.Error("the late grant is not released")
+	}
+}
+
+// panicIfImpossible ends a test in which a trigger comes that cannot come.
+func panicIfImpossible(p phase, t trigger) {
+	panic(fmt.Sprintf("rule violated: trigger %d does not come in phase %d", t, p))
+}
+
+func TestATriggerThatCannotComeChangesNothing(t *testing.T) {
+	m := newMachine(Options{TTL: time.Second, RenewEvery: time.Second}, backend.Guarantees{}, backend.Candidate{}, rand.New(rand.NewPCG(1, 2)), 0)
+	e := new(elec)
+	if m.on(e, overdue); e.phase != phaseFollowing {
+		t.Errorf("a follower whose function is overdue is in phase %d", e.phase)
 	}
 }

@@ -128,6 +128,7 @@ func (n *simNode) start() {
 	}
 	n.opts = o
 	n.m = newMachine(o, s.store.guarantees(), backend.Candidate{ID: n.id, Nonce: n.nonce}, s.random, n.local())
+	n.m.impossible = panicIfImpossible
 	s.trace(n.id, "starts, life %d, TTL %v, clock at %.2f", n.life, n.ttl, n.rate)
 	n.places = make([]simPlace, s.elections)
 	for i := range n.places {
