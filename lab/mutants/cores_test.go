@@ -85,7 +85,7 @@ var mutants = []mutant{
 		"	if true {\n", "S11:", simulation},
 	{"after a loss the function is not waited for", "machine_lease.go",
 		"	m.endLeadership(now, e, lost, reason, err)\n",
-		"	m.endLeadership(now, e, lost, reason, err)\n	m.on(e, finished)\n", "S11:", simulation},
+		"	m.endLeadership(now, e, lost, reason, err)\n	if e.phase == phaseLost {\n		m.on(e, finished)\n	}\n", "S11:", simulation},
 	{"a stuck function's lease is released before it has run out", "machine_lease.go",
 		"	if now < e.expiresAt {\n		return e.expiresAt\n	}\n	m.enqueue(callRelease, e)\n	return never\n",
 		"	e.expiresAt = min(e.expiresAt, now)\n	m.enqueue(callRelease, e)\n	return never\n", "S11:", simulation},
