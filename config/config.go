@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionguard"
 )
 
 // DefaultPrefix is the prefix of environment variables.
@@ -220,14 +221,16 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	if err != nil {
 		return nil, errors.Join(c.explain(err), b.Close())
 	}
+	var g *electionguard.Guard
 	if guard {
-		if o.Guard, err = c.StartGuard(); err != nil {
+		if g, err = c.StartGuard(); err != nil {
 			return nil, errors.Join(fmt.Errorf("config: guard: %w", err), b.Close())
 		}
+		o.Guard = g
 	}
 	m, err := election.New(b, o)
 	if err != nil {
-		o.Guard.Close()
+		g.Close()
 		return nil, errors.Join(c.explain(err), b.Close())
 	}
 	switch err := m.Check(ctx); {
@@ -235,7 +238,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel() // the manager leads nothing, so Close need not wait
 		m.Close(ended)
-		o.Guard.Close() // it holds nothing
+		g.Close() // it holds nothing
 		return nil, err
 	case err != nil:
 		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)

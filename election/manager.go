@@ -73,6 +73,8 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 		if err := backend.CanAdopt(b); err != nil {
 			return nil, &OptionError{Option: "Guard", Reason: "cannot be set: " + err.Error()}
 		}
+	} else {
+		o.Guard = noGuard{}
 	}
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),

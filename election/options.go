@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/electionguard"
 )
 
 // DefaultTTL is the TTL of a manager that sets none.
@@ -77,8 +76,8 @@ type Options struct {
 	Health func(context.Context) error
 
 	// Guard, if set, releases what this process leads when the process crashes: see package
-	// electionguard. The manager closes it. Default: nil, a crash costs a TTL.
-	Guard *electionguard.Guard
+	// electionguard, which starts one. The manager closes it. Default: nil, a crash costs a TTL.
+	Guard Guard
 
 	// Observer makes a manager that never campaigns and never writes to the store; read access
 	// is enough. Default: false.
@@ -89,6 +88,23 @@ type Options struct {
 	// slog.Default, as it is when New is called.
 	Logger *slog.Logger
 }
+
+// A Guard knows what this process holds, and outlives it: *electionguard.Guard. The manager tells it of bids before
+// they are sent and of their answers before it acts on them.
+type Guard interface {
+	Bidding(bids []backend.Bid)
+	Answered(bids []backend.Bid, answers []backend.Answer)
+	Released(held []backend.Held)
+	Close() error // when nothing is held any more
+}
+
+// noGuard is the guard of a manager without one.
+type noGuard struct{}
+
+func (noGuard) Bidding([]backend.Bid)                    {}
+func (noGuard) Answered([]backend.Bid, []backend.Answer) {}
+func (noGuard) Released([]backend.Held)                  {}
+func (noGuard) Close() error                             { return nil }
 
 // An OptionError says which option has a value that is not allowed, and why. It is of class
 // backend.ErrInvalid.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionguard"
 	"github.com/go-election/go-election/internal/local"
 )
 
@@ -117,15 +118,18 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	// The manager waits this long for the lead function to return. The guard ends the
 	// command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
+	var guard *electionguard.Guard
 	if backend.CanAdopt(s.Backend) == nil {
-		if options.Guard, err = s.config.StartGuard(); err != nil {
+		if guard, err = s.config.StartGuard(); err != nil {
 			r.say("if elect is killed, there is no leader for a TTL: %v", err)
+		} else {
+			options.Guard = guard
 		}
-		r.successor = options.Guard.PID()
+		r.successor = guard.PID()
 	}
 	m, err := election.New(s.Backend, options)
 	if err != nil {
-		options.Guard.Close()
+		guard.Close()
 	}
 	return r, m, err
 }
