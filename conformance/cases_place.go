@@ -79,7 +79,7 @@ func ledElsewhere(leaders bool, store otherStore) func(*Trial) error {
 			var errs []error
 			for _, p := range members {
 				if !on || p.Leading() == leaders {
-					errs = append(errs, t.Store.Elsewhere(p.node.wire.inner, on))
+					errs = append(errs, t.Store.Elsewhere(p.node.wire.Inner, on))
 				}
 			}
 			return errors.Join(errs...)

@@ -180,7 +180,7 @@ func (c *checker) recordCall(n *node, call Call) {
 	if call.Method != "Acquire" && call.Method != "Renew" {
 		return
 	}
-	base := n.wire.began.Sub(c.t.began)
+	base := n.wire.Began.Sub(c.t.began)
 	for i, o := range call.Outcomes {
 		if o != backend.Granted || i >= len(call.Elections) {
 			continue

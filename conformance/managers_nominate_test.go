@@ -142,7 +142,7 @@ func nominateGrace(t *Trial) error {
 	won, _ := next.eventTime(func(e election.Event) bool { return e.Leading })
 	for _, c := range log() {
 		if c.Method == "Release" {
-			began := leader.node.wire.began.Sub(t.began) + c.Sent
+			began := leader.node.wire.Began.Sub(t.began) + c.Sent
 			return expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won)
 		}
 	}

@@ -264,7 +264,7 @@ func safeObserving(t *Trial) error {
 	won, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
 	for _, c := range log() {
 		if c.Method == "Observe" && c.Err == nil {
-			first := b.wire.began.Sub(t.began) + c.Received
+			first := b.wire.Began.Sub(t.began) + c.Received
 			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
 		}
 	}

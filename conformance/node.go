@@ -123,7 +123,7 @@ func (n *node) crash() {
 	n.dead.Store(true)
 	n.wire.Cut(true)
 	if n.t.Store.Kill != nil {
-		n.t.Store.Kill(n.wire.inner)
+		n.t.Store.Kill(n.wire.Inner)
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *Trial) waitTime(limit time.Duration, what string, cond func() bool) (ti
 // failedCalls describes the failed calls of all managers.
 func (t *Trial) failedCalls() (all string) {
 	for _, n := range t.nodes {
-		all += n.wire.failureSummary(n.key)
+		all += n.wire.FailureSummary(n.key)
 	}
 	return all
 }
@@ -141,7 +141,7 @@ func (t *Trial) end() error {
 	}
 	for _, n := range t.nodes {
 		if t.Virtual { // the bubble must not end before them
-			<-n.wire.closed
+			<-n.wire.Closed
 		}
 	}
 	t.mu.Lock()

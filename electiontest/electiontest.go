@@ -35,8 +35,8 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/wire"
 )
 
 // A Group is a set of processes that share a store. All methods are safe for
@@ -81,7 +81,7 @@ func (g *Group) Limit(d time.Duration) {
 type Process struct {
 	*election.Manager
 	group *Group
-	wire  *conformance.Wire
+	wire  *wire.Wire
 
 	// Guarded by group.mu.
 	cut     bool
@@ -93,7 +93,7 @@ type Process struct {
 // is a restart.
 func (g *Group) Start(id string) *Process {
 	g.t.Helper()
-	p := &Process{group: g, wire: conformance.Wrap(g.store.Backend())}
+	p := &Process{group: g, wire: wire.Wrap(g.store.Backend())}
 	p.wire.Decide(p.fate)
 	o := g.options
 	o.ID = id
@@ -124,17 +124,17 @@ func (g *Group) ttl() time.Duration {
 }
 
 // fate decides the outcome of a call.
-func (p *Process) fate(conformance.Call) conformance.Fate {
+func (p *Process) fate(wire.Call) wire.Fate {
 	g := p.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case p.cut || p.crashed:
-		return conformance.Fate{Lost: true}
+		return wire.Fate{Lost: true}
 	case p.fail != nil:
-		return conformance.Fate{Err: p.fail}
+		return wire.Fate{Err: p.fail}
 	}
-	return conformance.Fate{Err: g.down}
+	return wire.Fate{Err: g.down}
 }
 
 // Cut cuts the process off from the store, as a network fault does: its calls hang until

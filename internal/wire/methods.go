@@ -1,4 +1,4 @@
-package conformance
+package wire
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
 	return carry(w, ctx, callAboutBids("Acquire", bids), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.inner.Acquire(ctx, bids)
+		return w.Inner.Acquire(ctx, bids)
 	}, w.recordAnswers)
 }
 
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.inner.Renew(ctx, held)
+		return w.Inner.Renew(ctx, held)
 	}, w.recordAnswers)
 }
 
@@ -29,9 +29,9 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
-		m, ok := w.inner.(backend.Marker)
+		m, ok := w.Inner.(backend.Marker)
 		if !ok {
-			return nil, fmt.Errorf("conformance: mark: %w: the store keeps no marks", backend.ErrInvalid)
+			return nil, fmt.Errorf("wire: mark: %w: the store keeps no marks", backend.ErrInvalid)
 		}
 		return m.Mark(ctx, held)
 	}, w.recordAnswers)
@@ -49,21 +49,21 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 		if zero && caller.Err() != nil {
 			return caller.Err()
 		}
-		return w.inner.Release(ctx, held)
+		return w.Inner.Release(ctx, held)
 	})
 }
 
 func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
 	leases = slices.Clone(leases)
 	return carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
-		return w.inner.Observe(ctx, leases)
+		return w.Inner.Observe(ctx, leases)
 	}, nil)
 }
 
 func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
 	leases = slices.Clone(leases)
 	return w.carryError(ctx, callAboutLeases("Listen", leases), func(ctx context.Context) error {
-		return w.inner.Listen(ctx, leases)
+		return w.Inner.Listen(ctx, leases)
 	})
 }
 
@@ -74,25 +74,25 @@ func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
 		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
 	}
 	return w.carryError(ctx, c, func(ctx context.Context) error {
-		return w.inner.Request(ctx, requests)
+		return w.Inner.Request(ctx, requests)
 	})
 }
 
 func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	return carry(w, ctx, Call{Method: "List"}, func(ctx context.Context) ([]backend.Record, error) {
-		return w.inner.List(ctx, from, limit)
+		return w.Inner.List(ctx, from, limit)
 	}, nil)
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
 	return w.carryError(ctx, Call{Method: "Announce"}, func(ctx context.Context) error {
-		return w.inner.Announce(ctx, m)
+		return w.Inner.Announce(ctx, m)
 	})
 }
 
 func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	return carry(w, ctx, Call{Method: "Members"}, func(ctx context.Context) ([]backend.Member, error) {
-		return w.inner.Members(ctx, from, limit)
+		return w.Inner.Members(ctx, from, limit)
 	}, nil)
 }
 
@@ -101,7 +101,7 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	bids = slices.Clone(bids)
 	errs, err := carry(w, ctx, callAboutBids("Preflight", bids), func(ctx context.Context) ([]error, error) {
-		if p, ok := w.inner.(backend.Preflighter); ok {
+		if p, ok := w.Inner.(backend.Preflighter); ok {
 			return p.Preflight(ctx, bids), nil
 		}
 		return make([]error, len(bids)), nil
@@ -114,7 +114,7 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 
 // Prepare implements [backend.Preparer]. For a Backend that does not, it does nothing.
 func (w *Wire) Prepare(ctx context.Context) error {
-	p, ok := w.inner.(backend.Preparer)
+	p, ok := w.Inner.(backend.Preparer)
 	if !ok {
 		return nil
 	}
@@ -125,20 +125,20 @@ func (w *Wire) Prepare(ctx context.Context) error {
 
 // Adopt implements [backend.Adopter], if the Backend within does.
 func (w *Wire) Adopt(nonce backend.Nonce, held []backend.Held) error {
-	return w.inner.(backend.Adopter).Adopt(nonce, held)
+	return w.Inner.(backend.Adopter).Adopt(nonce, held)
 }
 
 // CanAdopt implements [backend.CanAdopt].
-func (w *Wire) CanAdopt() error { return backend.CanAdopt(w.inner) }
+func (w *Wire) CanAdopt() error { return backend.CanAdopt(w.Inner) }
 
-func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
+func (w *Wire) Guarantees() backend.Guarantees { return w.Inner.Guarantees() }
 
 // Close drops all requests in flight and closes the inner backend.
 func (w *Wire) Close() error {
-	defer w.closing.Do(func() { close(w.closed) })
+	defer w.closing.Do(func() { close(w.Closed) })
 	w.cancel()
 	w.inFlight.Wait()
-	return w.inner.Close()
+	return w.Inner.Close()
 }
 
 func callAboutBids(method string, bids []backend.Bid) Call {
