@@ -1,0 +1,268 @@
+// Package podlabel puts a label on the pod of the leader, so that a Service points at it. The election may be in any
+// store; only the label is in Kubernetes.
+//
+//	label, err := podlabel.Start(e, podlabel.Options{}) // e is an election.Election
+//	defer label.Stop(context.Background())
+//
+// The Service selects the label beside the labels of the program:
+//
+//	selector: {app: orders, election-leader: "true"}
+//
+// All pods of the program are ready, whether or not they lead, so a rolling update goes on. A readiness probe that
+// asks for the leadership would stop it: the new pod is ready only when the old one has gone.
+//
+// The label follows the leadership, and a moment passes until the endpoints of the Service follow the label. After
+// a crash the dead pod keeps it until the next leader, which removes it from all other pods. So the label says where
+// to send requests, and nothing more: the program that receives one asks Leading, or is behind electionhttp.Forward.
+package podlabel
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/election"
+)
+
+// Role is what the program's service account needs in the namespace of its pods, as kubectl apply takes it.
+const Role = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: election-pod-label}
+rules:
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, patch]
+`
+
+// DefaultLabel is the key of the label if Options.Label is empty. Its value is "true".
+const DefaultLabel = "election-leader"
+
+// Options of [Start]. In a pod the zero value will do, if the program has one election.
+type Options struct {
+	// Label is the key of the label. Elections with leaders of their own need labels of their own. Default: DefaultLabel.
+	Label string
+
+	// Namespace and Pod name the pod of this process. Default: the namespace of the pod's service account, and POD_NAME
+	// or else the host's name, which is the pod's unless the pod sets another one.
+	Namespace, Pod string
+
+	// Config is a client's configuration. Default: that of the pod's service account.
+	Config *rest.Config
+
+	// Logger receives changes of the label, and the first error of each outage. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// A Label keeps the label of this process's pod. Methods are safe for concurrent use.
+type Label struct {
+	election *election.Election
+	pods     typed.PodInterface
+	options  Options
+
+	wake    chan struct{} // has room for one
+	unwatch func()
+	stop    context.CancelFunc
+	ended   chan struct{}
+	once    sync.Once
+}
+
+// serviceAccount is where a pod finds the namespace of its service account.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Start begins to follow an election. It does not call the API server. An error is of class backend.ErrInvalid: an
+// option is missing or not allowed.
+func Start(e *election.Election, o Options) (*Label, error) {
+	o.Label = cmp.Or(o.Label, DefaultLabel)
+	if problems := validation.IsQualifiedName(o.Label); problems != nil {
+		return nil, fmt.Errorf("podlabel: %w: Label %q: %s", backend.ErrInvalid, o.Label, strings.Join(problems, "; "))
+	}
+	if o.Namespace == "" {
+		text, err := os.ReadFile(serviceAccount)
+		if err != nil {
+			return nil, fmt.Errorf("podlabel: %w: Namespace is not set, and this process is in no pod: %w", backend.ErrInvalid, err)
+		}
+		o.Namespace = strings.TrimSpace(string(text))
+	}
+	if o.Pod == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("podlabel: %w: Pod is not set: %w", backend.ErrInvalid, err)
+		}
+		o.Pod = cmp.Or(os.Getenv("POD_NAME"), host)
+	}
+	if o.Config == nil {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("podlabel: %w: Config is not set: %w", backend.ErrInvalid, err)
+		}
+		o.Config = c
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	client, err := typed.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("podlabel: %w: %w", backend.ErrInvalid, err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Label{
+		election: e, pods: client.Pods(o.Namespace), options: o,
+		wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{}),
+	}
+	l.unwatch = e.Watch(l.event)
+	go l.run(ctx)
+	return l, nil
+}
+
+// Stop removes the label, and ends. It returns an error if the label may still be there. A second call does nothing.
+func (l *Label) Stop(ctx context.Context) (err error) {
+	l.once.Do(func() {
+		l.unwatch()
+		l.stop()
+		<-l.ended
+		err = l.set(ctx, 0)
+	})
+	return err
+}
+
+// event wakes run.
+func (l *Label) event(election.Event) {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	callLimit  = 5 * time.Second  // of a call of the API server
+	retryAfter = time.Second      // after an error; doubled up to 32 times that
+	repeat     = 60 * time.Second // somebody may have edited the pod
+)
+
+// run sets the label when the leadership has changed, and now and then again.
+func (l *Label) run(ctx context.Context) {
+	defer close(l.ended)
+	failures := 0
+	for {
+		wait := repeat
+		if err := l.update(ctx); err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
+			if failures == 0 {
+				l.options.Logger.Warn("the label of the leader's pod could not be changed", "pod", l.options.Pod, "label", l.options.Label, "error", err)
+			}
+			wait = retryAfter << min(failures, 5)
+			failures++
+		}
+
+		timer := time.NewTimer(wait)
+		select {
+		case <-l.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// update makes the label say what is so.
+func (l *Label) update(ctx context.Context) error {
+	lead := l.election.Leadership()
+	if lead == nil {
+		return l.set(ctx, 0)
+	}
+	if err := l.set(ctx, lead.Term); err != nil {
+		return err
+	}
+	return l.clearOthers(ctx, lead)
+}
+
+// termAnnotation is the key of the annotation that has the term of a labelled pod.
+func (l *Label) termAnnotation() string { return l.options.Label + "-term" }
+
+// set gives this pod the label with a term, or removes it if the term is 0.
+func (l *Label) set(ctx context.Context, term uint64) error {
+	return l.patch(ctx, l.options.Pod, "", term)
+}
+
+// clearOthers removes the label from the pods of earlier leaders, which may be dead. It leaves what has changed since it
+// was read, and what a later leader has labelled.
+func (l *Label) clearOthers(ctx context.Context, lead *election.Leadership) error {
+	call, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	list, err := l.pods.List(call, meta.ListOptions{LabelSelector: l.options.Label, Limit: 100})
+	if err != nil {
+		return fmt.Errorf("podlabel: list pods: %w", cleaned(err))
+	}
+	var failed []error
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Name != l.options.Pod && l.termOf(p) < lead.Term && lead.Leading() {
+			failed = append(failed, l.patch(ctx, p.Name, p.ResourceVersion, 0))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// termOf returns the term with which a pod was labelled; 0 if somebody else has done it.
+func (l *Label) termOf(p *core.Pod) uint64 {
+	term, err := strconv.ParseUint(p.Annotations[l.termAnnotation()], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return term
+}
+
+// patch changes a pod, if it has still the version; "" for any. A pod that is gone, or has changed, needs nothing.
+func (l *Label) patch(ctx context.Context, pod, version string, term uint64) error {
+	var label, annotation any // null removes them
+	if term > 0 {
+		label, annotation = "true", strconv.FormatUint(term, 10)
+	}
+	m := map[string]any{
+		"labels":      map[string]any{l.options.Label: label},
+		"annotations": map[string]any{l.termAnnotation(): annotation},
+	}
+	if version != "" {
+		m["resourceVersion"] = version
+	}
+	body, err := json.Marshal(map[string]any{"metadata": m})
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	_, err = l.pods.Patch(ctx, pod, types.MergePatchType, body, meta.PatchOptions{})
+	other := pod != l.options.Pod
+	if err == nil || other && (kerrors.IsConflict(err) || kerrors.IsNotFound(err)) {
+		return nil
+	}
+	return fmt.Errorf("podlabel: patch pod %s: %w", pod, cleaned(err))
+}
+
+// cleaned makes the text of an error safe to log: parts of it come from the API server.
+func cleaned(err error) error {
+	return fmt.Errorf("%s", clean.Text(err.Error(), 500, false))
+}
