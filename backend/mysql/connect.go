@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -21,10 +19,9 @@ import (
 )
 
 const (
-	maxConns     = 3                // of one Backend, besides two for notifications
-	maxOpening   = 8                // connections at once: some may hang until ioTimeout, and a call is not to wait for them
+	maxConns     = 3                // of one Backend, besides one for notifications: one, unless that is slow
+	minPool      = 2                // of the program's pool: one is kept, and one waits while others do not need it
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
-	openAgain    = 5 * time.Second  // after the successor of an old connection could not be opened
 	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
 )
 
@@ -33,12 +30,12 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	d.places, d.opening, d.idle = make(chan struct{}, maxConns), make(chan struct{}, maxOpening), make(chan conn, maxConns)
+	d.conns.Age, d.conns.Most, d.conns.Open, d.conns.Close = connLifetime, maxConns, d.openForCall, conn.drop
 	switch {
 	case o.DB != nil:
 		d.db = o.DB
-		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < maxConns+2 {
-			return fmt.Errorf("the DB may open %d connections; it must be at least %d", most, maxConns+2)
+		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minPool {
+			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minPool)
 		}
 		return nil
 	case o.Connector != nil:
@@ -62,8 +59,8 @@ func (d *driver) connect(o Options) (err error) {
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
-	if c.Net == "tcp" && c.DialFunc == nil {
-		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+	if !strings.Contains(c.ConnectionAttributes, "program_name:") {
+		c.ConnectionAttributes = strings.TrimPrefix(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
 	}
 	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
 		c.User, c.Passwd = dsn.Login(o.DSNFile, c.User, c.Passwd)
@@ -87,63 +84,27 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// closeConns closes the connections. Those that a call uses are closed with its end.
-func (d *driver) closeConns() error {
-	d.closed.Store(true)
-	d.dropIdle()
-	if d.ownDB {
-		return d.db.Close()
-	}
-	return nil
-}
-
-func (d *driver) dropIdle() {
-	for {
-		select {
-		case c := <-d.idle:
-			c.drop()
-		default:
-			return
-		}
-	}
-}
-
 // A conn is a connection whose session is set up. It never goes back to a pool of the user's. The zero
 // value is none.
-type conn struct {
-	*sql.Conn
-	opened     time.Time
-	generation int64
-	place      *place // nil: it listens
-}
-
-func (c conn) old() bool { return time.Since(c.opened) > connLifetime }
+type conn struct{ *sql.Conn }
 
 func (c conn) drop() {
-	if c.Conn == nil {
-		return
+	if c.Conn != nil {
+		client.DropConn(c.Conn)
 	}
-	c.Raw(func(any) error { return sqldriver.ErrBadConn })
-	c.Close()
-	c.place.leave()
 }
 
 // open returns a new connection. One that waits for notifications has no limit of the running time, which would make
 // GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
-	c.opened, c.generation = time.Now(), d.generation.Load()
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		return c, err
-	}
-	limit := 3
-	if waits {
-		limit = 0
 	}
 	if !d.ownDB {
 		err = c.endTransaction(ctx)
 	}
 	if err == nil {
-		_, err = c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit))
+		err = c.setUp(ctx, waits)
 	}
 	if err == nil && !d.ownDB {
 		err = d.untold(ctx, c)
@@ -159,6 +120,16 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 		c.drop()
 	}
 	return c, err
+}
+
+// setUp sets up the session of a connection that waits for notifications, or of one for calls.
+func (c conn) setUp(ctx context.Context, waits bool) error {
+	limit := 3
+	if waits {
+		limit = 0
+	}
+	_, err := c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit))
+	return err
 }
 
 // sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
@@ -192,20 +163,20 @@ func (d *driver) learn(ctx context.Context, c conn) error {
 
 // query sends statements in one message, and returns the rows of all results. The server has the whole
 // message before it begins, so it never waits for this process while it holds a lock. A message is sent
-// again on another connection if the first one does not answer or breaks: all changes are conditional,
-// so that a second copy has no effect.
+// again on another connection if the first one does not answer or breaks, or if a late notification has ended it: all
+// changes are conditional, so that a second copy has no effect.
 func (d *driver) query(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
 	for tries := 3; tries > 0; tries-- { // each has its part of the time that is left
 		within, cancel := ctx, context.CancelFunc(func() {})
 		if by, ok := ctx.Deadline(); ok && tries > 1 {
 			within, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries))
 		}
-		rows, err = d.queryOnce(within, statements)
+		rows, err = d.queryOnce(within, tries < 3, statements)
 		cancel()
 		if is(err, errLockTimeout) || tries > 1 && errors.Is(err, context.DeadlineExceeded) && d.waits(ctx, tries-1) {
 			return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
 		}
-		if err == nil || code(err) != 0 && !is(err, readOnly...) || d.Denied(err) {
+		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || d.Denied(err) {
 			break
 		}
 	}
@@ -219,19 +190,17 @@ func (d *driver) waits(ctx context.Context, parts int) bool {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(parts))
 		defer cancel()
 	}
-	rows, err := d.queryOnce(ctx, func() []string {
+	rows, err := d.queryOnce(ctx, true, func() []string {
 		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table % lock' AND INFO LIKE '%" + d.Table.Prefix + "\\_item%' AND ID <> CONNECTION_ID() LIMIT 1"}
 	})
 	return err == nil && len(rows) > 0
 }
 
-func (d *driver) queryOnce(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
-	if d.closed.Load() {
-		return nil, fmt.Errorf("%w: the backend is closed", backend.ErrUnavailable)
-	}
-	c, err := d.take(ctx)
+// queryOnce sends statements once. A copy does not wait for the connection of another call.
+func (d *driver) queryOnce(ctx context.Context, copy bool, statements func() []string) (rows [][][]byte, err error) {
+	c, err := d.conns.Take(ctx, copy)
 	if err != nil {
-		return nil, err
+		return nil, d.outOfTime(ctx, err)
 	}
 	texts := statements()
 	if !*d.single.Load() {
@@ -240,17 +209,17 @@ func (d *driver) queryOnce(ctx context.Context, statements func() []string) (row
 		texts = slices.Concat([]string{"SET SESSION wait_timeout = 2"}, texts, []string{"SET SESSION wait_timeout = 60"})
 	}
 	for _, text := range texts {
-		more, err := c.rows(ctx, text)
+		more, err := c.C.rows(ctx, text)
 		if err != nil {
 			if is(err, errNoTable) || is(err, rights...) {
-				err = d.denied(ctx, c, err)
+				err = d.denied(ctx, c.C, err)
 			}
-			d.give(c, err)
+			d.conns.Give(c, true)
 			return nil, err
 		}
 		rows = append(rows, more...)
 	}
-	d.give(c, nil)
+	d.conns.Give(c, false)
 	return rows, nil
 }
 

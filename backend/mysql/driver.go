@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -24,22 +25,13 @@ import (
 type driver struct {
 	relational.Driver
 	db       *sql.DB
+	ownDB    bool
+	conns    client.Pool[conn]
 	notifier notifier
 
-	places   chan struct{} // held while a connection is used, or waited for
-	opening  chan struct{} // held while a connection is opened for a call
-	idle     chan conn
-	ownDB    bool
-	closed   atomic.Bool
 	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
 	values   atomic.Pointer[values] // of the last large reading
 	single   atomic.Pointer[bool]   // whether the connections take one statement at a time
-
-	using        atomic.Int32 // connections that calls use
-	taken        atomic.Int32 // places of connections that are open, or are being opened
-	generation   atomic.Int64 // of the connections that are used; others are closed
-	replacing    atomic.Bool
-	replaceAfter atomic.Int64 // in nanoseconds
 
 	location string
 	dsn      login // what the DSN says of the account
@@ -53,7 +45,19 @@ const minTTL = 500 * time.Millisecond
 func (d *driver) Close() error {
 	d.notifier.cancel()
 	d.notifier.pending.Wait() // at most notifyWithin: a last release is news, too
-	return d.closeConns()
+	d.conns.End()
+	if d.ownDB {
+		return d.db.Close()
+	}
+	return nil
+}
+
+// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former server, too.
+func (d *driver) Moved() {
+	d.conns.Moved()
+	if !d.ownDB {
+		client.CloseIdle(d.notifier.ctx, d.db)
+	}
 }
 
 // ReadRows implements [relational.Dialect].
@@ -74,7 +78,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 	}
 	head := rows[0]
 	if !off(string(head[4])) {
-		d.dropIdle() // the next connection may lead to the primary
+		d.conns.Moved() // the next connection may lead to the primary
 		return a, errReadOnly
 	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}

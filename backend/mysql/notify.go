@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A process that waits for changes runs a statement that waits for a named lock. Whoever has changed something
@@ -22,12 +24,12 @@ const (
 	waitersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
-	listenAgain  = time.Minute            // for how long after the last call of Listen has ended this process waits
+	listenAgain  = 5 * time.Second        // for how long after the last call of Listen has ended this process waits
 	firstPause   = 50 * time.Millisecond  // after a failure; it doubles
 	lastPause    = 10 * time.Second
 )
 
-// A notifier keeps the connection that waits.
+// A notifier has the connection that waits.
 type notifier struct {
 	poll   bool            // no notifications
 	own    string          // marks the statement of this process
@@ -40,10 +42,10 @@ type notifier struct {
 	listening int       // calls of Listen
 	heard     time.Time // when the last one ended
 	waiting   bool      // a goroutine does
-	yield     func()    // makes it close its connections for a while; nil: it has none
+	yield     func()    // makes it close its connection for a while; nil: it has none
 }
 
-// giveWay closes the connections that wait, since a call needs their place. It returns false if there are none.
+// giveWay closes the connection that waits, since a call needs its place. It returns false if there is none.
 func (n *notifier) giveWay() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,7 +57,7 @@ func (n *notifier) giveWay() bool {
 	return had
 }
 
-// holds notes how the connections that wait can be closed.
+// holds notes how the connection that waits can be closed.
 func (n *notifier) holds(yield func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,20 +87,20 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 func (d *driver) notify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyWithin)
 	defer cancel()
-	c, err := d.take(ctx)
+	c, err := d.conns.Take(ctx, false)
 	if err != nil {
 		return
 	}
-	rows, err := c.rows(ctx, waitersSQL)
+	rows, err := c.C.rows(ctx, waitersSQL)
 	for _, row := range rows {
 		text := bytes.Join(row, nil)
 		if err == nil && bytes.Contains(text, []byte(d.channel())) && !bytes.Contains(text, []byte(d.notifier.own)) {
-			if _, err = c.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", number(row[0]))); code(err) != 0 {
+			if _, err = c.C.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", number(row[0]))); code(err) != 0 {
 				err = nil // it has just ended, or is another account's
 			}
 		}
 	}
-	d.give(c, err)
+	d.conns.Give(c, err != nil)
 }
 
 // Listen implements [lease.Listener]: it hears of all changes of the table that somebody waits for.
@@ -129,6 +131,9 @@ func (d *driver) wait() {
 	for n.wanted() {
 		ctx, yield := context.WithCancel(n.ctx)
 		n.holds(yield)
+		if d.poolIsShort(&w) {
+			yield()
+		}
 		err := d.waitOnce(ctx, &w)
 		n.holds(nil)
 		gaveWay := ctx.Err() != nil
@@ -138,54 +143,80 @@ func (d *driver) wait() {
 			pause = 0
 			continue
 		}
-		w.conn.drop()
-		w.conn, pause = conn{}, min(2*pause+firstPause, lastPause)
+		w.drop()
+		pause = min(2*pause+firstPause, lastPause)
 		if gaveWay {
-			w.keeper.drop()
-			w.keeper, pause = conn{}, lastPause
+			pause = lastPause
 		}
 		select {
 		case <-time.After(pause):
 		case <-n.ctx.Done():
 		}
 	}
-	w.conn.drop()
-	w.keeper.drop()
+	w.drop()
 }
 
-// A waiter has the connections of wait.
+// A waiter has the connection of wait.
 type waiter struct {
-	conn        // waits for the lock
-	keeper conn // has the lock, or had it: the server ends it after wait_timeout, and then another process has it
-	missed bool // what happened since the last wait, if anything
+	conn   *client.Conn[conn] // nil: none
+	missed bool               // what happened since the last wait, if anything
+	waited int64              // how often the program has waited for a connection of its pool
+}
+
+func (w *waiter) drop() {
+	if w.conn != nil {
+		w.conn.C.drop()
+		w.conn = nil
+	}
+}
+
+// poolIsShort reports whether the program's pool has no connection left for this, or the program has waited for one.
+func (d *driver) poolIsShort(w *waiter) bool {
+	s := d.db.Stats()
+	usedUp := w.conn == nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+	missing := w.conn != nil && s.WaitCount > w.waited
+	w.waited = s.WaitCount
+	return !d.ownDB && (usedUp || missing)
 }
 
 // waitOnce waits for waitSeconds at most. A connection that is old is kept if there is no other.
 func (d *driver) waitOnce(ctx context.Context, w *waiter) error {
-	if w.Conn == nil || w.old() {
-		c, err := d.open(ctx, true)
-		if err != nil && w.Conn == nil {
+	if w.conn == nil || d.conns.Old(w.conn) {
+		c, err := d.conns.Beside(ctx, func(ctx context.Context) (conn, error) { return d.open(ctx, true) })
+		if err != nil && w.conn == nil {
 			return err
 		}
 		if err == nil {
-			w.conn.drop()
+			w.drop()
 			w.conn = c
 		}
 	}
 	if w.missed {
 		d.Noted()
 	}
-	answer, err := w.wait(ctx, d.channel(), d.notifier.own)
+	answer, err := w.conn.C.wait(ctx, d.channel(), d.notifier.own)
 	switch {
 	case err != nil:
 		return err
 	case answer == "1":
-		w.keeper.drop()
-		w.keeper, w.conn = w.conn, conn{}
+		return d.exchange(ctx, w.conn)
 	case answer != "0":
 		d.Noted()
 	}
 	return nil
+}
+
+// exchange makes the connection that has got the lock the one of the calls, and that one the one that waits. When the
+// lock's connection is replaced, another process gets it.
+func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
+	c, err := d.conns.Take(ctx, false)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(waits.C.setUp(ctx, false), c.C.setUp(ctx, true))
+	*c, *waits = *waits, *c
+	d.conns.Give(c, err != nil)
+	return err
 }
 
 // wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody

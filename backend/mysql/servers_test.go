@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -257,16 +258,16 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 		before := read(t, d).Epoch
 
 		proxy.SetTarget(first.Addr())
-		var all []conn
+		var all []*client.Conn[conn]
 		for range 2 { // one of before, and a new one
-			c, err := d.take(t.Context())
+			c, err := d.conns.Take(t.Context(), true)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, c)
 		}
 		for _, c := range all {
-			d.give(c, nil)
+			d.conns.Give(c, false)
 		}
 
 		changes, last := 0, before

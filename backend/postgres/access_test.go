@@ -190,7 +190,7 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.MaxConns = 1
+		c.MaxConns = 4 // two backends
 		p, err := pgxpool.NewWithConfig(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -273,15 +273,19 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.MaxConns = 1
+	c.MaxConns = minPool
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	used, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	var used []*pgxpool.Conn
+	for range minPool {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = append(used, c)
 	}
 	b := backendOn(t, Options{Pool: pool})
 	look := func() error {
@@ -290,10 +294,12 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 		return err
 	}
-	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 connections of the program's pool are in use") {
-		t.Errorf("the program uses the only connection: %v", err)
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 2 connections of the program's pool are in use") {
+		t.Errorf("the program uses all connections: %v", err)
 	}
-	used.Release()
+	for _, c := range used {
+		c.Release()
+	}
 	testbed.Eventually(t, patience, "the pool serves again", look)
 }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	sqldriver "database/sql/driver"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -43,7 +40,7 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	for sent := 0; ; {
 		if sent < tries {
 			sent++
-			go func(apart bool) { answers <- d.try(ctx, statements, apart) }(apart)
+			go func(copy, apart bool) { answers <- d.try(ctx, statements, copy, apart) }(sent > 1, apart)
 		}
 		select {
 		case a := <-answers:
@@ -68,8 +65,8 @@ func (d *driver) outOfTime(err error) error {
 	case d.db != nil:
 		s := d.db.Stats()
 		used, most = s.InUse, s.MaxOpenConnections
-	case !d.ownPool:
-		s := d.pools.Get().Stat()
+	case d.pool != nil:
+		s := d.pool.Stat()
 		used, most = int(s.AcquiredConns()), int(s.MaxConns())
 	}
 	if most == 0 || used < most {
@@ -81,7 +78,7 @@ func (d *driver) outOfTime(err error) error {
 // locked says which session keeps the table locked, if the server tells.
 func (d *driver) locked(ctx context.Context, err error) error {
 	who := ""
-	if a := d.try(ctx, d.statement(lockedSQL, nil), false); a.err == nil && len(a.results[0].Rows) == 1 {
+	if a := d.try(ctx, d.statement(lockedSQL, nil), true, false); a.err == nil && len(a.results[0].Rows) == 1 {
 		r := a.results[0]
 		who = fmt.Sprintf(" the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), clean.Text(text(r, 0, 1), 63, false), clean.Text(text(r, 0, 2), 63, false))
 	}
@@ -96,16 +93,16 @@ type answer struct {
 // lateness is how long a connection may answer after the end of a call. One that does not is closed.
 const lateness = 2 * time.Second
 
-// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. It may
-// outlast ctx.
-func (d *driver) try(ctx context.Context, statements string, apart bool) (a answer) {
+// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. A copy does
+// not wait for the connection of another call. It may outlast ctx.
+func (d *driver) try(ctx context.Context, statements string, copy, apart bool) (a answer) {
 	within := ctx
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		within, cancel = context.WithDeadline(d.ctx, by.Add(lateness))
 		defer cancel()
 	}
-	a.err = d.withConn(within, func(c *pgx.Conn) (err error) {
+	a.err = d.withConn(within, copy, func(c *pgx.Conn) (err error) {
 		if ctx.Err() != nil {
 			return ctx.Err() // connecting took all the time
 		}
@@ -156,71 +153,16 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 	return strings.NewReplacer("{newer}", newer, "{patience}", strconv.FormatInt(patience.Milliseconds(), 10), "{pid}", strconv.FormatUint(uint64(c.PID()), 10)).Replace(statements)
 }
 
-// withConn calls f with a connection. One that is in a transaction afterwards is closed.
-func (d *driver) withConn(ctx context.Context, f func(*pgx.Conn) error) (err error) {
-	if d.db == nil {
-		c, err := d.acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer c.Release()
-		return f(c.Conn())
-	}
-	conn, err := placed(ctx, d, d.db.Conn)
+// withConn calls f with a connection. One that is in a transaction afterwards is closed. If more is set, another one may
+// be opened while the only one is used.
+func (d *driver) withConn(ctx context.Context, more bool, f func(*pgx.Conn) error) error {
+	c, err := d.conns.Take(ctx, more)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	var failed error
-	err = conn.Raw(func(c any) error {
-		own := c.(*stdlib.Conn).Conn()
-		if failed = f(own); own.IsClosed() || own.PgConn().TxStatus() != 'I' {
-			return sqldriver.ErrBadConn
-		}
-		return nil
-	})
-	if errors.Is(err, sqldriver.ErrBadConn) && failed != nil {
-		return failed
-	}
-	return errors.Join(failed, err)
-}
-
-// placed opens a connection. If the server has no place for it, the listener gives up its own.
-func placed[T any](ctx context.Context, d *driver, open func(context.Context) (T, error)) (T, error) {
-	c, err := open(ctx)
-	for n := 0; code(err) == tooManyConns && (n > 0 || d.giveWay()) && n < 10 && pause(ctx, 200*time.Millisecond); n++ {
-		c, err = open(ctx) // the server takes a moment to see that a connection has ended
-	}
-	return c, err
-}
-
-// acquire returns a connection of the pool. If none can be opened, it waits for one that another call uses.
-func (d *driver) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	pool := d.pools.Get()
-	c, err := placed(ctx, d, pool.Acquire)
-	if isConnectError(err) && isDenied(err) && d.ownPool {
-		d.pools.Renew() // what the DSN names may have been replaced
-	}
-	for isConnectError(err) && pool.Stat().AcquiredConns() > 0 && pause(ctx, 10*time.Millisecond) {
-		for i, idle := range pool.AcquireAllIdle(ctx) {
-			if i > 0 {
-				idle.Release()
-				continue
-			}
-			c, err = idle, nil
-		}
-	}
-	return c, err
-}
-
-// pause returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	err = f(c.C.Conn)
+	d.conns.Give(c, c.C.IsClosed() || c.C.PgConn().TxStatus() != 'I')
+	return err
 }
 
 func isConnectError(err error) bool {

@@ -78,8 +78,8 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 	o := Options{DSN: db.DSN("")}
 	const ttl = 12 * time.Second // a poll is far away
 	a := join(t, "a", ttl, o)
-	o.DSN += "&application_name=follower"
-	b := join(t, "b", ttl, o)
+	follower := backendOn(t, o)
+	b := joinOn(t, "b", ttl, follower)
 	led, err := a.Campaign(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -100,8 +100,8 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 		return nil
 	})
 	testbed.Eventually(t, patience, "b listens", func() error {
-		if n := db.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'follower' AND state = 'idle' AND query LIKE 'LISTEN%'"); n != "1" {
-			return fmt.Errorf("%s of its connections do", n)
+		if follower.driver.Position() == 1 {
+			return errors.New("it does not")
 		}
 		return nil
 	})

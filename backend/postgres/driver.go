@@ -6,10 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -22,44 +20,40 @@ import (
 // and [relational.Dialect].
 type driver struct {
 	relational.Driver
-	pools   client.Renewed[*pgxpool.Pool] // if db is nil
-	db      *sql.DB
-	ownPool bool
+	conns client.Pool[*conn]
+	pool  *pgxpool.Pool // the program's; nil: none
+	db    *sql.DB       // the program's; nil: none
 
 	location, user string
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
-	listening chan struct{} // held while listener is used
-	listener  *pgx.Conn     // nil: none
-
-	hearing atomic.Pointer[pgx.Conn] // the listener, for giveWay
-	gaveWay atomic.Int64             // when it had to, in nanoseconds
+	listening chan struct{} // held by a call of Listen
 }
 
 var _ lease.Listener = (*driver)(nil)
 
 const (
 	minTTL   = time.Second
-	maxConns = 3 // of one Backend to a DSN, besides the one that listens
+	minPool  = 2 // of the program's pool: one is kept, and its successor is opened before it is closed
+	maxConns = 3 // of one Backend: one, unless that is slow, besides its successor for a moment
 )
 
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
 	d.cancel()
-	d.listening <- struct{}{}
-	defer func() { <-d.listening }()
-	d.dropListener()
-	if d.ownPool {
-		d.pools.End()
-	}
+	d.conns.End()
 	return nil
 }
 
-// Moved implements [relational.Dialect]. A DB cannot be told.
+// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former server, too.
 func (d *driver) Moved() {
-	if d.db == nil {
-		d.pools.Get().Reset()
+	d.conns.Moved()
+	switch {
+	case d.pool != nil:
+		d.pool.Reset()
+	case d.db != nil:
+		client.CloseIdle(d.ctx, d.db)
 	}
 }
 

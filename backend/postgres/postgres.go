@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -44,8 +46,9 @@ type Options struct {
 	DSNFile string `yaml:"-" json:"-"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
-	// package pgx/v5/stdlib. Besides their connections one more is opened, which listens. A call that is
-	// not answered in time keeps one of theirs for up to two seconds more.
+	// package pgx/v5/stdlib. One of their connections is kept, and replaced once a minute; up to two more are
+	// taken for some seconds while the server is slow. They must be able to open two at least, besides those
+	// that the program needs at once.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
@@ -132,71 +135,113 @@ func newDriver(o Options) (*driver, error) {
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	switch {
-	case o.DSN != "":
-		err = d.connect(o.DSN, o.DSNFile)
-	case o.Pool != nil: // the program replaces its connections
-		d.pools.Age = math.MaxInt64
-		d.pools.Set(o.Pool)
-	default:
-		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
-			err = fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
-		}
+	if err := d.source(o); err != nil {
+		return nil, err
 	}
-	if err == nil && d.db == nil {
-		d.locate(&d.pools.Get().Config().ConnConfig.Config)
-	}
-	return d, err
+	d.conns.Age, d.conns.Most, d.conns.Close = time.Minute, maxConns, (*conn).close
+	return d, nil
 }
 
-// connect makes the pool, which dials when it is used.
-func (d *driver) connect(dsn, file string) error {
-	again := client.Secret{}
-	again.Set(dsn)
-	first, err := newPool(dsn, dsn)
-	if err != nil {
-		return err
-	}
-	d.ownPool = true
-	d.pools.Age, d.pools.Close = time.Minute, (*pgxpool.Pool).Close
-	d.pools.Open = func(ctx context.Context) (*pgxpool.Pool, error) {
-		again.ReadAgain(file)
-		next, err := newPool(dsn, again.Get())
-		if err != nil {
-			return nil, err
+// source sets how connections are opened. Those of the program's pool are taken from it, and not put back: they listen.
+func (d *driver) source(o Options) error {
+	most := math.MaxInt
+	switch {
+	case o.DSN != "":
+		return d.connect(o.DSN, o.DSNFile)
+	case o.Pool != nil:
+		d.pool, most = o.Pool, int(o.Pool.Config().MaxConns)
+		d.locate(&o.Pool.Config().ConnConfig.Config)
+		d.conns.Open = func(ctx context.Context) (*conn, error) {
+			c, err := o.Pool.Acquire(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &conn{Conn: c.Conn(), release: c.Release}, nil
 		}
-		if err = next.Ping(ctx); err != nil {
-			next.Close()
-			return nil, err
+	default:
+		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
+			return fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
 		}
-		d.Password.Set(next.Config().ConnConfig.Password)
-		return next, nil
+		d.db, most = o.DB, cmp.Or(o.DB.Stats().MaxOpenConnections, most)
+		d.conns.Open = func(ctx context.Context) (*conn, error) {
+			c, err := o.DB.Conn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			made := &conn{release: func() { client.DropConn(c) }}
+			return made, c.Raw(func(own any) error {
+				made.Conn = own.(*stdlib.Conn).Conn() // nobody else has it until it is released
+				return nil
+			})
+		}
 	}
-	d.pools.Set(first)
+	if most < minPool {
+		return fmt.Errorf("the pool may open %d connections; it must be at least %d, since one is kept", most, minPool)
+	}
 	return nil
 }
 
-// newPool returns a pool for a DSN, with user and password of another one.
-func newPool(dsn, login string) (*pgxpool.Pool, error) {
-	c, err := pgxpool.ParseConfig(dsn)
+// A conn is a connection to the server.
+type conn struct {
+	*pgx.Conn
+	release       func() // to the program's pool; nil: it is of none
+	hears, pooled bool   // it listens; it leads to a pooler
+}
+
+// close closes the connection.
+func (c *conn) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), minTTL)
+	defer cancel()
+	c.Conn.Close(ctx)
+	if c.release != nil {
+		c.release()
+	}
+}
+
+// connect makes a DSN the source of connections. Each of them reads again what it names.
+func (d *driver) connect(dsn, file string) error {
+	again := client.Secret{}
+	again.Set(dsn)
+	first, err := parse(dsn, dsn)
+	if err != nil {
+		return err
+	}
+	d.locate(&first.Config)
+	d.conns.Open = func(ctx context.Context) (*conn, error) {
+		again.ReadAgain(file)
+		config, err := parse(dsn, again.Get())
+		if err != nil {
+			return nil, err
+		}
+		d.Password.Set(config.Password)
+		c, err := pgx.ConnectConfig(ctx, config)
+		return &conn{Conn: c}, err
+	}
+	return nil
+}
+
+// parse reads a DSN, with user and password of another one.
+func parse(dsn, login string) (*pgx.ConnConfig, error) {
+	of, err := pgxpool.ParseConfig(dsn)
 	if err != nil { // its text may have the password
 		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
 	}
+	c := of.ConnConfig
 	if l, err := pgxpool.ParseConfig(login); err == nil { // or somebody is writing the file
-		c.ConnConfig.User, c.ConnConfig.Password = l.ConnConfig.User, l.ConnConfig.Password
+		c.User, c.Password = l.ConnConfig.User, l.ConnConfig.Password
 	}
-	c.MaxConns, c.MinConns = maxConns, 0
-	c.MaxConnLifetime, c.MaxConnIdleTime = 0, time.Hour // no limit: see d.pools
-	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	if c.ConnConfig.ConnectTimeout == 0 {
-		c.ConnConfig.ConnectTimeout = 2 * time.Second
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = client.Name()
 	}
-	if c.ConnConfig.ValidateConnect == nil {
-		c.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = 2 * time.Second
+	}
+	if c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
-	c.ConnConfig.DialFunc = dialer.DialContext
-	return pgxpool.NewWithConfig(context.Background(), c)
+	c.DialFunc = dialer.DialContext
+	return c, nil
 }
 
 // locate notes what the configuration of connections says of the server and of the account.

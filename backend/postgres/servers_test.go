@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -87,16 +86,16 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	before := v.Epoch
 
 	proxy.SetTarget(first.Addr())
-	var all []*pgxpool.Conn
+	var all []*client.Conn[*conn]
 	for range 2 { // one of before, and a new one
-		c, err := d.pools.Get().Acquire(t.Context())
+		c, err := d.conns.Take(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, c)
 	}
 	for _, c := range all {
-		c.Release()
+		d.conns.Give(c, false)
 	}
 
 	changes, last := 0, before
@@ -127,7 +126,12 @@ func backendOn(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	m, err := election.New(backendOn(t, o), election.Options{ID: id, TTL: ttl})
+	return joinOn(t, id, ttl, backendOn(t, o))
+}
+
+func joinOn(t testing.TB, id string, ttl time.Duration, b *Backend) *election.Election {
+	t.Helper()
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

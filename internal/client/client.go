@@ -3,14 +3,19 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/go-election/go-election/backend/clean"
 )
@@ -125,4 +130,33 @@ func (s *Secret) All() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string{s.now}, s.old...)
+}
+
+// Name returns the name of a connection, for people who look at the server: this package's, and that of the program. It has
+// up to 60 letters, digits and characters of "-_./", so that it fits any server.
+func Name() string {
+	program := strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)) {
+			return r
+		}
+		return '_'
+	}, filepath.Base(os.Args[0]))
+	return "go-election/" + program[:min(len(program), 48)]
+}
+
+// CloseIdle closes the connections of a program's pool that are idle, which may lead to a former server.
+func CloseIdle(ctx context.Context, db *sql.DB) {
+	for range db.Stats().Idle {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return
+		}
+		defer DropConn(c)
+	}
+}
+
+// DropConn closes a connection of a program's pool, which is not to use it again.
+func DropConn(c *sql.Conn) {
+	c.Raw(func(any) error { return sqldriver.ErrBadConn })
+	c.Close()
 }

@@ -1,0 +1,310 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Pool has the connections of one process to a server: one as a rule, more if that is slow.
+//
+// A connection is replaced when it is old, so that it follows a name or a proxy that has moved. Its successor is open
+// before it is closed: while a server takes no new connections, those that work are used on. Opening goes on when the
+// call that began it has ended, and the next call finds the connection.
+//
+// Age, Most, Open and Close are set before the first call. All methods may be called at once.
+type Pool[C any] struct {
+	Age   time.Duration // after which a connection is replaced
+	Most  int           // connections at once, besides a successor
+	Open  func(context.Context) (C, error)
+	Close func(C)
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when something below has changed; nil: nobody waits
+	idle    []*Conn[C]    // the one that was used last is the last one
+	used    int           // connections that are neither idle nor being opened
+	places  int           // those that are open, and those that have begun to be opened lately
+	waiting int           // calls of Take
+	stop    func()        // ends the watching of a connection; nil: none is watched
+
+	generation   int // connections of another one are not used again
+	opening      int
+	failures     int // of opening, so far
+	failed       error
+	replacing    bool
+	replaceAfter time.Time
+	closed       bool
+}
+
+// A Conn is a connection of a Pool.
+type Conn[C any] struct {
+	C C
+
+	opened, usedAt time.Time
+	generation     int
+}
+
+const (
+	openSoon   = 2 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
+	openAtOnce = 8                // and are being opened, at most
+	openAgain  = 5 * time.Second  // after a successor could not be opened
+	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
+)
+
+// errClosed is the error of a Pool that was closed.
+var errClosed = errors.New("the connections are closed")
+
+// Take returns an idle connection, or opens one. While another call uses the only one, Take waits for that, unless more
+// is set: then it opens another one, up to Most. If none can be opened, it waits for those that are used, and fails when
+// there are none. Each connection is given back by Give.
+func (p *Pool[C]) Take(ctx context.Context, more bool) (*Conn[C], error) {
+	most := 1
+	if more {
+		most = p.Most
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting++
+	defer func() { p.waiting--; p.note() }()
+	return p.take(ctx, most, func() bool { return true })
+}
+
+// take waits until may allows to take an idle connection, and there is one. The caller holds p.mu.
+func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C], error) {
+	failures := p.failures
+	for {
+		switch free := len(p.idle) - 1; {
+		case p.closed:
+			return nil, errClosed
+		case free >= 0 && may():
+			c := p.idle[free]
+			p.idle = p.idle[:free]
+			p.used++
+			if p.old(c) {
+				p.replace()
+			}
+			return c, nil
+		case p.failures > failures && p.used+p.opening+len(p.idle) == 0:
+			return nil, p.failed
+		case p.stop != nil && may():
+			p.stop()
+			p.stop = nil
+		case p.failures == failures && p.places < most && p.opening < openAtOnce:
+			p.begin()
+		}
+		if err := p.wait(ctx); err != nil {
+			if p.failures > failures {
+				err = p.failed
+			}
+			return nil, err
+		}
+	}
+}
+
+// wait waits for a change. The caller holds p.mu.
+func (p *Pool[C]) wait(ctx context.Context) error {
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	changed := p.changed
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note wakes all that wait. The caller holds p.mu.
+func (p *Pool[C]) note() {
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// begin begins to open a connection. The caller holds p.mu.
+func (p *Pool[C]) begin() {
+	p.places++
+	p.opening++
+	placed, generation := true, p.generation
+	leave := func() {
+		if placed {
+			placed = false
+			p.places--
+			p.note()
+		}
+	}
+	slow := time.AfterFunc(openSoon, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		leave()
+	})
+	go func() {
+		c, err := p.open()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		slow.Stop()
+		p.opening--
+		switch late := !placed && p.places >= p.Most; {
+		case err != nil:
+			p.failures++
+			p.failed = err
+		case late || p.closed || generation != p.generation:
+			go p.Close(c)
+		default:
+			p.add(c)
+		}
+		leave()
+		p.note()
+	}()
+}
+
+func (p *Pool[C]) open() (C, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	defer cancel()
+	return p.Open(ctx)
+}
+
+// add adds a connection of the present generation. The caller holds p.mu.
+func (p *Pool[C]) add(c C) {
+	p.places++
+	p.idle = append(p.idle, p.conn(c))
+}
+
+// conn makes a connection one of the present generation. They get old at different times, so that not all processes open
+// successors at once.
+func (p *Pool[C]) conn(c C) *Conn[C] {
+	now := time.Now()
+	return &Conn[C]{c, now.Add(-rand.N(p.Age/4 + 1)), now, p.generation}
+}
+
+// old reports whether a connection is to be replaced.
+func (p *Pool[C]) old(c *Conn[C]) bool { return time.Since(c.opened) > p.Age }
+
+// replace begins to open the successor of all connections. The caller holds p.mu.
+func (p *Pool[C]) replace() {
+	if p.replacing || time.Now().Before(p.replaceAfter) {
+		return
+	}
+	p.replacing = true
+	go func() {
+		c, err := p.open()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.replacing = false
+		switch {
+		case err != nil:
+			p.replaceAfter = time.Now().Add(openAgain)
+		case p.closed:
+			go p.Close(c)
+		default:
+			p.leave()
+			p.add(c)
+			p.note()
+		}
+	}()
+}
+
+// leave makes the connections of today ones that are not used again. The caller holds p.mu.
+func (p *Pool[C]) leave() {
+	p.generation++
+	for _, c := range p.idle {
+		p.drop(c)
+	}
+	p.idle = nil
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+	p.note()
+}
+
+// drop closes a connection that has a place. The caller holds p.mu.
+func (p *Pool[C]) drop(c *Conn[C]) {
+	p.places--
+	go p.Close(c.C)
+}
+
+// Give gives a connection back. One that is broken is closed.
+func (p *Pool[C]) Give(c *Conn[C], broken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used--
+	if broken || p.closed || c.generation != p.generation {
+		p.drop(c)
+	} else {
+		c.usedAt = time.Now()
+		p.idle = append(p.idle, c)
+	}
+	if len(p.idle) > 1 && time.Since(p.idle[0].usedAt) > idleLimit {
+		p.drop(p.idle[0])
+		p.idle = p.idle[1:]
+	}
+	p.note()
+}
+
+// Watch calls f with a connection while no call needs it. Then the context of f ends, f returns its error, and Watch
+// waits until the connection is idle again. After any other error it is closed.
+func (p *Pool[C]) Watch(ctx context.Context, f func(context.Context, C) error) error {
+	for {
+		p.mu.Lock()
+		c, err := p.take(ctx, 1, func() bool { return p.waiting == 0 })
+		within, stop := context.WithCancel(ctx)
+		if err == nil {
+			p.stop = stop
+		}
+		p.mu.Unlock()
+		if err != nil {
+			stop()
+			return err
+		}
+
+		err = f(within, c.C)
+		stopped := err != nil && err == within.Err()
+		p.mu.Lock()
+		p.stop = nil
+		p.mu.Unlock()
+		stop()
+		p.Give(c, err != nil && !stopped)
+		if !stopped || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Beside opens a connection that takes no place. The caller closes it, or exchanges it for one that it has taken.
+func (p *Pool[C]) Beside(ctx context.Context, open func(context.Context) (C, error)) (*Conn[C], error) {
+	p.mu.Lock()
+	made := p.conn(*new(C))
+	p.mu.Unlock()
+	c, err := open(ctx)
+	made.C = c
+	return made, err
+}
+
+// Old reports whether a connection is old, or may lead to a former server.
+func (p *Pool[C]) Old(c *Conn[C]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.old(c) || c.generation != p.generation
+}
+
+// Moved says that connections may lead to a former server. None of them is used for a later call.
+func (p *Pool[C]) Moved() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave()
+}
+
+// End closes the connections. Those that a call uses are closed with its end.
+func (p *Pool[C]) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.leave()
+}
