@@ -63,6 +63,7 @@ func (d *driver) connect(o Options, files bool) error {
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second, // on Linux also for what TCP has sent: a connection that a firewall has forgotten ends
 		DialOptions: []grpc.DialOption{
+			grpc.WithUserAgent(client.Name()),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
 			// The default reconnects up to two minutes after an outage has ended.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 var (
@@ -27,6 +28,13 @@ const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
  'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
  'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
+// connectionsSQL asks how many connections this account has, and may have, and how many processes were seen lately.
+const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections UNION ALL SELECT 'account_connected', COUNT(*) FROM information_schema.PROCESSLIST
+ WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
+ UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
+
+const statusSQL = `SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'`
+
 const clockSQL = `SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0`
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
@@ -40,7 +48,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	began := time.Now()
 	var rows [][][]byte
 	if err == nil {
-		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL} })
+		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL} })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
@@ -52,7 +60,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	micros, _ := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	trip := time.Since(began)
 	ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
-	list = append(d.diagnostics(vars), clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)))
+	list = append(d.diagnostics(vars), d.connections(vars), clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)))
 	return append(list, d.InspectTTL(ttl)...), nil
 }
 
@@ -97,6 +105,18 @@ func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic)
 	if most, err := strconv.Atoi(vars["max_allowed_packet"]); err == nil && most < mebibyte {
 		add(true, "messages", "max_allowed_packet is %d: a process that leads hundreds of elections needs %d, and cannot renew what it was granted with less", most, mebibyte)
 	}
-	add(false, "connections", "max_connections is %s; each process uses up to %d", vars["max_connections"], maxConns+2)
 	return list
+}
+
+// connections says how many connections there will be, and how many are left. A process that follows has one that waits.
+func (d *driver) connections(vars map[string]string) backend.Diagnostic {
+	fact := func(name string) int {
+		n, _ := strconv.Atoi(vars[name])
+		return n
+	}
+	left, of := fact("max_connections")-fact("threads_connected"), fact("max_connections")
+	if limit := fact("account_limit"); limit > 0 && limit-fact("account_connected") < left {
+		left, of = limit-fact("account_connected"), limit
+	}
+	return client.Connections(2, maxConns+1, fact("processes"), left, of)
 }

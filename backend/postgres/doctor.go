@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -78,11 +80,17 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return b.driver.Preflight(ctx, b.Backend, bids)
 }
 
-// inspectSQL also fails as every call would, if the table is missing or must not be read.
+// inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the server, the
+// role and the database. It also fails as every call would, if the table is missing or must not be read.
 const inspectSQL = readingSQL + `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
  coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid},
- (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'); COMMIT`
+ (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'), current_setting('max_connections'), least(
+ current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - coalesce(current_setting('reserved_connections', true)::int, 0)
+ - (SELECT sum(numbackends) FROM pg_stat_database),
+ (SELECT CASE WHEN rolconnlimit >= 0 THEN rolconnlimit - (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user) END FROM pg_roles WHERE rolname = current_user),
+ (SELECT CASE WHEN datconnlimit >= 0 THEN datconnlimit - numbackends END FROM pg_database JOIN pg_stat_database USING (datname) WHERE datname = current_database())),
+ (SELECT count(*) FROM {table} WHERE kind = 'session' AND at > now() - interval '2 minutes'); COMMIT`
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -125,5 +133,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if fact(7) == "t" {
 		add(true, "notifications", "none: the connection leads to a pooler, such as PgBouncer, which does not pass them on. A handover takes until the next poll. Elections work; connect to the server itself for handovers in milliseconds")
 	}
+	most, _ := strconv.Atoi(fact(9))
+	left, _ := strconv.Atoi(fact(10))
+	processes, _ := strconv.Atoi(fact(11))
+	list = append(list, client.Connections(1, maxConns, processes, left, most))
 	return append(list, d.InspectTTL(ttl)...), nil
 }

@@ -68,7 +68,7 @@ func (d *driver) connect(o Options) error {
 			return err
 		}
 	}
-	// go-redis neither repeats requests nor announces itself.
+	// go-redis neither repeats requests nor announces itself: its CLIENT SETNAME needs a right.
 	tlsConfig := client.Fresh(config, o.CAFile)
 	d.newClient = func() goredis.UniversalClient {
 		d.password.ReadAgain(o.PasswordFile)
@@ -76,7 +76,7 @@ func (d *driver) connect(o Options) error {
 		return goredis.NewUniversalClient(&goredis.UniversalOptions{
 			Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: d.password.Get(), TLSConfig: config, Dialer: dialer(tlsConfig),
 			SentinelUsername: o.SentinelUsername, SentinelPassword: d.sentinelPassword.Get(), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-			MaxRetries: -1, DialTimeout: dialTimeout,
+			MaxRetries: -1, DialTimeout: dialTimeout, OnConnect: announce,
 		})
 	}
 	d.clients.Age, d.clients.Close = time.Minute, func(c goredis.UniversalClient) { c.Close() }
@@ -90,6 +90,12 @@ func (d *driver) connect(o Options) error {
 	}
 	d.clients.Set(d.newClient())
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
+	return nil
+}
+
+// announce gives a connection its name. A server that is too old to know HELLO shows none.
+func announce(ctx context.Context, c *goredis.Conn) error {
+	c.Hello(ctx, 2, "", "", client.Name())
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // Preflight implements [backend.Preflighter]. It writes an item that nobody reads, and deletes it.
@@ -46,6 +47,12 @@ func (d *driver) tryOut(ctx context.Context) error {
 	}
 	return err
 }
+
+const (
+	maxSeen   = 1000 // members are counted
+	idleConns = 3    // of a process: for calls, and the one that listens
+	maxConns  = 6    // while they are replaced
+)
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that
 // INFO does not tell need the right CONFIG GET.
@@ -97,6 +104,13 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
 		add(true, "backlog", "repl-backlog-ttl is %d s, it must be 0 or at least max_ttl, %v", backlog, d.maxTTL)
 	}
+	members, err := b.Members(ctx, "", maxSeen)
+	if err != nil {
+		return nil, fmt.Errorf("redis: inspect: %w", err)
+	}
+	most, _ := strconv.Atoi(cmp.Or(facts["maxclients"], setting("maxclients")))
+	used, _ := strconv.Atoi(facts["connected_clients"])
+	list = append(list, client.Connections(idleConns, maxConns, len(members), most-used, most))
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a restart or failover every lease is observed for that long", d.maxTTL)
 	if ttl > d.maxTTL {
 		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)

@@ -64,6 +64,9 @@ func (v *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else if r.Header.Get("X-Consul-Token") != anonymous {
 		r.Header.Del("X-Consul-Token")
 	}
+	if r.Header.Get("User-Agent") == "" {
+		r.Header.Set("User-Agent", client.Name())
+	}
 	q := r.URL.Query()
 	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
 		if value == "" && q.Has(name) {
