@@ -47,7 +47,7 @@ type Conn[C any] struct {
 }
 
 const (
-	openSoon   = 2 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
+	openSoon   = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
 	openAtOnce = 8                // and are being opened, at most
 	openAgain  = 5 * time.Second  // after a successor could not be opened
 	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
@@ -150,11 +150,11 @@ func (p *Pool[C]) begin() {
 		defer p.mu.Unlock()
 		slow.Stop()
 		p.opening--
-		switch late := !placed && p.places >= p.Most; {
+		switch surplus := p.used+len(p.idle) >= p.Most; {
 		case err != nil:
 			p.failures++
 			p.failed = err
-		case late || p.closed || generation != p.generation:
+		case surplus || p.closed || generation != p.generation:
 			go p.Close(c)
 		default:
 			p.add(c)

@@ -25,15 +25,27 @@ type server struct {
 }
 
 func (s *server) connect(context.Context) (int, error) {
-	time.Sleep(s.takes)
+	s.mu.Lock()
+	takes := s.takes
+	s.mu.Unlock()
+	time.Sleep(takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.down != nil {
 		return 0, s.down
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.opened++
 	return s.opened, nil
 }
+
+// becomes changes how the server opens connections.
+func (s *server) becomes(takes time.Duration, down error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes, s.down = takes, down
+}
+
+var errFull = errors.New("too many connections")
 
 // withServer runs a test in virtual time.
 func withServer(t *testing.T, test func(t *testing.T, s *server)) {
@@ -113,7 +125,7 @@ func TestACopyOpensAnotherConnection(t *testing.T) {
 // Opening takes longer than a call. The next one has its connection.
 func TestOpeningOutlivesItsCall(t *testing.T) {
 	withServer(t, func(t *testing.T, s *server) {
-		s.takes = 1500 * time.Millisecond
+		s.becomes(1500*time.Millisecond, nil)
 		if _, err := s.take(t, false); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("a call of a second: %v", err)
 		}
@@ -124,13 +136,35 @@ func TestOpeningOutlivesItsCall(t *testing.T) {
 	})
 }
 
+// Opening takes long, as with a dead host before the one that works, and each call gives up before. A connection that comes
+// late is used, though others are being opened.
+func TestALateConnectionIsUsed(t *testing.T) {
+	for takes := 500 * time.Millisecond; takes < 10*time.Second; takes += 250 * time.Millisecond {
+		withServer(t, func(t *testing.T, s *server) {
+			s.becomes(takes+time.Millisecond, nil)
+			for range 20 { // calls of a second
+				go func() {
+					if c, err := s.take(t, true); err == nil {
+						s.Give(c, false)
+					}
+				}()
+				if c, err := s.take(t, true); err == nil {
+					s.Give(c, false)
+					return
+				}
+			}
+			t.Errorf("opening takes %v, and no call has got a connection in 20 s", takes)
+		})
+	}
+}
+
 // One that hangs keeps no other from being opened.
 func TestAHangingOpeningKeepsNoPlace(t *testing.T) {
 	withServer(t, func(t *testing.T, s *server) {
-		s.takes = 14 * time.Second
+		s.becomes(14*time.Second, nil)
 		s.take(t, false)
-		time.Sleep(2 * time.Second)
-		s.takes = 0
+		time.Sleep(3 * time.Second)
+		s.becomes(0, nil)
 		s.Give(s.mustTake(t, false), false)
 		time.Sleep(20 * time.Second)
 	})
@@ -140,7 +174,7 @@ func TestAHangingOpeningKeepsNoPlace(t *testing.T) {
 func TestAConnectionIsReplacedNotDropped(t *testing.T) {
 	withServer(t, func(t *testing.T, s *server) {
 		s.Give(s.mustTake(t, false), false)
-		s.down = errors.New("too many connections")
+		s.becomes(0, errFull)
 		for range 100 {
 			time.Sleep(3 * time.Second)
 			c := s.mustTake(t, false)
@@ -149,16 +183,18 @@ func TestAConnectionIsReplacedNotDropped(t *testing.T) {
 				t.Fatalf("connection %d, want that which works", c.C)
 			}
 		}
-		s.down = nil
+		s.becomes(0, nil)
 		for range 3 {
 			time.Sleep(6 * time.Second)
 			s.Give(s.mustTake(t, false), false)
 		}
-		synctest.Wait()
-		if c := s.mustTake(t, false); c.C != 2 || !slices.Equal(s.closed, []int{1}) {
+		time.Sleep(time.Second)
+		c := s.mustTake(t, false)
+		defer s.Give(c, false)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.C != 2 || !slices.Equal(s.closed, []int{1}) {
 			t.Errorf("connection %d is used, and %v are closed; want 2, and 1", c.C, s.closed)
-		} else {
-			s.Give(c, false)
 		}
 	})
 }
@@ -167,12 +203,12 @@ func TestAConnectionIsReplacedNotDropped(t *testing.T) {
 func TestACallWaitsForNoConnectionThatIsGone(t *testing.T) {
 	withServer(t, func(t *testing.T, s *server) {
 		used := s.mustTake(t, false)
-		s.down = errors.New("too many connections")
+		s.becomes(0, errFull)
 		time.AfterFunc(500*time.Millisecond, func() { s.Give(used, false) })
 		c := s.mustTake(t, true)
 		began := time.Now()
 		time.AfterFunc(500*time.Millisecond, func() { s.Give(c, true) })
-		if _, err := s.take(t, true); err != s.down || time.Since(began) > 600*time.Millisecond {
+		if _, err := s.take(t, true); err != errFull || time.Since(began) > 600*time.Millisecond {
 			t.Errorf("%v after %v, want the error of opening when no connection is left", err, time.Since(began))
 		}
 	})
