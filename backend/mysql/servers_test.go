@@ -241,8 +241,8 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 	})
 }
 
-// A node comes back, and connections to the one that stood in for it are still open. They are dropped when the first answer
-// of the node that is meant arrives, so the two do not take turns.
+// A node comes back, and connections to the one that stood in for it are still open, also in the program's pool. They are
+// dropped when the first answer of the node that is meant arrives, so the two do not take turns.
 func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -250,40 +250,63 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 		l := newLab(t, first)
 		second.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
+		l.withTable(t, "")
 		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = second.Addr() })}).CreateTables(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		proxy := second.Proxy(t)
-		d := open(t, Options{Config: proxy.Config(l.User)})
-		before := read(t, d).Epoch
-
-		proxy.SetTarget(first.Addr())
-		var all []*client.Conn[conn]
-		for range 2 { // one of before, and a new one
-			c, err := d.conns.Take(t.Context(), true)
+		for _, own := range []bool{false, true} {
+			proxy := second.Proxy(t)
+			pool := poolOf(t, proxy.Config(l.User))
+			o := Options{DB: pool}
+			if !own {
+				o = Options{Config: proxy.Config(l.User)}
+			}
+			d := open(t, o)
+			before := read(t, d).Epoch
+			used, err := pool.Conn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, c)
-		}
-		for _, c := range all {
-			d.conns.Give(c, false)
-		}
-
-		changes, last := 0, before
-		for range 6 {
-			v, err := d.Read(t.Context(), nil)
-			if errors.Is(err, backend.ErrDenied) {
-				t.Fatal(err) // they take turns
-			}
-			if err == nil && v.Epoch != last {
-				changes, last = changes+1, v.Epoch
-			}
-		}
-		if changes != 1 || last == before {
-			t.Errorf("the answers came from one server and the other: %d changes", changes)
+			proxy.SetTarget(first.Addr())
+			d.takeAll(t, 2) // one of before, and a new one
+			used.Close()
+			notInTurns(t, d, before)
 		}
 	})
+}
+
+// takeAll makes a driver have n connections.
+func (d *driver) takeAll(t *testing.T, n int) {
+	t.Helper()
+	var all []*client.Conn[conn]
+	for range n {
+		c, err := d.conns.Take(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		d.conns.Give(c, false)
+	}
+}
+
+// notInTurns reads several times: the server changes once.
+func notInTurns(t *testing.T, d *driver, before string) {
+	t.Helper()
+	changes, last := 0, before
+	for range 6 {
+		v, err := d.Read(t.Context(), nil)
+		if errors.Is(err, backend.ErrDenied) {
+			t.Fatal(err) // they take turns
+		}
+		if err == nil && v.Epoch != last {
+			changes, last = changes+1, v.Epoch
+		}
+	}
+	if changes != 1 || last == before {
+		t.Errorf("the answers came from one server and the other: %d changes", changes)
+	}
 }
 
 // A server that becomes read-only is left: calls fail, and the next connection finds the new primary.

@@ -190,7 +190,7 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.MaxConns = 4 // two backends
+		c.MaxConns = 2
 		p, err := pgxpool.NewWithConfig(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +235,9 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 				}
 				return nil
 			})
-			backendOn(t, o).Close()
+			used := backendOn(t, o)
+			observe(t, used, "jobs")
+			used.Close()
 			if err := alive(); err != nil {
 				t.Errorf("after Close: %v", err)
 			}
@@ -273,19 +275,15 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.MaxConns = minPool
+	c.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	var used []*pgxpool.Conn
-	for range minPool {
-		c, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		used = append(used, c)
+	used, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	b := backendOn(t, Options{Pool: pool})
 	look := func() error {
@@ -294,13 +292,29 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 		return err
 	}
-	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 2 connections of the program's pool are in use") {
-		t.Errorf("the program uses all connections: %v", err)
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 connections of the program's pool are in use") {
+		t.Errorf("the program uses the only connection: %v", err)
 	}
-	for _, c := range used {
-		c.Release()
-	}
+	used.Release()
 	testbed.Eventually(t, patience, "the pool serves again", look)
+}
+
+// A program closes its pool first. That does not wait for the connection that a Backend keeps.
+func TestAPoolIsClosedBesideABackend(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	pool := poolOf(t, db)
+	observe(t, backendOn(t, Options{Pool: pool}), "jobs")
+	closed := make(chan bool)
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Error("Close of the pool waits for the Backend")
+	}
 }
 
 // nothing is a connector of another driver.

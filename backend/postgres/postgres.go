@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"net"
 	"path"
 	"slices"
@@ -46,9 +44,9 @@ type Options struct {
 	DSNFile string `yaml:"-" json:"-"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
-	// package pgx/v5/stdlib. One of their connections is kept, and replaced once a minute; up to two more are
-	// taken for some seconds while the server is slow. They must be able to open two at least, besides those
-	// that the program needs at once.
+	// package pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; up to two more for some
+	// seconds while the server is slow. Pool opens others in their place, up to its MaxConns. DB does not, so it must be
+	// able to open two at least, besides those that the program needs at once.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
@@ -144,25 +142,27 @@ func newDriver(o Options) (*driver, error) {
 
 // source sets how connections are opened. Those of the program's pool are taken from it, and not put back: they listen.
 func (d *driver) source(o Options) error {
-	most := math.MaxInt
 	switch {
 	case o.DSN != "":
 		return d.connect(o.DSN, o.DSNFile)
 	case o.Pool != nil:
-		d.pool, most = o.Pool, int(o.Pool.Config().MaxConns)
+		d.pool = o.Pool
 		d.locate(&o.Pool.Config().ConnConfig.Config)
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.Pool.Acquire(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return &conn{Conn: c.Conn(), release: c.Release}, nil
+			return &conn{Conn: c.Hijack()}, nil // Close of the pool does not wait for it
 		}
 	default:
 		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
 			return fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
 		}
-		d.db, most = o.DB, cmp.Or(o.DB.Stats().MaxOpenConnections, most)
+		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minDB {
+			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minDB)
+		}
+		d.db = o.DB
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.DB.Conn(ctx)
 			if err != nil {
@@ -175,16 +175,13 @@ func (d *driver) source(o Options) error {
 			})
 		}
 	}
-	if most < minPool {
-		return fmt.Errorf("the pool may open %d connections; it must be at least %d, since one is kept", most, minPool)
-	}
 	return nil
 }
 
 // A conn is a connection to the server.
 type conn struct {
 	*pgx.Conn
-	release       func() // to the program's pool; nil: it is of none
+	release       func() // gives it back to the program's DB; nil: it is of none
 	hears, pooled bool   // it listens; it leads to a pooler
 }
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
@@ -69,25 +72,72 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 	}
 }
 
-// A node comes back, and connections to the one that stood in for it are still open. They are dropped when the first answer
-// of the node that is meant arrives, so the two do not take turns.
+// A node comes back, and connections to the one that stood in for it are still open, also in the program's pool. They are
+// dropped when the first answer of the node that is meant arrives, so the two do not take turns.
 func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	t.Parallel()
-	first, second := testbed.StartPostgres(t, testbed.PostgresOptions{}), testbed.StartPostgres(t, testbed.PostgresOptions{})
-	db := withTable(t, first.Database(t))
-	second.Exec(t, "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User, "SELECT count(txid_current())::text FROM generate_series(1, 1000)")
-	withTable(t, db.On(t, second))
-	proxy := testbed.NewProxy(t, second.Addr())
-	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
-	v, err := d.Read(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	none := func() {}
+	for way, options := range map[string]func(t *testing.T, c *pgxpool.Config) (o Options, use func() (release func())){
+		"DSN": func(_ *testing.T, c *pgxpool.Config) (Options, func() func()) {
+			return Options{DSN: c.ConnString()}, func() func() { return none }
+		},
+		"Pool": func(t *testing.T, c *pgxpool.Config) (Options, func() func()) {
+			pool, err := pgxpool.NewWithConfig(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			return Options{Pool: pool}, func() func() {
+				used, err := pool.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return used.Release
+			}
+		},
+		"DB": func(t *testing.T, c *pgxpool.Config) (Options, func() func()) {
+			db := stdlib.OpenDB(*c.ConnConfig)
+			t.Cleanup(func() { db.Close() })
+			return Options{DB: db}, func() func() {
+				used, err := db.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return func() { used.Close() }
+			}
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			first, second := testbed.StartPostgres(t, testbed.PostgresOptions{}), testbed.StartPostgres(t, testbed.PostgresOptions{})
+			db := withTable(t, first.Database(t))
+			second.Exec(t, "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User, "SELECT count(txid_current())::text FROM generate_series(1, 1000)")
+			withTable(t, db.On(t, second))
+			proxy := testbed.NewProxy(t, second.Addr())
+			config, err := pgxpool.ParseConfig(db.DSN(proxy.Addr()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, use := options(t, config)
+			d := open(t, o)
+			v, err := d.Read(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release := use()
+			proxy.SetTarget(first.Addr())
+			d.takeAll(t, 2) // one of before, and a new one
+			release()
+			notInTurns(t, d, v.Epoch)
+		})
 	}
-	before := v.Epoch
+}
 
-	proxy.SetTarget(first.Addr())
+// takeAll makes a driver have n connections.
+func (d *driver) takeAll(t *testing.T, n int) {
+	t.Helper()
 	var all []*client.Conn[*conn]
-	for range 2 { // one of before, and a new one
+	for range n {
 		c, err := d.conns.Take(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +147,11 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	for _, c := range all {
 		d.conns.Give(c, false)
 	}
+}
 
+// notInTurns reads several times: the server changes once.
+func notInTurns(t *testing.T, d *driver, before string) {
+	t.Helper()
 	changes, last := 0, before
 	for range 6 {
 		v, err := d.Read(t.Context(), nil)
