@@ -37,9 +37,10 @@ type Options struct {
 	Config *mysql.Config `yaml:"-" json:"-"`
 
 	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
-	// the program's own pool, and stays open: up to 5 of its connections are used, and it must be able
-	// to open as many. With either, set multiStatements=true, or each write takes a round trip for
-	// each of its statements, and a readTimeout of none or at least 5 s.
+	// the program's own pool, and stays open: one of its connections is kept, a second one while the program
+	// does not wait for it, and up to two more for some seconds while the server is slow. It must be able to open two at least,
+	// besides those that the program needs at once. With either, set multiStatements=true, or each write takes a round
+	// trip for each of its statements, and a readTimeout of none or at least 5 s.
 	Connector sqldriver.Connector `yaml:"-" json:"-"`
 	DB        *sql.DB             `yaml:"-" json:"-"`
 
