@@ -30,10 +30,9 @@ type Pool[C any] struct {
 	stop    func()        // ends the watching of a connection; nil: none is watched
 
 	generation   int // connections of another one are not used again
-	opening      int
+	opening      int // how many are being opened
 	failures     int // of opening, so far
 	failed       error
-	replacing    bool
 	replaceAfter time.Time
 	closed       bool
 }
@@ -47,10 +46,9 @@ type Conn[C any] struct {
 }
 
 const (
-	openSoon   = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
-	openAtOnce = 8                // and are being opened, at most
-	openAgain  = 5 * time.Second  // after a successor could not be opened
-	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
+	openSoon  = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
+	openAgain = 5 * time.Second  // after a successor could not be opened
+	idleLimit = 10 * time.Second // after which one of several that are idle is closed
 )
 
 // errClosed is the error of a Pool that was closed.
@@ -75,15 +73,16 @@ func (p *Pool[C]) Take(ctx context.Context, more bool) (*Conn[C], error) {
 func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C], error) {
 	failures := p.failures
 	for {
-		switch free := len(p.idle) - 1; {
+		switch last := len(p.idle) - 1; {
 		case p.closed:
 			return nil, errClosed
-		case free >= 0 && may():
-			c := p.idle[free]
-			p.idle = p.idle[:free]
+		case last >= 0 && may():
+			c := p.idle[last]
+			p.idle = p.idle[:last]
 			p.used++
-			if p.old(c) {
-				p.replace()
+			if now := time.Now(); p.old(c) && now.After(p.replaceAfter) {
+				p.replaceAfter = now.Add(openLimit)
+				p.begin(true)
 			}
 			return c, nil
 		case p.failures > failures && p.used+p.opening+len(p.idle) == 0:
@@ -91,8 +90,8 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 		case p.stop != nil && may():
 			p.stop()
 			p.stop = nil
-		case p.failures == failures && p.places < most && p.opening < openAtOnce:
-			p.begin()
+		case p.failures == failures && p.places < most:
+			p.begin(false)
 		}
 		if err := p.wait(ctx); err != nil {
 			if p.failures > failures {
@@ -127,11 +126,13 @@ func (p *Pool[C]) note() {
 	}
 }
 
-// begin begins to open a connection. The caller holds p.mu.
-func (p *Pool[C]) begin() {
-	p.places++
+// begin begins to open a connection, or the successor of all. The caller holds p.mu.
+func (p *Pool[C]) begin(successor bool) {
 	p.opening++
-	placed, generation := true, p.generation
+	generation, placed := p.generation, !successor
+	if placed {
+		p.places++
+	}
 	leave := func() {
 		if placed {
 			placed = false
@@ -144,30 +145,33 @@ func (p *Pool[C]) begin() {
 		defer p.mu.Unlock()
 		leave()
 	})
+
 	go func() {
-		c, err := p.open()
+		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+		defer cancel()
+		c, err := p.Open(ctx)
+
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		slow.Stop()
 		p.opening--
-		switch surplus := p.used+len(p.idle) >= p.Most; {
+		leave()
+		switch surplus := !successor && p.used+len(p.idle) >= p.Most; {
+		case err != nil && successor:
+			p.replaceAfter = time.Now().Add(openAgain)
 		case err != nil:
 			p.failures++
 			p.failed = err
 		case surplus || p.closed || generation != p.generation:
 			go p.Close(c)
 		default:
+			if successor {
+				p.leave()
+			}
 			p.add(c)
 		}
-		leave()
 		p.note()
 	}()
-}
-
-func (p *Pool[C]) open() (C, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
-	defer cancel()
-	return p.Open(ctx)
 }
 
 // add adds a connection of the present generation. The caller holds p.mu.
@@ -185,30 +189,6 @@ func (p *Pool[C]) conn(c C) *Conn[C] {
 
 // old reports whether a connection is to be replaced.
 func (p *Pool[C]) old(c *Conn[C]) bool { return time.Since(c.opened) > p.Age }
-
-// replace begins to open the successor of all connections. The caller holds p.mu.
-func (p *Pool[C]) replace() {
-	if p.replacing || time.Now().Before(p.replaceAfter) {
-		return
-	}
-	p.replacing = true
-	go func() {
-		c, err := p.open()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.replacing = false
-		switch {
-		case err != nil:
-			p.replaceAfter = time.Now().Add(openAgain)
-		case p.closed:
-			go p.Close(c)
-		default:
-			p.leave()
-			p.add(c)
-			p.note()
-		}
-	}()
-}
 
 // leave makes the connections of today ones that are not used again. The caller holds p.mu.
 func (p *Pool[C]) leave() {
