@@ -76,6 +76,8 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 		switch last := len(p.idle) - 1; {
 		case p.closed:
 			return nil, errClosed
+		case ctx.Err() != nil: // open none for nobody
+			return nil, ctx.Err()
 		case last >= 0 && may():
 			c := p.idle[last]
 			p.idle = p.idle[:last]

@@ -170,6 +170,23 @@ func TestAHangingOpeningKeepsNoPlace(t *testing.T) {
 	})
 }
 
+// A call that has ended opens nothing.
+func TestACallThatHasEndedOpensNothing(t *testing.T) {
+	withServer(t, func(t *testing.T, s *server) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Take(ctx, false); !errors.Is(err, context.Canceled) {
+			t.Errorf("it has a connection: %v", err)
+		}
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.opened != 0 {
+			t.Errorf("it has opened %d connections", s.opened)
+		}
+	})
+}
+
 // An old connection is used on until its successor is open.
 func TestAConnectionIsReplacedNotDropped(t *testing.T) {
 	withServer(t, func(t *testing.T, s *server) {
