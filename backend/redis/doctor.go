@@ -51,7 +51,7 @@ func (d *driver) tryOut(ctx context.Context) error {
 const (
 	maxSeen   = 1000 // members are counted
 	idleConns = 3    // of a process: for calls, and the one that listens
-	maxConns  = 6    // while they are replaced
+	maxConns  = 8    // while they are replaced
 )
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that

@@ -19,7 +19,7 @@ import (
 var most = map[string]struct{ idle, ever int }{
 	"mysql":     {2, 4}, // a successor for a moment, and another one while the server is slow
 	"postgres":  {1, 3},
-	"redis":     {3, 6},
+	"redis":     {4, 8},
 	"etcd":      {1, 2},
 	"consul":    {4, 6},
 	"zookeeper": {1, 2},
@@ -56,13 +56,15 @@ func TestAProcessHasFewConnections(t *testing.T) {
 		}
 		knowsLeader(t, all, "leader")
 		count(t, "start", all, 10*time.Second, most.ever)
-		count(t, "idle", all, 10*time.Second, most.idle)
+		count(t, "idle", all, 10*time.Second, most.ever)
+		fewWhenIdle(t, all, most.idle)
 		if err := first.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		knowsLeader(t, all, "follower")
 		count(t, "handover", all, 15*time.Second, most.ever)
 		count(t, "renewal", all, 75*time.Second, most.ever)
+		fewWhenIdle(t, all, most.idle)
 	})
 }
 
@@ -73,6 +75,19 @@ func knowsLeader(t *testing.T, all []*counted, id string) {
 		testbed.Eventually(t, patience, p.name+" knows the leader", func() error {
 			if who, _, known := p.Leader(); !known || who.ID != id {
 				return fmt.Errorf("%+v", p.Current())
+			}
+			return nil
+		})
+	}
+}
+
+// fewWhenIdle waits until no process has more connections than it needs: what a busy moment has opened is closed.
+func fewWhenIdle(t *testing.T, all []*counted, most int) {
+	t.Helper()
+	for _, p := range all {
+		testbed.Eventually(t, patience, p.name+" has few connections", func() error {
+			if n := p.proxy.Stats().Open; n > most {
+				return fmt.Errorf("it has %d, want at most %d", n, most)
 			}
 			return nil
 		})
