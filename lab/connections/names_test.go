@@ -25,34 +25,34 @@ import (
 )
 
 // named start a server, and return a backend with the function that says which names the server shows of its connections.
-var named = map[string]func(t *testing.T) (b backend.Backend, err error, names func() string){
-	"mysql": func(t *testing.T) (backend.Backend, error, func() string) {
+var named = map[string]func(t *testing.T) (b backend.Backend, names func() string, err error){
+	"mysql": func(t *testing.T) (backend.Backend, func() string, error) {
 		db := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--performance-schema=ON"}}).Database(t)
 		admin := testbed.OpenDB(t, db.Admin)
 		b, err := mysql.Open(mysql.Options{Config: db.User})
-		return b, err, func() (names string) {
+		return b, func() (names string) {
 			err := admin.QueryRowContext(t.Context(), "SELECT COALESCE(GROUP_CONCAT(DISTINCT ATTR_VALUE), '') FROM performance_schema.session_connect_attrs a JOIN information_schema.PROCESSLIST p ON p.ID = a.PROCESSLIST_ID WHERE ATTR_NAME = 'program_name' AND p.USER = ?", db.User.User).Scan(&names)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return names
-		}
+		}, err
 	},
-	"postgres": func(t *testing.T) (backend.Backend, error, func() string) {
+	"postgres": func(t *testing.T) (backend.Backend, func() string, error) {
 		server, db := startPostgres(t)
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
-		return b, err, func() string {
+		return b, func() string {
 			return server.Value(t, "SELECT string_agg(DISTINCT application_name, ',') FROM pg_stat_activity WHERE usename = '"+db.User+"'")
-		}
+		}, err
 	},
-	"redis": func(t *testing.T) (backend.Backend, error, func() string) {
+	"redis": func(t *testing.T) (backend.Backend, func() string, error) {
 		server := testbed.StartRedis(t, testbed.RedisOptions{})
 		server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~{election}:*", "&{election}:*")
 		for _, right := range strings.Fields(redis.Rights) { // no right but these is needed for the name
 			server.Do(t, "ACL", "SETUSER", "app", right)
 		}
 		b, err := redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"})
-		return b, err, func() (names string) {
+		return b, func() (names string) {
 			for line := range strings.Lines(fmt.Sprint(server.Do(t, "CLIENT", "LIST"))) {
 				if strings.Contains(line, "user=app ") {
 					_, after, _ := strings.Cut(line, " name=")
@@ -61,9 +61,9 @@ var named = map[string]func(t *testing.T) (b backend.Backend, err error, names f
 				}
 			}
 			return names
-		}
+		}, err
 	},
-	"consul": func(t *testing.T) (backend.Backend, error, func() string) {
+	"consul": func(t *testing.T) (backend.Backend, func() string, error) {
 		target, err := url.Parse(testbed.StartConsul(t, testbed.ConsulOptions{}).URL())
 		if err != nil {
 			t.Fatal(err)
@@ -79,9 +79,9 @@ var named = map[string]func(t *testing.T) (b backend.Backend, err error, names f
 		}))
 		t.Cleanup(server.Close)
 		b, err := consul.Open(consul.Options{Address: server.URL})
-		return b, err, func() string { return <-agents }
+		return b, func() string { return <-agents }, err
 	},
-	"etcd": func(t *testing.T) (backend.Backend, error, func() string) {
+	"etcd": func(t *testing.T) (backend.Backend, func() string, error) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, err error, names f
 		go server.Serve(listener)
 		t.Cleanup(server.Stop)
 		b, err := etcd.Open(etcd.Options{Endpoints: []string{listener.Addr().String()}})
-		return b, err, func() string { return <-agents }
+		return b, func() string { return <-agents }, err
 	},
 }
 
@@ -109,7 +109,7 @@ func TestConnectionsHaveAName(t *testing.T) {
 	for name, start := range named {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, err, names := start(t)
+			b, names, err := start(t)
 			join(t, "a", 6*time.Second, b, err).Lead(nil)
 			testbed.Eventually(t, patience, "the connections have the name", func() error {
 				if got := names(); got != client.Name() {
