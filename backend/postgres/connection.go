@@ -40,7 +40,7 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	for sent := 0; ; {
 		if sent < tries {
 			sent++
-			go func(copy, apart bool) { answers <- d.try(ctx, statements, copy, apart) }(sent > 1, apart)
+			go func(again, apart bool) { answers <- d.try(ctx, statements, again, apart) }(sent > 1, apart)
 		}
 		select {
 		case a := <-answers:
@@ -93,16 +93,16 @@ type answer struct {
 // lateness is how long a connection may answer after the end of a call. One that does not is closed.
 const lateness = 2 * time.Second
 
-// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. A copy does
+// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. A copy (again) does
 // not wait for the connection of another call. It may outlast ctx.
-func (d *driver) try(ctx context.Context, statements string, copy, apart bool) (a answer) {
+func (d *driver) try(ctx context.Context, statements string, again, apart bool) (a answer) {
 	within := ctx
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		within, cancel = context.WithDeadline(d.ctx, by.Add(lateness))
 		defer cancel()
 	}
-	a.err = d.withConn(within, copy, func(c *pgx.Conn) (err error) {
+	a.err = d.withConn(within, again, func(c *pgx.Conn) (err error) {
 		if ctx.Err() != nil {
 			return ctx.Err() // connecting took all the time
 		}
