@@ -1,0 +1,190 @@
+package electionshard
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"time"
+)
+
+// A view is what this process sees at one moment. All times are since it began, on its own clock.
+type view struct {
+	now       time.Duration
+	read      bool           // announced has been read from the store
+	idle      bool           // this process may not lead now: it is paused, or not healthy
+	announced []announcement // as last read
+	shards    []shard        // always the same ones, in the same order
+}
+
+// A shard is the state of one election.
+type shard struct {
+	known   bool          // false: the store has not told yet, or cannot be reached
+	leader  string        // id; empty: vacant
+	weight  int           // of the leader
+	since   time.Duration // when this process learned of the state
+	running bool          // this process's function has not returned
+	paused  bool          // this process does not bid
+}
+
+// A decision says what this process is to do now. It leads on with the shards that are not named.
+type decision struct {
+	bids    []int // vacant shards to bid for
+	giveUp  []int // own shards to step down from
+	members []Member
+}
+
+// A planner decides for one process. It has no clock and no goroutine, and makes no call: a
+// decision follows from the view, and from those that the planner has seen before.
+type planner struct {
+	Options
+	renewEvery time.Duration
+	roster     roster
+	preferred  []int  // all shards, those first for which this process bids first
+	given      []bool // shards that this process has given up, until somebody leads them
+	late       []bool // shards that this process bids for beyond its share, until somebody leads them
+
+	begun, alone    bool          // the store has told of some shard, and nobody led then
+	keepUntil       time.Duration // give up nothing before
+	beyond, givenUp int           // shards taken beyond the share, and given up, since the start
+}
+
+// newPlanner returns a planner for the process me. All fields of o must be set, but for Weight.
+func newPlanner(me string, shards []string, o Options, renewEvery time.Duration) *planner {
+	n := len(shards)
+	p := &planner{
+		Options: o, renewEvery: renewEvery, roster: newRoster(me, n),
+		preferred: make([]int, n), given: make([]bool, n), late: make([]bool, n), keepUntil: always,
+	}
+	hashes := make([]uint64, n)
+	for i, name := range shards {
+		h := fnv.New64a()
+		h.Write([]byte(me + "\n" + name))
+		p.preferred[i], hashes[i] = i, mix(h.Sum64())
+	}
+	slices.SortFunc(p.preferred, func(a, b int) int { return cmp.Compare(hashes[a], hashes[b]) })
+	return p
+}
+
+// mix spreads what differs in the last bytes over all bits (the finalizer of splitmix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// decide returns what this process is to do now.
+func (p *planner) decide(v *view) decision {
+	p.settle(v)
+	p.roster.update(v)
+	d := decision{members: p.roster.members(v.now, always)}
+	setShares(d.members, len(v.shards))
+	if p.tooEarly(v) || v.idle {
+		return d
+	}
+	p.bid(v, &d)
+	p.giveUp(v, &d)
+	return d
+}
+
+// tooEarly reports whether this process does not know enough yet. If nobody led when it began, the
+// whole fleet may be starting: it waits until the others have announced themselves.
+func (p *planner) tooEarly(v *view) bool {
+	if !p.begun && slices.ContainsFunc(v.shards, func(s shard) bool { return s.known }) {
+		p.begun = true
+		p.alone = !slices.ContainsFunc(v.shards, func(s shard) bool { return s.leader != "" })
+	}
+	return !v.read || !p.begun || p.alone && v.now < p.renewEvery
+}
+
+// settle forgets what was given up or bid for, where somebody leads now.
+func (p *planner) settle(v *view) {
+	for i := range v.shards {
+		s := &v.shards[i]
+		if s.leader == "" {
+			continue
+		}
+		if p.late[i] && s.leader == p.roster.me {
+			p.keepUntil = v.now + 4*p.Settle // nobody else bid, whatever the shares say
+			p.beyond++
+		}
+		p.given[i], p.late[i] = false, false
+	}
+}
+
+// bid chooses the vacant shards for which this process bids.
+func (p *planner) bid(v *view, d *decision) {
+	me := find(d.members, p.roster.me)
+	ceiling := roundedUp(me, d.members, len(v.shards))
+	own := 0
+	for i := range v.shards {
+		if s := &v.shards[i]; s.running || s.leader == me.ID {
+			own++
+		}
+	}
+
+	clear(p.late)
+	beyond := 0
+	for _, i := range p.preferred {
+		s := &v.shards[i]
+		if !s.known || s.leader != "" || s.running || own >= p.Limit {
+			continue
+		}
+		vacant := v.now - s.since
+		switch {
+		case own < me.Share:
+		case own < ceiling && vacant >= p.renewEvery && !p.given[i]:
+		case beyond < p.Moves && vacant >= p.Patience:
+			beyond++
+			p.late[i] = true
+		default:
+			continue
+		}
+		d.bids = append(d.bids, i)
+		own++
+	}
+}
+
+// giveUp chooses the shards from which this process steps down. Members count only when they have
+// been there for Settle, but shards are given up only if others lack them now.
+func (p *planner) giveUp(v *view, d *decision) {
+	me := find(d.members, p.roster.me)
+	lacking, moving := 0, 0
+	for _, m := range d.members {
+		if m.ID != me.ID {
+			lacking += max(0, m.Share-m.Leads)
+		}
+	}
+	for i := range v.shards {
+		switch s := &v.shards[i]; {
+		case p.given[i]:
+			moving++
+			lacking--
+		case s.leader == "":
+			lacking--
+		}
+	}
+
+	settled := p.roster.members(v.now, p.Settle)
+	setShares(settled, len(v.shards))
+	keep := min(p.Limit, max(me.Share, find(settled, me.ID).Share))
+	excess := min(me.Leads-keep, lacking, p.Moves-moving)
+	if v.now < p.keepUntil {
+		return
+	}
+	for _, i := range slices.Backward(p.preferred) {
+		if excess <= 0 {
+			return
+		}
+		if v.shards[i].leader == me.ID {
+			p.given[i] = true
+			p.givenUp++
+			d.giveUp = append(d.giveUp, i)
+			excess--
+		}
+	}
+}
+
+// find returns the member with this id, who is there.
+func find(members []Member, id string) Member {
+	return members[slices.IndexFunc(members, func(m Member) bool { return m.ID == id })]
+}
