@@ -34,9 +34,10 @@
 // A vacant shard is taken at once. A shard that is led moves only for a member that has been there
 // for Options.Settle. So when a member comes, as many shards move as are its share; when it goes,
 // only its own. A process that restarts in a rolling deployment gets what the next one to restart
-// releases, and processes that crash again and again get nothing from the others. Whoever had to
-// lead more than its share, since nobody else bid, keeps that for four times Settle: a view that
-// is wrong for long does not make shards go to and fro.
+// releases, and processes that crash again and again get nothing from the others. If nobody takes
+// for Patience what a process gives up, or it takes what others should, it gives up nothing for
+// eight times Settle, and for twice as long each time: a view that stays wrong, or a member that announces
+// itself and cannot lead, does not make shards go to and fro.
 //
 // # Partitions
 //

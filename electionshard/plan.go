@@ -40,11 +40,15 @@ type planner struct {
 	renewEvery time.Duration
 	roster     roster
 	preferred  []int  // all shards, those first for which this process bids first
-	given      []bool // shards that this process has given up, until somebody leads them
 	late       []bool // shards that this process bids for beyond its share, until somebody leads them
 
+	// given has the shards that this process has given up, until somebody leads them: when their
+	// functions were last seen to run. always: not given up.
+	given []time.Duration
+
 	begun, alone    bool          // the store has told of some shard, and nobody led then
-	keepUntil       time.Duration // give up nothing before
+	keepFor         time.Duration // how long it gave up nothing when that was last in vain
+	keepUntil       time.Duration // it gives up nothing before
 	beyond, givenUp int           // shards taken beyond the share, and given up, since the start
 }
 
@@ -53,7 +57,7 @@ func newPlanner(me string, shards []string, o Options, renewEvery time.Duration)
 	n := len(shards)
 	p := &planner{
 		Options: o, renewEvery: renewEvery, roster: newRoster(me, n),
-		preferred: make([]int, n), given: make([]bool, n), late: make([]bool, n), keepUntil: always,
+		preferred: make([]int, n), late: make([]bool, n), given: slices.Repeat([]time.Duration{always}, n), keepUntil: always,
 	}
 	hashes := make([]uint64, n)
 	for i, name := range shards {
@@ -96,19 +100,38 @@ func (p *planner) tooEarly(v *view) bool {
 	return !v.read || !p.begun || p.alone && v.now < p.renewEvery
 }
 
-// settle forgets what was given up or bid for, where somebody leads now.
+// settle looks at what has become of the shards that were given up or bid for.
 func (p *planner) settle(v *view) {
 	for i := range v.shards {
 		s := &v.shards[i]
-		if s.leader == "" {
-			continue
+		given := p.given[i] != always
+		switch {
+		case s.leader != "":
+			if p.late[i] && s.leader == p.roster.me {
+				p.keep(v.now)
+				p.beyond++
+			}
+			p.given[i], p.late[i] = always, false
+		case given && s.running:
+			p.given[i] = v.now
+		case given && p.vacantFor(v, i) >= p.Patience:
+			p.keep(v.now)
 		}
-		if p.late[i] && s.leader == p.roster.me {
-			p.keepUntil = v.now + 4*p.Settle // nobody else bid, whatever the shares say
-			p.beyond++
-		}
-		p.given[i], p.late[i] = false, false
 	}
+}
+
+// keep makes this process give up nothing for a while, since nobody took what was vacant, whatever
+// the shares say.
+func (p *planner) keep(now time.Duration) {
+	if now >= p.keepUntil {
+		p.keepFor = min(max(2*p.keepFor, 8*p.Settle), 128*p.Settle)
+	}
+	p.keepUntil = now + p.keepFor
+}
+
+// vacantFor is how long others could have taken shard i, which is vacant.
+func (p *planner) vacantFor(v *view, i int) time.Duration {
+	return v.now - max(v.shards[i].since, p.given[i])
 }
 
 // bid chooses the vacant shards for which this process bids.
@@ -129,10 +152,10 @@ func (p *planner) bid(v *view, d *decision) {
 		if !s.known || s.leader != "" || s.running || own >= p.Limit {
 			continue
 		}
-		vacant := v.now - s.since
+		vacant := p.vacantFor(v, i)
 		switch {
 		case own < me.Share:
-		case own < ceiling && vacant >= p.renewEvery && !p.given[i]:
+		case own < ceiling && vacant >= p.renewEvery && p.given[i] == always:
 		case beyond < p.Moves && vacant >= p.Patience:
 			beyond++
 			p.late[i] = true
@@ -156,7 +179,7 @@ func (p *planner) giveUp(v *view, d *decision) {
 	}
 	for i := range v.shards {
 		switch s := &v.shards[i]; {
-		case p.given[i]:
+		case p.given[i] != always:
 			moving++
 			lacking--
 		case s.leader == "":
@@ -176,7 +199,7 @@ func (p *planner) giveUp(v *view, d *decision) {
 			return
 		}
 		if v.shards[i].leader == me.ID {
-			p.given[i] = true
+			p.given[i] = v.now
 			p.givenUp++
 			d.giveUp = append(d.giveUp, i)
 			excess--

@@ -151,13 +151,13 @@ func TestWhatNobodyElseTookIsKept(t *testing.T) {
 	}
 	took := picture{shards: "aaaaaa", others: "b", now: soon + tick}
 	p.decide(took.view())
-	took.now += 2 * p.Settle
+	took.now += 6 * p.Settle
 	if d := p.decide(took.view()); len(d.giveUp) != 0 {
 		t.Errorf("a gives up %d shards to a process that had not taken them", len(d.giveUp))
 	}
 	took.now += 3 * p.Settle
 	if d := p.decide(took.view()); len(d.giveUp) != 3 {
-		t.Errorf("after four times Settle a gives up %d shards, want 3", len(d.giveUp))
+		t.Errorf("after eight times Settle a gives up %d shards, want 3", len(d.giveUp))
 	}
 }
 
