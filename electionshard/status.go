@@ -24,6 +24,9 @@ type Status struct {
 	GivenUp, Beyond int
 }
 
+// ID returns the id of this process, as it is in Status.Members.
+func (g *Group) ID() string { return g.manager.ID() }
+
 // Status returns the state at the last decision, which is RenewEvery old at most. It does not
 // wait for the store. Before the first decision only Name and Shards are set.
 func (g *Group) Status() Status {
