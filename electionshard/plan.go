@@ -47,6 +47,8 @@ type planner struct {
 	given []time.Duration
 
 	begun, alone    bool          // the store has told of some shard, and nobody led then
+	quiet           time.Duration // when nobody led any shard
+	quietSince      time.Duration // since when that is so; always: it is not
 	keepFor         time.Duration // how long it gave up nothing when that was last in vain
 	keepUntil       time.Duration // it gives up nothing before
 	beyond, givenUp int           // shards taken beyond the share, and given up, since the start
@@ -57,7 +59,7 @@ func newPlanner(me string, shards []string, o Options, renewEvery time.Duration)
 	n := len(shards)
 	p := &planner{
 		Options: o, renewEvery: renewEvery, roster: newRoster(me, n),
-		preferred: make([]int, n), late: make([]bool, n), given: slices.Repeat([]time.Duration{always}, n), keepUntil: always,
+		preferred: make([]int, n), late: make([]bool, n), given: slices.Repeat([]time.Duration{always}, n), quiet: always, quietSince: always, keepUntil: always,
 	}
 	hashes := make([]uint64, n)
 	for i, name := range shards {
@@ -78,6 +80,7 @@ func mix(x uint64) uint64 {
 
 // decide returns what this process is to do now.
 func (p *planner) decide(v *view) decision {
+	p.noteQuiet(v)
 	p.settle(v)
 	p.roster.update(v)
 	d := decision{members: p.roster.members(v.now, always)}
@@ -94,10 +97,27 @@ func (p *planner) decide(v *view) decision {
 // whole fleet may be starting: it waits until the others have announced themselves.
 func (p *planner) tooEarly(v *view) bool {
 	if !p.begun && slices.ContainsFunc(v.shards, func(s shard) bool { return s.known }) {
-		p.begun = true
-		p.alone = !slices.ContainsFunc(v.shards, func(s shard) bool { return s.leader != "" })
+		p.begun, p.alone = true, !anyLed(v)
 	}
 	return !v.read || !p.begun || p.alone && v.now < p.renewEvery
+}
+
+// noteQuiet notes when nobody leads any shard. Then nobody can: the store was restarted, or away. What
+// is vacant since then says nothing about the members, for a while.
+func (p *planner) noteQuiet(v *view) {
+	switch {
+	case anyLed(v):
+		p.quietSince = always
+	case p.quietSince == always:
+		p.quietSince = v.now
+	}
+	if p.quietSince != always && v.now-p.quietSince < 8*p.Patience {
+		p.quiet = v.now
+	}
+}
+
+func anyLed(v *view) bool {
+	return slices.ContainsFunc(v.shards, func(s shard) bool { return s.leader != "" })
 }
 
 // settle looks at what has become of the shards that were given up or bid for.
@@ -131,7 +151,7 @@ func (p *planner) keep(now time.Duration) {
 
 // vacantFor is how long others could have taken shard i, which is vacant.
 func (p *planner) vacantFor(v *view, i int) time.Duration {
-	return v.now - max(v.shards[i].since, p.given[i])
+	return v.now - max(v.shards[i].since, p.given[i], p.quiet)
 }
 
 // bid chooses the vacant shards for which this process bids.

@@ -172,3 +172,27 @@ func TestProcessesPreferDifferentShards(t *testing.T) {
 		t.Errorf("100 processes prefer %d of 100 shards", len(first))
 	}
 }
+
+// After a restart of the store nobody may lead for several TTLs. That says nothing about the members,
+// so nobody bids beyond its share when it is over; but not for ever, since all others may be unable.
+func TestWhileNobodyCanLeadPatienceDoesNotRun(t *testing.T) {
+	p := plannerFor(6, Options{})
+	p.decide(picture{shards: "aaabbb", others: "b", now: soon}.view())
+	none := picture{shards: "......", others: "b", now: soon + tick}
+	p.decide(none.view())
+	none.now, none.vacantFor = soon+tick+2*p.Patience, 2*p.Patience
+	if d := p.decide(none.view()); len(d.bids) != 3 {
+		t.Errorf("while nobody leads, a bids for %d shards, want its share of 3", len(d.bids))
+	}
+	if d := p.decide(picture{shards: "b.....", others: "b", now: none.now + tick/2, vacantFor: 2 * p.Patience}.view()); len(d.bids) != 3 {
+		t.Errorf("when the first leads again, a bids for %d shards, want its share of 3", len(d.bids))
+	}
+
+	p = plannerFor(2, Options{})
+	few := picture{shards: "..", others: "01", now: soon} // the share of a is 0
+	p.decide(few.view())
+	few.now, few.vacantFor = soon+10*p.Patience, 10*p.Patience
+	if d := p.decide(few.view()); len(d.bids) != 2 {
+		t.Errorf("when the others have not bid for ten times Patience, a bids for %d of 2 shards", len(d.bids))
+	}
+}
