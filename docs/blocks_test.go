@@ -38,6 +38,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/electionprom"
+	"github.com/go-election/go-election/electionshard"
 )
 
 var (
@@ -51,6 +52,7 @@ var (
 	server  *http.Server
 	w       http.ResponseWriter
 	err     error
+	g       *electionshard.Group
 	c       interface{ AddFunc(string, func()) (int, error) }
 )
 
