@@ -268,6 +268,8 @@ func TestWithLimitOneItIsASemaphore(t *testing.T) {
 		f.members[ids[1]].Pause()
 		f.members[ids[1]].Resume() // of all elections of the process, as a page does
 		time.Sleep(time.Minute)
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		for id, m := range f.members {
 			if m.most > 1 {
 				f.Errorf("%s worked for %d shards at a time with Limit 1", id, m.most)

@@ -334,3 +334,42 @@ func TestMembersThatNeverBidCostPatience(t *testing.T) {
 		t.Errorf("in an hour shards moved %d times because of members that never bid", w.moves-before)
 	}
 }
+
+// Whatever has come, gone, crashed or was cut off, in any order: when that is over, all shards are led
+// and the shares differ by one at most.
+func TestAnyHistoryEndsEven(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range uint64(seeds) {
+		w := newWorld(t, 100, 10)
+		w.random = rand.New(rand.NewPCG(seed, 0))
+		for n := range 40 {
+			p := w.fleet[w.random.IntN(len(w.fleet))]
+			switch alive := len(w.alive()); {
+			case alive > 3 && p.dead == 0 && w.random.IntN(3) == 0:
+				w.crash(p)
+			case alive > 3 && p.dead == 0 && w.random.IntN(3) == 0:
+				w.close(p)
+			case alive > 3 && p.dead == 0 && w.random.IntN(3) == 0:
+				p.cut = w.now
+			case p.cut > 0:
+				p.cut = 0
+			case p.dead > 0 && !slices.ContainsFunc(w.alive(), func(other *process) bool { return other.id == p.id }):
+				w.start(p.id)
+			default:
+				w.start(fmt.Sprint("new", n))
+			}
+			w.run(time.Duration(w.random.Int64N(int64(simTTL * 2))))
+		}
+		for _, p := range w.fleet {
+			p.cut = 0
+		}
+		w.run(3 * time.Minute)
+		if least, most, vacant := w.spread(); vacant > 0 || most-least > 1 {
+			t.Errorf("seed %d: three minutes after the last fault %d processes lead %d to %d shards, and %d are vacant",
+				seed, len(w.alive()), least, most, vacant)
+		}
+	}
+}
