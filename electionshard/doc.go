@@ -26,8 +26,11 @@
 // Members look different to each, so all may believe that another one is to bid. A shard that
 // stays vacant for RenewEvery is bid for by whoever has not reached its share rounded up, and
 // one that stays vacant for Options.Patience by every process below its Limit, whatever its share.
-// So a wrong view costs Patience, never a shard. Who has dropped out is noticed sooner: a member
-// whose last leadership has ended and that has not announced itself since is no member.
+// So a wrong view costs Patience, never a shard. While nobody leads any shard, as after a restart of
+// the store, that says nothing about the members, and Patience begins anew, eight times at most.
+//
+// Who has dropped out is noticed sooner: a member whose last leadership has ended and that has not
+// announced itself since is no member.
 //
 // # Few moves
 //
@@ -36,8 +39,8 @@
 // only its own. A process that restarts in a rolling deployment gets what the next one to restart
 // releases, and processes that crash again and again get nothing from the others. If nobody takes
 // for Patience what a process gives up, or it takes what others should, it gives up nothing for
-// eight times Settle, and for twice as long each time: a view that stays wrong, or a member that announces
-// itself and cannot lead, does not make shards go to and fro.
+// eight times Settle, and for twice as long each time: a view that stays wrong, or a member that
+// announces itself and cannot lead, does not make shards go to and fro.
 //
 // # Partitions
 //

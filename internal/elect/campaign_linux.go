@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionshard"
 )
 
 // campaign campaigns until the command has ended and is not to be started again, or until
@@ -26,8 +27,8 @@ func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error)
 	signal.Notify(childEnded, syscall.SIGCHLD)
 	go reapOrphans(ctx, childEnded, func(pid int) bool { return pid == int(r.guard.Load()) || pid == r.successor })
 
-	r.election.Watch(r.watch)
-	if err := r.election.Lead(r.lead); err != nil {
+	m.Watch(r.watch)
+	if err := r.begin(m); err != nil {
 		return r.finish(m, exitElect, err, signals)
 	}
 	var waited <-chan time.Time
@@ -55,6 +56,26 @@ func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error)
 			}
 		}
 	}
+}
+
+// begin campaigns in the background: in the election, or for one of the slots.
+func (r *runner) begin(m *election.Manager) error {
+	if r.slots == 0 {
+		return r.elections[0].Lead(r.lead)
+	}
+	var slots []string
+	for n := range r.slots {
+		slots = append(slots, fmt.Sprintf("%s/%d", r.name, n+1))
+	}
+	if _, err := electionshard.Lead(m, r.name, slots, r.lead, electionshard.Options{Limit: 1}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, slot := range slots {
+		r.elections = append(r.elections, m.Election(slot))
+	}
+	return nil
 }
 
 // restarts reports whether the command starts again after it has ended by itself with this code.
@@ -158,7 +179,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	var lock *os.File
 	if r.lock != nil {
 		var err error
-		if lock, err = r.lock(r.name); err != nil {
+		if lock, err = r.lock(lead.Election()); err != nil {
 			return fmt.Errorf("the lease cannot be handed to the command: %w", err)
 		}
 	}
@@ -173,17 +194,19 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	expiring := false
 	c.supervise(ctx, lead, r.extendEvery, r.stop, func(rep report) {
 		expiring = expiring || rep.what == "expiring"
-		r.printReport(rep, lead.Term)
+		r.printReport(rep, lead)
 	})
+	byItself := c.err == nil && c.ended && !c.stopRequested && ctx.Err() == nil
 	r.mu.Lock()
 	r.child = nil
 	stopping := r.stopping
+	r.stopping = stopping || c.err != nil || byItself && !r.restarts(c.code) // so that no other slot starts it again
 	r.mu.Unlock()
 	if expiring && !stopping {
 		awaitExpiry(ctx, lead)
 	}
 	ended := fmt.Errorf("the command has ended, code %d", c.code)
-	if !stopping && c.err == nil && (!c.ended || c.stopRequested || ctx.Err() != nil) {
+	if !stopping && c.err == nil && !byItself {
 		r.say("%v; it starts again when this process leads again", ended)
 		return nil
 	}
@@ -200,7 +223,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 // startCommand starts the command with its guard, which inherits lock unless that is nil. It
 // returns nil if elect is ending.
 func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *child, err error) {
-	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term))
+	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term), "ELECTION_NAME="+lead.Election())
 	r.mu.Lock()
 	if !r.stopping {
 		r.started = true
@@ -216,10 +239,10 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	return c, err
 }
 
-func (r *runner) printReport(rep report, term uint64) {
+func (r *runner) printReport(rep report, lead *election.Leadership) {
 	switch rep.what {
 	case "started":
-		r.say("leads %q in term %d; process %d runs", r.name, term, rep.n)
+		r.say("leads %q in term %d; process %d runs", lead.Election(), lead.Term, rep.n)
 	case "expiring":
 		r.say("the lease is about to expire: ending the command")
 	case "denied":

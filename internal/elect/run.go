@@ -20,6 +20,7 @@ type runOptions struct {
 	logFormat                   string
 	wait                        time.Duration // for the first leadership; 0: for ever
 	noWait                      bool
+	slots                       int // greatest number of commands in the fleet; 0: one, in the election itself
 }
 
 // limits say how long a command may take to end.
@@ -59,25 +60,16 @@ elect could not kill it then.
 
 With --no-wait, elect ends with code 124 if another process leads, and with --wait if this
 process was not elected within that time; then the command was not started. Without them it
-waits until it is elected.`,
+waits until it is elected.
+
+With --slots N, up to N processes of the fleet run the command at the same time, each in one of
+the elections NAME/1 to NAME/N, and one command in each process. ELECTION_NAME then names the slot.
+All processes must have the same N.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
-elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
-		Args: func(c *cobra.Command, args []string) error {
-			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without the dashes, elect would parse the command's flags
-				return fmt.Errorf("a name, two dashes and a command are needed")
-			}
-			if !slices.Contains([]string{"plain", "text", "json"}, o.logFormat) {
-				return fmt.Errorf("--log-format is %q; it must be plain, text or json", o.logFormat)
-			}
-			if o.wait < 0 {
-				return fmt.Errorf("--wait is %v; it must not be negative", o.wait)
-			}
-			if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
-				return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
-			}
-			return nil
-		},
+elect run billing/nightly --id host-1 --restart on-failure -- echo billed
+elect run import --slots 3 -- echo one of three`),
+		Args: o.check,
 		RunE: func(c *cobra.Command, args []string) error {
 			conf, err := a.load()
 			if err != nil {
@@ -96,6 +88,26 @@ elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 	return c
 }
 
+// check checks the arguments and the flags.
+func (o *runOptions) check(c *cobra.Command, args []string) error {
+	if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without the dashes, elect would parse the command's flags
+		return fmt.Errorf("a name, two dashes and a command are needed")
+	}
+	if !slices.Contains([]string{"plain", "text", "json"}, o.logFormat) {
+		return fmt.Errorf("--log-format is %q; it must be plain, text or json", o.logFormat)
+	}
+	if o.slots < 0 || o.slots > 1000 {
+		return fmt.Errorf("--slots is %d; it must be 1 to 1000", o.slots)
+	}
+	if o.wait < 0 {
+		return fmt.Errorf("--wait is %v; it must not be negative", o.wait)
+	}
+	if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
+		return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
+	}
+	return nil
+}
+
 func (o *runOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
@@ -105,7 +117,9 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
 	f.DurationVar(&o.wait, "wait", 0, "end with code 124 if this process was not elected within this time (default: wait for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "end with code 124 at once if another process leads")
+	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
+	c.MarkFlagsMutuallyExclusive("slots", "no-wait")
 	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
 	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")

@@ -33,7 +33,8 @@ type runner struct {
 	command     []string
 	environ     []string
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
-	election    *election.Election
+	manager     *election.Manager
+	elections   []*election.Election // one, or the slots
 	socket      string
 
 	results chan result         // of commands that have ended by themselves
@@ -76,10 +77,14 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		s.Close()
 		return exitElect, err
 	}
-	if r.election, err = m.Join(name); err != nil {
-		return exitElect, errors.Join(err, r.close(m))
+	r.id, r.manager = m.ID(), m
+	if r.slots == 0 {
+		e, err := m.Join(name)
+		if err != nil {
+			return exitElect, errors.Join(err, r.close(m))
+		}
+		r.elections = append(r.elections, e)
 	}
-	r.id = m.ID()
 	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) {
 		return exitElect, errors.Join(err, r.close(m))
 	} else if err != nil {
@@ -90,7 +95,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	if err != nil {
 		return exitElect, errors.Join(err, r.close(m))
 	}
-	r.environ = append(os.Environ(), "ELECTION_NAME="+name, "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
+	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
 	return r.campaign(ctx, m)
 }
 
@@ -167,11 +172,12 @@ func (r *runner) listen(m *election.Manager) (stop func(), err error) {
 
 func (r *runner) watch(ev election.Event) {
 	switch {
+	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
 	case ev.Reason == election.ReasonInvalid:
 		r.results <- result{exitElect, ev.Err}
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
 	case ev.Kind == election.Elected:
-		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
+		r.say("%q leads %q in term %d", ev.Leader.ID, ev.Election, ev.Term)
 		if r.noWait {
 			select {
 			case r.taken <- struct{}{}:
@@ -180,15 +186,15 @@ func (r *runner) watch(ev election.Event) {
 		}
 	case ev.Reason == election.ReasonCurrent:
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
-		r.say("no longer leads %q: %v", r.name, ev.Err)
+		r.say("no longer leads %q: %v", ev.Election, ev.Err)
 	case ev.Reason == election.ReasonReturned:
-		r.say("no longer leads %q: the command has ended", r.name)
+		r.say("no longer leads %q: the command has ended", ev.Election)
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
-		r.say("no longer leads %q: %s", r.name, ev.Why())
+		r.say("no longer leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Vacant:
-		r.say("nobody leads %q: %s", r.name, ev.Why())
+		r.say("nobody leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Unknown:
-		r.say("cannot tell who leads %q: %s", r.name, ev.Why())
+		r.say("cannot tell who leads %q: %s", ev.Election, ev.Why())
 	default:
 		r.say("notice: %s", ev.Why())
 	}
@@ -212,8 +218,10 @@ func (r *runner) States() []local.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds(), TTL: r.ttl.Seconds()}
-	if lead := r.election.Leadership(); lead != nil {
-		s.Leading, s.Term = true, lead.Term
+	for _, e := range r.elections {
+		if lead := e.Leadership(); lead != nil {
+			s.Leading, s.Term = true, lead.Term
+		}
 	}
 	if r.child != nil {
 		s.Command = int(r.child.pid.Load())
@@ -232,12 +240,19 @@ func (r *runner) Do(ctx context.Context, _, action string) error {
 		r.mu.Unlock()
 	}
 	if action == "resume" {
-		r.election.Resume()
+		r.manager.Resume()
 		return nil
 	}
 	r.endCommand(syscall.SIGTERM)
 	if action == "pause" {
-		r.election.Pause()
+		r.manager.Pause()
 	}
-	return r.election.Resign(ctx)
+	r.mu.Lock()
+	elections := r.elections
+	r.mu.Unlock()
+	var err error
+	for _, e := range elections {
+		err = errors.Join(err, e.Resign(ctx))
+	}
+	return err
 }
