@@ -1,0 +1,198 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// An attempt is one bid on its way: for the inner lease first, then for the lock.
+type attempt struct {
+	bid    backend.Bid
+	pair   pair
+	answer *backend.Answer
+}
+
+// Acquire implements [backend.Backend]. It takes the inner leases, then the locks beside them. It releases
+// a lease whose lock it did not get within this call.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if err := b.enter(ctx, bids[0].Candidate); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(bids))
+	for i, bid := range bids {
+		names[i] = bid.Election
+	}
+	pairs, err := b.read(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+
+	answers := make([]backend.Answer, len(bids))
+	var passed, back []*attempt
+	for i, bid := range bids {
+		t := &attempt{bid: bid, pair: pairs[i], answer: &answers[i]}
+		switch b.judge(t) {
+		case pass:
+			passed = append(passed, t)
+		case giveBack:
+			back = append(back, t)
+		}
+	}
+	err = b.giveBack(ctx, back)
+
+	granted, bidErr := b.bid(ctx, passed)
+	return answers, errors.Join(err, bidErr, b.take(ctx, granted))
+}
+
+// A verdict is what becomes of a bid before anything is written.
+type verdict uint8
+
+const (
+	answered verdict = iota
+	pass             // it is made
+	giveBack         // what an earlier bid has left must be given back
+)
+
+// judge refuses a bid that cannot succeed before the inner lease is changed, which other members observe.
+func (b *Backend) judge(t *attempt) verdict {
+	p, bid := &t.pair, t.bid
+	leftover := !p.inner.Vacant() && p.inner.Holder.Nonce == bid.Candidate.Nonce
+	most := b.Guarantees().MaxTTL
+
+	switch {
+	case p.state.Err != nil:
+		t.answer.Err = p.state.Err
+	case most > 0 && bid.TTL > most:
+		t.answer.Err = fmt.Errorf("%s: acquire %q: %w: TTL is %v; beside other programs it may be %v at most",
+			b.name, bid.Election, backend.ErrInvalid, bid.TTL, most)
+	case !p.ours() && p.state.Firm && !leftover:
+		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+	case p.state.Most > 0 && bid.TTL > p.state.Most:
+		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused, Err: b.tooLong(&bid, &p.state)}
+	case p.lease.Unchanged(bid.Expected),
+		leftover && p.lease.ObserveFor == 0 && p.lease.MovedTo == bid.Expected.MovedTo:
+		return pass
+	case leftover: // it must not be granted anew
+		return giveBack
+	default:
+		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+	}
+	return answered
+}
+
+func (b *Backend) tooLong(bid *backend.Bid, s *State) error {
+	return fmt.Errorf("%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
+		b.name, bid.Election, backend.ErrUnavailable, s.Most)
+}
+
+// bid bids for the inner leases, answers what is not granted, and returns the rest.
+func (b *Backend) bid(ctx context.Context, attempts []*attempt) (granted []*attempt, err error) {
+	if len(attempts) == 0 {
+		return nil, nil
+	}
+	bids := make([]backend.Bid, len(attempts))
+	for i, t := range attempts {
+		bids[i] = t.bid
+		bids[i].Expected = t.pair.inner // the inner Backend compares it again
+	}
+
+	got, err := b.inner.Acquire(ctx, bids)
+	for i, a := range got {
+		t := attempts[i]
+		*t.answer = a
+		switch a.Outcome {
+		case backend.Granted:
+			granted = append(granted, t)
+		case backend.Refused:
+			t.pair.inner = a.Lease
+			b.combine(&t.pair)
+			t.answer.Lease = t.pair.lease
+		}
+	}
+	return granted, err
+}
+
+// take takes the locks beside leases that were just granted, if they are exactly as they were read before.
+func (b *Backend) take(ctx context.Context, attempts []*attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
+	takings := make([]Taking, len(attempts))
+	for i, t := range attempts {
+		takings[i] = Taking{ownedBy(t.answer.Held()), t.pair.state}
+	}
+	b.mu.Lock()
+	for _, t := range takings {
+		b.takenIn[t.Election] = t.Term
+	}
+	b.mu.Unlock()
+
+	results, err := b.lock.Take(ctx, takings)
+	var back []*attempt
+	for i, t := range attempts {
+		r := result(results, i, err)
+		t.pair.inner, t.pair.state = t.answer.Lease, r.State
+		if r.Outcome == backend.Unknown {
+			// Whether the lock is ours is not known. The manager releases what has no outcome: lock and lease.
+			*t.answer = backend.Answer{Err: r.Err}
+			continue
+		}
+		b.combine(&t.pair)
+
+		if most := r.State.Most; r.Outcome == backend.Granted && most > 0 && t.bid.TTL > most {
+			r.Outcome, r.Err = backend.Refused, b.tooLong(&t.bid, &r.State)
+		}
+		t.answer.Err = r.Err
+		if r.Outcome == backend.Refused {
+			back = append(back, t)
+			continue
+		}
+		t.answer.Lease, t.answer.ValidFor = t.pair.lease, min(t.answer.ValidFor, r.ValidFor)
+	}
+	return errors.Join(err, b.giveBack(ctx, back))
+}
+
+// giveBack releases leases whose locks are somebody else's, or that must not be kept, and refuses the bids.
+func (b *Backend) giveBack(ctx context.Context, attempts []*attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
+	held, names := make([]backend.Held, len(attempts)), make([]string, len(attempts))
+	for i, t := range attempts {
+		held[i], names[i] = t.pair.inner.Held(), t.bid.Election
+		held[i].End = backend.Failed
+	}
+
+	var now []pair
+	err := b.release(ctx, held)
+	if err == nil {
+		now, err = b.read(ctx, names)
+	}
+	for i, t := range attempts {
+		if err != nil {
+			*t.answer = backend.Answer{Err: err}
+			continue
+		}
+		*t.answer = backend.Answer{Lease: now[i].lease, Outcome: backend.Refused, Err: t.answer.Err}
+	}
+	return err
+}
+
+// ownedBy names the lock beside a lease that is held.
+func ownedBy(h backend.Held) Owned {
+	return Owned{Election: h.Election, ID: h.Holder.ID, Term: h.Term, Sealed: h.MovedTo != ""}
+}
+
+// result returns result i, which is Unknown if there is none.
+func result(results []Result, i int, err error) (r Result) {
+	if i < len(results) {
+		r = results[i]
+	}
+	if r.Outcome == backend.Unknown && r.Err == nil {
+		r.Err = err
+	}
+	return r
+}

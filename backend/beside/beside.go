@@ -1,0 +1,153 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/single"
+)
+
+// An Inner is what a Backend is made over: a Backend of this module whose store keeps marks.
+type Inner interface {
+	backend.Backend
+	backend.Marker
+}
+
+// A Backend elects by a lease and a lock. It implements [backend.Backend].
+type Backend struct {
+	inner Inner
+	lock  Lock
+	name  string
+	owner single.Owner
+
+	mu        sync.Mutex
+	candidate backend.Candidate        // of this Backend, once it is known
+	adopted   bool                     // it acts for a process that has ended
+	takenIn   map[string]uint64        // by election: the term in which this process may have the lock
+	shown     map[string]backend.Lease // by election: the inner lease of the last that was returned
+	versions  map[string]string        // by election: the Version that was returned
+}
+
+var (
+	_ backend.Backend     = (*Backend)(nil)
+	_ backend.Marker      = (*Backend)(nil)
+	_ backend.Preparer    = (*Backend)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Inspector   = (*Backend)(nil)
+	_ backend.Adopter     = (*Backend)(nil)
+)
+
+// New returns a Backend over both, which belong to it from now on. It does not use them.
+func New(inner Inner, lock Lock) *Backend {
+	return &Backend{
+		inner: inner, lock: lock, name: lock.Limits().Name,
+		takenIn: map[string]uint64{}, shown: map[string]backend.Lease{}, versions: map[string]string{},
+	}
+}
+
+// Format prints only the name of the type: what is within may be secret.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, b.name+".Backend") }
+
+// Location implements [backend.Located]: that of the inner Backend.
+func (b *Backend) Location() string { return clean.Where(b.inner) }
+
+// Guarantees returns those of the inner Backend, which hold between members of this module. Other
+// programs tell nobody of their changes, so that leases are also polled.
+func (b *Backend) Guarantees() backend.Guarantees {
+	g, limits := b.inner.Guarantees(), b.lock.Limits()
+	g.Name, g.Poll = b.name, true
+
+	if limits.MaxTTL > 0 && (g.MaxTTL == 0 || limits.MaxTTL < g.MaxTTL) {
+		g.MaxTTL = limits.MaxTTL
+	}
+	return g
+}
+
+// Prepare implements [backend.Preparer] for the inner Backend. What belongs to other programs is left alone.
+func (b *Backend) Prepare(ctx context.Context) error {
+	if p, ok := b.inner.(backend.Preparer); ok {
+		return p.Prepare(ctx)
+	}
+	return nil
+}
+
+// Preflight implements [backend.Preflighter]: for the inner Backend, and for the lock.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	if err := b.enter(ctx, bids[0].Candidate); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	if p, ok := b.inner.(backend.Preflighter); ok {
+		errs = p.Preflight(ctx, bids)
+	}
+
+	err := b.lock.Preflight(ctx)
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// Inspect implements [backend.Inspector]: it reports what the inner Backend reports.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
+	if i, ok := b.inner.(backend.Inspector); ok {
+		return i.Inspect(ctx, ttl, renew)
+	}
+	return nil, nil
+}
+
+// Request implements [backend.Backend]. Only members of this module obey requests.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	return b.inner.Request(ctx, requests)
+}
+
+// Announce implements [backend.Backend].
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(ctx, m.Candidate); err != nil {
+		return err
+	}
+	return b.inner.Announce(ctx, m)
+}
+
+// Members implements [backend.Backend]. Other programs have no member records.
+func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	return b.inner.Members(ctx, from, limit)
+}
+
+// Close closes the lock and the inner Backend. It gives nothing back.
+func (b *Backend) Close() error {
+	if !b.owner.Close() {
+		return nil
+	}
+	return errors.Join(b.lock.Close(), b.inner.Close())
+}
+
+// enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed or serves
+// another candidate.
+func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
+	if err := b.owner.Enter(ctx, c.Nonce); err != nil {
+		return fmt.Errorf("%s: %w", b.name, err)
+	}
+	if c.Nonce != "" {
+		b.mu.Lock()
+		b.candidate = c
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+func (b *Backend) self() backend.Candidate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.candidate
+}

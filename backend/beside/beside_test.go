@@ -1,0 +1,61 @@
+package beside_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/conformance"
+)
+
+const threshold = 15 * time.Second // of other programs, of which none takes part in the suite
+
+// store is a store in memory and a table in memory, as mend changes the clients of both.
+func store(mend func(beside.Inner, beside.Lock) backend.Backend) conformance.Store {
+	inner, table := memory.New(), besidetest.NewTable(threshold)
+	return conformance.Store{
+		Open: func(testing.TB) backend.Backend { return mend(inner.Backend().(beside.Inner), table.Lock()) },
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				table.Delete(election)
+				return nil
+			},
+		},
+	}
+}
+
+func whole(inner beside.Inner, lock beside.Lock) backend.Backend { return beside.New(inner, lock) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Harness{
+		Virtual: true, Short: true,
+		NewStore: func(testing.TB) conformance.Store { return store(whole) },
+	})
+}
+
+// place is a fresh table, as mend changes its clients.
+func place(mend func(beside.Lock) beside.Lock) besidetest.Harness {
+	table := besidetest.NewTable(10 * time.Second)
+	return besidetest.Harness{
+		Open:      func(testing.TB) beside.Lock { return mend(table.Lock()) },
+		Run:       func(_ testing.TB, election, program string) bool { return table.Run(election, program) },
+		Threshold: table.Threshold,
+	}
+}
+
+func TestTheReferenceObeysTheRules(t *testing.T) {
+	for _, r := range besidetest.Rules() {
+		t.Run(r.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if !r.Try(t, place(func(l beside.Lock) beside.Lock { return l })) {
+					t.Fail()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,233 @@
+// Package besidetest tests that a [beside.Lock] does what package beside relies on, rule by rule.
+package besidetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+)
+
+// A Harness is one place where locks are kept, and the other programs there.
+type Harness struct {
+	Open func(t testing.TB) beside.Lock // another client
+
+	// Run runs another program's statement once for an election, and reports whether that program
+	// leads then, as it sees it.
+	Run func(t testing.TB, election, program string) bool
+
+	// Threshold is how long another program must not have renewed before its lock can be taken.
+	Threshold time.Duration
+}
+
+// Rules returns the rules, each with a test. Each test needs a fresh place.
+func Rules() []Rule {
+	return []Rule{
+		{"what is taken is ours in its term", ownTerm},
+		{"a taking over what has changed is refused", changed},
+		{"another program's lock is firm, and its renewals show", firm},
+		{"no other program takes a lock within ValidFor", trust},
+		{"what is dropped can be taken at once by anybody", dropped},
+		{"a late statement of another term changes nothing", late},
+		{"no other program takes a sealed lock", sealed},
+	}
+}
+
+// A Rule is something that each Lock must do.
+type Rule struct {
+	Name string
+	test func(l *lab)
+}
+
+// Try tests one rule, and reports whether the lock obeys it.
+func (r Rule) Try(t testing.TB, h Harness) (obeys bool) {
+	l := &lab{TB: t, h: h, lock: h.Open(t), obeys: true}
+	r.test(l)
+	return l.obeys
+}
+
+// Run tests all rules. place makes a fresh place.
+func Run(t *testing.T, place func(t testing.TB) Harness) {
+	for _, r := range Rules() {
+		t.Run(r.Name, func(t *testing.T) {
+			if !r.Try(t, place(t)) {
+				t.Fail()
+			}
+		})
+	}
+}
+
+// A lab is one place with a first client.
+type lab struct {
+	testing.TB
+	h     Harness
+	lock  beside.Lock
+	obeys bool
+}
+
+const election = "jobs"
+
+// want notes that the lock does not obey the rule, and why.
+func (l *lab) want(ok bool, format string, args ...any) {
+	l.Helper()
+	if !ok {
+		l.obeys = false
+		l.Logf(format, args...)
+	}
+}
+
+func (l *lab) read() beside.State {
+	l.Helper()
+	states, err := l.lock.Read(l.Context(), "go-a", []string{election})
+	if err != nil || len(states) != 1 || states[0].Err != nil {
+		l.Fatalf("a reading of one lock: %d states, %v", len(states), err)
+	}
+	return states[0]
+}
+
+// owned is our lock in a term.
+func owned(term uint64) beside.Owned { return beside.Owned{Election: election, ID: "go-a", Term: term} }
+
+func (l *lab) take(term uint64, was beside.State) beside.Result {
+	l.Helper()
+	r, err := l.lock.Take(l.Context(), []beside.Taking{{Owned: owned(term), Was: was}})
+	if err != nil || len(r) != 1 {
+		l.Fatalf("one taking: %d results, %v", len(r), err)
+	}
+	return r[0]
+}
+
+func (l *lab) keep(o beside.Owned) beside.Result {
+	l.Helper()
+	r, err := l.lock.Keep(l.Context(), []beside.Owned{o})
+	if err != nil || len(r) != 1 {
+		l.Fatalf("one lock is kept: %d results, %v", len(r), err)
+	}
+	return r[0]
+}
+
+func (l *lab) drop(term uint64) {
+	l.Helper()
+	if err := l.lock.Drop(l.Context(), []beside.Owned{owned(term)}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func ownTerm(l *lab) {
+	got := l.take(7, l.read())
+	l.want(got.Outcome == backend.Granted && got.ValidFor > 0, "a free lock is taken: %+v", got)
+	for _, s := range []beside.State{got.State, l.read()} {
+		l.want(s.Term == 7 && !s.Free && !s.Sealed, "taken in term 7, it is read as %+v", s)
+	}
+	kept := l.keep(owned(7))
+	l.want(kept.Outcome == backend.Granted && kept.State.Term == 7, "it is kept: %+v", kept)
+}
+
+func changed(l *lab) {
+	before := l.read()
+	l.take(7, before)
+	second := l.take(8, before)
+	l.want(second.Outcome == backend.Refused && second.State.Term == 7, "a second taking over one reading: %+v", second)
+
+	l.drop(7)
+	free := l.read()
+	l.want(l.h.Run(l, election, "other-1"), "another program cannot take a free lock")
+	third := l.take(9, free)
+	l.want(third.Outcome == backend.Refused && third.State.Who == "other-1", "another program was quicker: %+v", third)
+}
+
+func firm(l *lab) {
+	l.want(l.h.Run(l, election, "other-1"), "another program cannot take what nobody has")
+	first := l.read()
+	l.want(first.Firm && first.Term == 0 && !first.Free && first.Who == "other-1" && first.Watch >= l.h.Threshold,
+		"another program leads: %+v", first)
+	got := l.take(7, first)
+	l.want(got.Outcome == backend.Refused, "its lock is taken: %+v", got)
+
+	l.until("a renewal to show", func() bool {
+		l.h.Run(l, election, "other-1")
+		return l.read().Version != first.Version
+	})
+	l.until("it to expire", func() bool { return !l.read().Firm })
+	got = l.take(7, l.read())
+	l.want(got.Outcome == backend.Granted, "an expired lock is taken: %+v", got)
+}
+
+// until waits for something that must happen within some thresholds.
+func (l *lab) until(what string, f func() bool) {
+	l.Helper()
+	for end := time.Now().Add(5 * l.h.Threshold); !f(); time.Sleep(l.h.Threshold / 100) {
+		if time.Now().After(end) {
+			l.want(false, "waited in vain for %s", what)
+			return
+		}
+	}
+}
+
+func trust(l *lab) {
+	l.take(7, l.read())
+	began := time.Now()
+	kept := l.keep(owned(7))
+	trusted := began.Add(kept.ValidFor)
+
+	l.until("another program to take what is not renewed", func() bool {
+		began := time.Now()
+		if !l.h.Run(l, election, "other-1") {
+			return false
+		}
+		l.want(!began.Before(trusted), "it takes the lock %v before ValidFor has ended", trusted.Sub(began))
+		return true
+	})
+	lost := l.keep(owned(7))
+	l.want(lost.Outcome == backend.Refused && lost.State.Who == "other-1", "a lost lock is kept: %+v", lost)
+}
+
+func dropped(l *lab) {
+	l.take(7, l.read())
+	l.drop(7)
+	s := l.read()
+	l.want(s.Free && s.Term == 0 && !s.Firm, "a dropped lock is read as %+v", s)
+
+	got := l.take(8, s)
+	l.want(got.Outcome == backend.Granted, "a member takes it: %+v", got)
+	l.drop(8)
+	l.want(l.h.Run(l, election, "other-1"), "another program does not take it at once")
+}
+
+func late(l *lab) {
+	l.take(7, l.read())
+	l.drop(7)
+	l.take(8, l.read())
+	l.drop(7)
+	got := l.keep(owned(7))
+	l.want(got.Outcome == backend.Refused, "a late renewal in term 7: %+v", got)
+
+	s := l.read()
+	l.want(s.Term == 8, "after a late release and a late renewal in term 7 it is %+v", s)
+}
+
+func sealed(l *lab) {
+	l.take(7, l.read())
+	o := owned(7)
+	o.Sealed = true
+	got := l.keep(o)
+	l.want(got.Outcome == backend.Granted && got.State.Sealed && got.ValidFor > l.h.Threshold, "it is sealed: %+v", got)
+
+	l.drop(7)
+	end := time.Now().Add(l.h.Threshold + l.h.Threshold/2)
+	for ; time.Now().Before(end); time.Sleep(l.h.Threshold / 10) {
+		if l.h.Run(l, election, "other-1") {
+			l.want(false, "another program takes a sealed lock")
+			return
+		}
+	}
+	s := l.read()
+	l.want(s.Sealed && !s.Firm, "a dropped seal is read as %+v", s)
+
+	l.take(8, s)
+	open := l.keep(owned(8))
+	l.want(open.Outcome == backend.Granted && !open.State.Sealed, "the seal is removed: %+v", open)
+	l.drop(8)
+	l.want(l.h.Run(l, election, "other-1"), "another program cannot take it without the seal")
+}

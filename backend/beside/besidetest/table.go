@@ -1,0 +1,161 @@
+package besidetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+)
+
+// A Table is the reference for a [beside.Lock]: rows in memory, each with a holder and the time of its last
+// renewal. Other programs take a row that was not renewed for Threshold. It is safe for concurrent use.
+type Table struct {
+	Threshold time.Duration
+
+	mu   sync.Mutex
+	rows map[string]*row
+}
+
+// A row is one lock. It is of this module if term is not 0.
+type row struct {
+	holder  string
+	term    uint64
+	free    bool
+	sealed  bool
+	at      time.Time
+	version int
+}
+
+// NewTable returns an empty table.
+func NewTable(threshold time.Duration) *Table {
+	return &Table{Threshold: threshold, rows: map[string]*row{}}
+}
+
+// Lock returns one client of the table.
+func (t *Table) Lock() beside.Lock { return client{t} }
+
+// Run runs another program's statement once: it renews the row of an election, takes it if the row has
+// expired, or does nothing. It reports whether the program leads then.
+func (t *Table) Run(election, id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rows[election]
+	if r == nil {
+		r = &row{free: true}
+		t.rows[election] = r
+	}
+
+	mine := r.term == 0 && r.holder == id
+	if !mine && !r.free && !t.expired(r) || r.sealed {
+		return false
+	}
+	*r = row{holder: id, at: time.Now(), version: r.version + 1}
+	return true
+}
+
+// Delete deletes a row, as an operator does who wants another leader.
+func (t *Table) Delete(election string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.rows, election)
+}
+
+func (t *Table) expired(r *row) bool { return !r.sealed && time.Since(r.at) >= t.Threshold }
+
+// state is what a client reads of a row.
+func (t *Table) state(election string) beside.State {
+	r := t.rows[election]
+	if r == nil {
+		return beside.State{Watch: t.Threshold / 15, Version: "no row", Seen: 0}
+	}
+	return beside.State{
+		Term: r.term, Free: r.free, Who: r.holder, Sealed: r.sealed,
+		Watch: t.Threshold, TTL: t.Threshold, Renew: t.Threshold / 4, Age: time.Since(r.at),
+		Version: fmt.Sprint(r.version), Seen: r.version,
+		Firm: r.term == 0 && !r.free && !r.sealed && !t.expired(r),
+	}
+}
+
+// A client is one process's access to a table.
+type client struct{ *Table }
+
+func (c client) Read(ctx context.Context, _ string, elections []string) ([]beside.State, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	states := make([]beside.State, len(elections))
+	for i, name := range elections {
+		states[i] = c.state(name)
+	}
+	return states, ctx.Err()
+}
+
+func (c client) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	results := make([]beside.Result, len(takings))
+	for i, t := range takings {
+		version := 0
+		if r := c.rows[t.Election]; r != nil {
+			version = r.version
+		}
+		if version != t.Was.Seen || c.state(t.Election).Firm {
+			results[i] = beside.Result{Outcome: backend.Refused, State: c.state(t.Election)}
+			continue
+		}
+		c.rows[t.Election] = &row{holder: t.ID, term: t.Term, sealed: t.Sealed, at: time.Now(), version: version + 1}
+		results[i] = c.granted(t.Owned)
+	}
+	return results, nil
+}
+
+func (c client) granted(o beside.Owned) beside.Result {
+	r := beside.Result{Outcome: backend.Granted, ValidFor: c.Threshold, State: c.state(o.Election)}
+	if o.Sealed {
+		r.ValidFor = beside.Always
+	}
+	return r
+}
+
+func (c client) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	results := make([]beside.Result, len(owned))
+	for i, o := range owned {
+		r := c.rows[o.Election]
+		if r == nil || r.term != o.Term {
+			err := fmt.Errorf("the row of %q was taken or deleted", o.Election)
+			results[i] = beside.Result{Outcome: backend.Refused, State: c.state(o.Election), Err: err}
+			continue
+		}
+		r.at, r.sealed, r.version = time.Now(), o.Sealed, r.version+1
+		results[i] = c.granted(o)
+	}
+	return results, nil
+}
+
+func (c client) Drop(ctx context.Context, owned []beside.Owned) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range owned {
+		if r := c.rows[o.Election]; r != nil && r.term == o.Term {
+			*r = row{free: true, sealed: r.sealed, version: r.version + 1}
+		}
+	}
+	return nil
+}
+
+func (c client) Preflight(context.Context) error { return nil }
+func (c client) Limits() beside.Limits           { return beside.Limits{Name: "besidetest", MaxTTL: c.Threshold} }
+func (c client) Close() error                    { return nil }

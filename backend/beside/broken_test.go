@@ -1,0 +1,230 @@
+package beside_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/beside/besidetest"
+)
+
+// A lockMutant is a lock that does one thing wrong. The hooks that are nil do it right.
+type lockMutant struct {
+	beside.Lock
+	take func([]beside.Taking)
+	done func([]beside.Result)
+	keep func(context.Context, beside.Lock, []beside.Owned) error
+	drop func([]beside.Owned) []beside.Owned
+	read func([]beside.State)
+}
+
+func (l lockMutant) Read(ctx context.Context, me string, names []string) ([]beside.State, error) {
+	states, err := l.Lock.Read(ctx, me, names)
+	if l.read != nil {
+		l.read(states)
+	}
+	return states, err
+}
+
+func (l lockMutant) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
+	if l.take != nil {
+		takings = slices.Clone(takings)
+		l.take(takings)
+	}
+	results, err := l.Lock.Take(ctx, takings)
+	if l.done != nil {
+		l.done(results)
+	}
+	return results, err
+}
+
+func (l lockMutant) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
+	if l.keep != nil {
+		owned = slices.Clone(owned)
+		if err := l.keep(ctx, l.Lock, owned); err != nil {
+			return nil, err
+		}
+	}
+	results, err := l.Lock.Keep(ctx, owned)
+	if l.done != nil {
+		l.done(results)
+	}
+	return results, err
+}
+
+func (l lockMutant) Drop(ctx context.Context, owned []beside.Owned) error {
+	if l.drop != nil {
+		owned = l.drop(slices.Clone(owned))
+	}
+	return l.Lock.Drop(ctx, owned)
+}
+
+// present reads the lock that is there now.
+func present(ctx context.Context, l beside.Lock, name string) beside.State {
+	states, err := l.Read(ctx, "", []string{name})
+	if err != nil {
+		return beside.State{}
+	}
+	return states[0]
+}
+
+// brokenLocks have the rule of the kit that must find them.
+var brokenLocks = map[string]struct {
+	rule string
+	lock func(beside.Lock) beside.Lock
+}{
+	"takes what has changed since it was read": {"a taking over what has changed is refused", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, take: func(takings []beside.Taking) {
+			for i := range takings {
+				takings[i].Was = present(context.Background(), l, takings[i].Election)
+			}
+		}}
+	}},
+	"is trusted for longer than it lasts": {"no other program takes a lock within ValidFor", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, done: trustForMore}
+	}},
+	"renews whatever is there": {"a late statement of another term changes nothing", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, keep: func(ctx context.Context, l beside.Lock, owned []beside.Owned) error {
+			for i := range owned {
+				owned[i].Term = present(ctx, l, owned[i].Election).Term
+			}
+			return nil
+		}}
+	}},
+	"gives back whatever is there": {"a late statement of another term changes nothing", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, drop: func(owned []beside.Owned) []beside.Owned {
+			for i := range owned {
+				owned[i].Term = present(context.Background(), l, owned[i].Election).Term
+			}
+			return owned
+		}}
+	}},
+	"is not given back": {"what is dropped can be taken at once by anybody", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, drop: func([]beside.Owned) []beside.Owned { return nil }}
+	}},
+	"is not sealed": {"no other program takes a sealed lock", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, keep: unsealed, done: func(results []beside.Result) {
+			for i := range results {
+				results[i].State.Sealed, results[i].ValidFor = true, beside.Always
+			}
+		}}
+	}},
+	"shows no renewals": {"another program's lock is firm, and its renewals show", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Version = "1" }}
+	}},
+	"forgets its term": {"what is taken is ours in its term", func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Term = 0 }}
+	}},
+}
+
+func trustForMore(results []beside.Result) {
+	for i := range results {
+		results[i].ValidFor += time.Second
+	}
+}
+
+func unsealed(_ context.Context, _ beside.Lock, owned []beside.Owned) error {
+	for i := range owned {
+		owned[i].Sealed = false
+	}
+	return nil
+}
+
+func TestEachBrokenLockIsFoundByItsRule(t *testing.T) {
+	for name, broken := range brokenLocks {
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(besidetest.Rules(), func(r besidetest.Rule) bool { return r.Name == broken.rule })
+			if i < 0 {
+				t.Fatalf("no rule is called %q", broken.rule)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				if besidetest.Rules()[i].Try(t, place(broken.lock)) {
+					t.Errorf("%q does not find it", broken.rule)
+				}
+			})
+		})
+	}
+}
+
+// brokenCombiners do one thing wrong with their two halves. Each has the rule that must find it.
+var brokenCombiners = map[string]struct {
+	rule   string
+	change func(f *fleet)
+}{
+	"trusts the lease and not the lock": {"trust has ended before another program leads", func(f *fleet) {
+		f.lock = func(l beside.Lock) beside.Lock {
+			return lockMutant{Lock: l, keep: failing, done: func(results []beside.Result) {
+				for i := range results {
+					results[i] = beside.Result{Outcome: backend.Granted, ValidFor: beside.Always, State: results[i].State}
+				}
+			}}
+		}
+	}},
+	"keeps a lease whose lock it did not get": {"a lease without its lock is given back", func(f *fleet) {
+		f.inner = func(i beside.Inner) beside.Inner { return keeper{i} }
+	}},
+	"bids while a program's lock is firm": {"a program that renews in time is not followed", func(f *fleet) {
+		f.lock = func(l beside.Lock) beside.Lock {
+			return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Firm = false }}
+		}
+	}},
+	"gives the lease back before the lock": {"a follower is told when both are free", func(f *fleet) {
+		f.mend = func(m *member) backend.Backend { return leaseFirst{m.Backend, m.inner} }
+	}},
+	"takes a dead member's lock for another program's": {"a dead member's lock is taken with its lease", func(f *fleet) {
+		f.lock = func(l beside.Lock) beside.Lock {
+			return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Term = 0 }}
+		}
+	}},
+	"marks without a seal": {"no program leads by a lock whose election has moved", func(f *fleet) {
+		f.lock = func(l beside.Lock) beside.Lock { return lockMutant{Lock: l, keep: unsealed} }
+	}},
+	"leaves the lock of a dead member to time": {"a guard gives back the lock and the lease", func(f *fleet) {
+		f.lock = func(l beside.Lock) beside.Lock {
+			return lockMutant{Lock: l, drop: func([]beside.Owned) []beside.Owned { return nil }}
+		}
+	}},
+}
+
+// failing renews nothing: the lock's own time goes on.
+func failing(_ context.Context, _ beside.Lock, owned []beside.Owned) error {
+	for i := range owned {
+		owned[i].Term = 1
+	}
+	return nil
+}
+
+// keeper never gives a lease back that did not lead.
+type keeper struct{ beside.Inner }
+
+func (k keeper) Release(ctx context.Context, held []backend.Held) error {
+	if held[0].End == backend.Failed {
+		return nil
+	}
+	return k.Inner.Release(ctx, held)
+}
+
+// leaseFirst releases in the wrong order.
+type leaseFirst struct {
+	backend.Backend
+	inner beside.Inner
+}
+
+func (l leaseFirst) Release(ctx context.Context, held []backend.Held) error {
+	return errors.Join(l.inner.Release(ctx, held), l.Backend.Release(ctx, held))
+}
+
+func TestEachBrokenCombinerIsFoundByItsRule(t *testing.T) {
+	for name, broken := range brokenCombiners {
+		t.Run(name, func(t *testing.T) {
+			if err := try(t, broken.rule, broken.change); err == nil {
+				t.Errorf("%q does not find it", broken.rule)
+			}
+		})
+	}
+}
