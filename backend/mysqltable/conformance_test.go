@@ -123,12 +123,12 @@ func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
 
 // openVirtual opens a Backend whose server follows the clock of the bubble.
 func openVirtual(t testing.TB, o Options) *Backend {
-	b, err := newBackend(o)
+	table, err := newTable(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.open(mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, Poll: o.Poll},
-		testbed.Virtual); err != nil {
+	b, err := open(table, mysql.Options{Connector: virtual(t, o.Config), Prefix: table.options.Prefix, Poll: o.Poll}, testbed.Virtual)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -35,11 +35,11 @@ const sessionSettings = `SET NAMES utf8mb4, autocommit=1, time_zone=_utf8mb4'+00
 const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
 // connect makes the pool for the table, which dials when it is used. wrap may be nil.
-func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) error {
-	config := b.options.Config
+func (t *table) connect(wrap func(sqldriver.Connector) sqldriver.Connector) error {
+	config := t.options.Config
 	if config == nil {
 		var err error
-		if config, err = driver.ParseDSN(b.options.DSN); err != nil { // mysql.Open has reported the details
+		if config, err = driver.ParseDSN(t.options.DSN); err != nil { // mysql.Open has reported the details
 			return fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
 		}
 	}
@@ -54,17 +54,17 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) er
 	if c.Net == "tcp" && c.DialFunc == nil {
 		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
 	}
-	b.password.Set(c.Passwd)
+	t.password.Set(c.Passwd)
 	c.Apply(driver.BeforeConnect(func(_ context.Context, c *driver.Config) error {
-		c.User, c.Passwd = dsn.Login(b.options.DSNFile, c.User, c.Passwd)
-		b.password.Set(c.Passwd)
+		c.User, c.Passwd = dsn.Login(t.options.DSNFile, c.User, c.Passwd)
+		t.password.Set(c.Passwd)
 		return nil
 	}))
 
 	// Each statement names the schema, so that none depends on what a connection was told to use. mysql.Open refuses
 	// a configuration that names none.
-	b.options.Schema = cmp.Or(b.options.Schema, c.DBName)
-	b.location = clean.Location(b.options.Schema+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
+	t.options.Schema = cmp.Or(t.options.Schema, c.DBName)
+	t.location = clean.Location(t.options.Schema+"/"+t.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	var driverConnector sqldriver.Connector
 	driverConnector, err := driver.NewConnector(c)
 	if err != nil {
@@ -79,8 +79,8 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) er
 		db.SetMaxIdleConns(maxConns)
 		return db
 	}
-	b.pools.Age, b.pools.Close = connLifetime, func(db *sql.DB) { db.Close() }
-	b.pools.Open = func(ctx context.Context) (*sql.DB, error) {
+	t.pools.Age, t.pools.Close = connLifetime, func(db *sql.DB) { db.Close() }
+	t.pools.Open = func(ctx context.Context) (*sql.DB, error) {
 		next := pool()
 		err := next.PingContext(ctx)
 		if err != nil {
@@ -88,7 +88,7 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) er
 		}
 		return next, err
 	}
-	b.pools.Set(pool())
+	t.pools.Set(pool())
 	return nil
 }
 
@@ -141,7 +141,7 @@ func is(err error, numbers ...uint16) bool {
 }
 
 // fail wraps err for the caller with the operation and the class of the error.
-func (b *Backend) fail(op string, err error) error {
+func (t *table) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (b *Backend) fail(op string, err error) error {
 	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 3159, 4151) {
 		class = backend.ErrDenied
 	}
-	err = clean.Secrets(err, b.password.All()...)
+	err = clean.Secrets(err, t.password.All()...)
 	if errors.Is(err, class) {
 		return fmt.Errorf("mysqltable: %s: %w", op, err)
 	}

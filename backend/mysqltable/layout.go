@@ -3,6 +3,7 @@ package mysqltable
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -57,7 +58,19 @@ var grantMark = regexp.MustCompile(`#[0-9a-f]{16}$`)
 // this term: its id, as far as it is printable and fits, and a mark that no other grant
 // shares. So a statement that arrives late does not affect another grant.
 func (s shape) holderOf(id string, term uint64) string {
-	return s.plain(id) + fmt.Sprintf("#%016x", term)
+	return s.plain(id) + mark(term)
+}
+
+// mark returns the end of each holder of a term.
+func mark(term uint64) string { return fmt.Sprintf("#%016x", term) }
+
+// termOf returns the term of a holder of this module, or 0.
+func termOf(holder string) uint64 {
+	if !grantMark.MatchString(holder) {
+		return 0
+	}
+	term, _ := strconv.ParseUint(holder[len(holder)-grantMarkLength+1:], 16, 64)
+	return term
 }
 
 // plain returns an id as the table shows it: printable ASCII without blanks.

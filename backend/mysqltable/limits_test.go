@@ -58,8 +58,8 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 		if got := a.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that was renewed since: want refused, got %v", got.Outcome)
 		}
-		if got := a.observe("jobs"); got.ObserveFor != a.observeFor() || got.Unchanged(seen) {
-			t.Errorf("want the row to be observed anew for %v, got %+v", a.observeFor(), got)
+		if got := a.observe("jobs"); got.ObserveFor != a.table.observeFor() || got.Unchanged(seen) {
+			t.Errorf("want the row to be observed anew for %v, got %+v", a.table.observeFor(), got)
 		}
 	})
 }
@@ -71,8 +71,8 @@ func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 		a, s := l.node(t, "go-a"), l.shape()
 		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.time))
 		seen := a.observe("jobs")
-		if got := a.bid(seen); seen.ObserveFor != backend.ExpiresInStore || got.Outcome != backend.Refused {
-			t.Errorf("want ExpiresInStore, and a bid refused; got ObserveFor %v, %v", seen.ObserveFor, got.Outcome)
+		if got := a.bid(seen); got.Outcome != backend.Refused || a.observe("jobs").Term != seen.Term {
+			t.Errorf("want a bid refused, and no term used up; got %v, %+v", got.Outcome, got.Lease)
 		}
 	})
 }

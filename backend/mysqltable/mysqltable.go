@@ -7,15 +7,14 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/backend/single"
 	"github.com/go-election/go-election/internal/client"
 )
 
@@ -77,7 +76,13 @@ type Options struct {
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
 type Backend struct {
-	inner    *mysql.Backend          // keeps the lease between members of this module
+	*beside.Backend
+	inner *mysql.Backend // keeps the lease between members of this module
+	table *table
+}
+
+// A table is the lock beside the lease: the other programs' table. It implements [beside.Lock].
+type table struct {
 	pools    client.Renewed[*sql.DB] // for the other programs' table
 	options  Options
 	shape    shape
@@ -87,23 +92,15 @@ type Backend struct {
 
 	checked atomic.Bool // the table has the right layout
 	locked  atomic.Bool // another session seems to have locked a row
-
-	singleOwner single.Owner
-	mu          sync.Mutex
-	candidate   backend.Candidate // of this Backend, once it is known
 }
 
 var (
-	_ backend.Backend  = (*Backend)(nil)
-	_ backend.Marker   = (*Backend)(nil)
-	_ backend.Preparer = (*Backend)(nil)
+	_ backend.Backend = (*Backend)(nil)
+	_ beside.Lock     = (*table)(nil)
 )
 
 // Format prints only the name of the type: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options") }
-
-// Format prints only the name of the type: the fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Backend") }
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
@@ -168,52 +165,51 @@ func (b *Backend) CreateTables(ctx context.Context) error {
 // Open checks o and returns a Backend. It does not contact the server, which may be down:
 // the first call does.
 func Open(o Options) (*Backend, error) {
-	b, err := newBackend(o)
+	t, err := newTable(o)
 	if err != nil {
 		return nil, err
 	}
-	o = b.options
-	if err := b.open(mysql.Options{DSN: o.DSN, DSNFile: o.DSNFile, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, MaxTTL: o.MaxTTL, Poll: o.Poll, KeepSchema: o.KeepSchema}, nil); err != nil {
-		return nil, err
-	}
-	return b, nil
+	o = t.options
+	return open(t, mysql.Options{
+		DSN: o.DSN, DSNFile: o.DSNFile, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix,
+		MaxTTL: o.MaxTTL, Poll: o.Poll, KeepSchema: o.KeepSchema,
+	}, nil)
 }
-
-// Prepare implements [backend.Preparer] for this module's own table.
-func (b *Backend) Prepare(ctx context.Context) error { return b.inner.Prepare(ctx) }
 
 // open opens the Backend that keeps the leases, and the pool for the rows. wrap may be nil.
-func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) error {
+func open(t *table, o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) (*Backend, error) {
 	inner, err := mysql.Open(o)
 	if err != nil {
-		return fmt.Errorf("mysqltable: %w", err)
+		return nil, fmt.Errorf("mysqltable: %w", err)
 	}
-	b.inner = inner
-	if err = b.connect(wrap); err != nil {
+	if err = t.connect(wrap); err != nil {
 		inner.Close()
-		return fmt.Errorf("mysqltable: %w", err)
+		return nil, fmt.Errorf("mysqltable: %w", err)
 	}
-	return nil
+	return &Backend{beside.New(inner, t), inner, t}, nil
 }
+
+// Location implements [backend.Located]: where the other programs' table is.
+func (b *Backend) Location() string { return b.table.location }
 
 var identifier = regexp.MustCompile(`^[A-Za-z0-9_$]{1,64}$`)
 
-// newBackend checks options and fills in defaults.
-func newBackend(o Options) (*Backend, error) {
-	b := &Backend{options: o}
-	if err := b.fillDefaults(); err != nil {
+// newTable checks options and fills in defaults.
+func newTable(o Options) (*table, error) {
+	t := &table{options: o}
+	if err := t.fillDefaults(); err != nil {
 		return nil, fmt.Errorf("mysqltable: %w: %w", backend.ErrInvalid, err)
 	}
-	return b, nil
+	return t, nil
 }
 
-func (b *Backend) fillDefaults() (err error) {
-	o := &b.options
+func (t *table) fillDefaults() (err error) {
+	o := &t.options
 	s, ok := shapes[o.Layout]
 	if !ok {
 		return fmt.Errorf("layout is %.40q; it must be last_active_time, last_seen_active or update_time: the column of the table that has the time", o.Layout)
 	}
-	b.shape = s
+	t.shape = s
 	o.Table = cmp.Or(o.Table, "leader_election")
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	o.Threshold = cmp.Or(o.Threshold, s.threshold)
@@ -231,7 +227,7 @@ func (b *Backend) fillDefaults() (err error) {
 	case o.Period <= 0 || o.Period >= o.Threshold:
 		return fmt.Errorf("period is %v; it must be more than 0 and less than the threshold of %v", o.Period, o.Threshold)
 	}
-	if b.zone, err = time.LoadLocation(o.Zone); err != nil || o.Zone == "Local" {
+	if t.zone, err = time.LoadLocation(o.Zone); err != nil || o.Zone == "Local" {
 		return fmt.Errorf("zone is %.60q; it must be a name such as Europe/Berlin, and this system must know it", o.Zone)
 	}
 	return nil
@@ -239,80 +235,14 @@ func (b *Backend) fillDefaults() (err error) {
 
 // rowLifetime is the least time for which a row of this module is safe from the other
 // programs.
-func (b *Backend) rowLifetime() time.Duration { return b.withGranularity(b.options.Threshold) }
+func (t *table) rowLifetime() time.Duration { return t.withGranularity(t.options.Threshold) }
 
 // observeFor is how long a row of another program must be observed unchanged.
-func (b *Backend) observeFor() time.Duration { return b.withGranularity(b.options.Patience) }
+func (t *table) observeFor() time.Duration { return t.withGranularity(t.options.Patience) }
 
-func (b *Backend) withGranularity(threshold time.Duration) time.Duration {
-	if b.shape.strict {
+func (t *table) withGranularity(threshold time.Duration) time.Duration {
+	if t.shape.strict {
 		threshold += time.Second
 	}
 	return threshold
-}
-
-// Location implements [backend.Located]: where the other programs' table is.
-func (b *Backend) Location() string { return b.location }
-
-// Guarantees returns the guarantees of MySQL, which hold between members of this module. Those
-// about other programs are less: see the package documentation.
-func (b *Backend) Guarantees() backend.Guarantees {
-	g := b.inner.Guarantees()
-	g.Name = Name
-	// A row's time is truncated to whole seconds, which costs up to one, and the write
-	// and the read take time.
-	g.MaxTTL = b.rowLifetime() - 2*time.Second
-	return g
-}
-
-// Close closes the connections. It does not release leases.
-func (b *Backend) Close() error {
-	if !b.singleOwner.Close() {
-		return nil
-	}
-	b.pools.End()
-	return b.inner.Close()
-}
-
-// enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed
-// or serves another candidate.
-func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
-	if err := b.singleOwner.Enter(ctx, c.Nonce); err != nil {
-		return fmt.Errorf("mysqltable: %w", err)
-	}
-	if c.Nonce != "" {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.candidate = c
-	}
-	return nil
-}
-
-func (b *Backend) self() backend.Candidate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.candidate
-}
-
-// Listen hears of changes by this module. Other programs tell nobody, and are polled.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	return b.inner.Listen(ctx, seen)
-}
-
-// Request writes requests, which only members of this module obey.
-func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	return b.inner.Request(ctx, requests)
-}
-
-// Announce writes this process's member record.
-func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(ctx, m.Candidate); err != nil {
-		return err
-	}
-	return b.inner.Announce(ctx, m)
-}
-
-// Members returns the members of this module. Other programs have no record.
-func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
-	return b.inner.Members(ctx, from, limit)
 }

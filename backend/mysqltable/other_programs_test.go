@@ -98,8 +98,8 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 			t.Fatalf("after a release the row names %q; want other-1 to take it at its first run", leader)
 		}
 		seen := b.observe("jobs")
-		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.observeFor() || seen.TTL == 0 {
-			t.Errorf("want other-1 as holder in the last known term, observed for %v; got %+v", b.observeFor(), seen)
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.table.observeFor() || seen.TTL == 0 {
+			t.Errorf("want other-1 as holder in the last known term, observed for %v; got %+v", b.table.observeFor(), seen)
 		}
 		if got := b.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that has not expired: want refused, got %v", got.Outcome)
@@ -133,7 +133,7 @@ func TestManualEditsAreObeyed(t *testing.T) {
 				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
 			}
 			a.release(held)
-			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.options.Period) {
+			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.table.options.Period) {
 				t.Errorf("%s: another member sees %+v", name, got)
 			}
 		}
@@ -146,12 +146,12 @@ func TestManualEditsAreObeyed(t *testing.T) {
 				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
 			}
 			a.release(held)
-			if got := a.observe("jobs"); got.ObserveFor < b.observeFor() {
-				t.Errorf("a member that is not named observes for %v; want %v", got.ObserveFor, b.observeFor())
+			if got := a.observe("jobs"); got.ObserveFor < b.table.observeFor() {
+				t.Errorf("a member that is not named observes for %v; want %v", got.ObserveFor, b.table.observeFor())
 			}
 			seen := b.observe("jobs")
-			if seen.ObserveFor != b.options.Period {
-				t.Errorf("the member that is named observes for %v; want the period of %v, in which the previous leader notices", seen.ObserveFor, b.options.Period)
+			if seen.ObserveFor != b.table.options.Period {
+				t.Errorf("the member that is named observes for %v; want the period of %v, in which the previous leader notices", seen.ObserveFor, b.table.options.Period)
 			}
 			won := b.bid(seen)
 			if won.Outcome != backend.Granted {
@@ -172,8 +172,8 @@ func TestALateStatementAffectsOnlyItsOwnGrant(t *testing.T) {
 		old := l.leader(t, "jobs")
 		a.release(first)
 		second := a.lead("jobs")
-		l.exec(t, a.statement(releaseSQL), vacated, "jobs", old)
-		l.exec(t, fmt.Sprintf(a.statement(renewSQL), "(?, ?)"), sealed, "jobs", old)
+		l.exec(t, a.table.statement(dropSQL), "jobs", old[len(old)-grantMarkLength:])
+		l.exec(t, fmt.Sprintf(a.table.statement(renewSQL), "(?, ?)"), sealed, "jobs", old)
 		if got := a.renew(second); got.Outcome != backend.Granted {
 			t.Errorf("a renewal after a late release of an earlier leadership: want granted, got %v, %v", got.Outcome, got.Err)
 		}
@@ -254,7 +254,7 @@ func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
 		a := l.node(t, "go-a")
 		var conns []*sql.Conn
 		for range maxConns {
-			conn, err := a.pools.Get().Conn(t.Context())
+			conn, err := a.table.pools.Get().Conn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,10 +31,10 @@ const maxAge = 20 * 365 * 24 * time.Hour
 // call runs f with one connection, so that a write and the read that confirms it use the
 // same one. A connection that broke while it was idle fails before anything is sent;
 // database/sql then takes another.
-func (b *Backend) call(ctx context.Context, op string, f func(*sql.Conn) error) error {
-	conn, err := b.pools.Get().Conn(ctx)
+func (t *table) call(ctx context.Context, op string, f func(*sql.Conn) error) error {
+	conn, err := t.pools.Get().Conn(ctx)
 	if err == nil {
-		err = b.checkTable(ctx, conn)
+		err = t.checkTable(ctx, conn)
 	}
 	if err == nil {
 		err = f(conn)
@@ -42,18 +42,18 @@ func (b *Backend) call(ctx context.Context, op string, f func(*sql.Conn) error) 
 	if conn != nil {
 		conn.Close()
 	}
-	return b.fail(op, err)
+	return t.fail(op, err)
 }
 
-// table returns the quoted name of the other programs' table.
-func (b *Backend) table() string {
-	return "`" + strings.ReplaceAll(b.options.Schema, "`", "``") + "`.`" + b.options.Table + "`"
+// quoted returns the quoted name of the other programs' table.
+func (t *table) quoted() string {
+	return "`" + strings.ReplaceAll(t.options.Schema, "`", "``") + "`.`" + t.options.Table + "`"
 }
 
 // statement fills the names of table and columns into a template.
-func (b *Backend) statement(template string) string {
-	s := b.shape
-	return strings.NewReplacer("{table}", b.table(), "{key}", s.key, "{holder}", s.holder, "{at}", s.time, "{expired}", s.expired).Replace(template)
+func (t *table) statement(template string) string {
+	s := t.shape
+	return strings.NewReplacer("{table}", t.quoted(), "{key}", s.key, "{holder}", s.holder, "{at}", s.time, "{expired}", s.expired).Replace(template)
 }
 
 const (
@@ -68,18 +68,18 @@ const (
 	takeSQL        = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
 	takeExpiredSQL = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
 	renewSQL       = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
-	releaseSQL     = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
+	dropSQL        = `UPDATE {table} SET {holder} = '', {at} = IF({at} = '` + sealed + `', {at}, '` + vacated + `') WHERE {key} = ? AND RIGHT({holder}, 17) = ?`
 )
 
 // patienceSeconds is how old a row of another program must be.
-func (b *Backend) patienceSeconds() int64 { return int64(b.options.Patience / time.Second) }
+func (t *table) patienceSeconds() int64 { return int64(t.options.Patience / time.Second) }
 
 // checkTable checks once whether the table has the layout of the options.
-func (b *Backend) checkTable(ctx context.Context, conn *sql.Conn) error {
-	if b.checked.Load() {
+func (t *table) checkTable(ctx context.Context, conn *sql.Conn) error {
+	if t.checked.Load() {
 		return nil
 	}
-	rows, err := conn.QueryContext(ctx, checkSQL, b.options.Schema, b.options.Table)
+	rows, err := conn.QueryContext(ctx, checkSQL, t.options.Schema, t.options.Table)
 	if err != nil {
 		return err
 	}
@@ -96,32 +96,32 @@ func (b *Backend) checkTable(ctx context.Context, conn *sql.Conn) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	s := b.shape
+	s := t.shape
 	if len(kinds) == 0 {
-		return fmt.Errorf("%w: there is no table %s, or this user may not see it", backend.ErrDenied, b.table())
+		return fmt.Errorf("%w: there is no table %s, or this user may not see it", backend.ErrDenied, t.quoted())
 	}
 	for _, column := range []string{s.key, s.holder} {
 		if widths[column] < s.width {
-			return fmt.Errorf("%w: in %s the column %s is of type %q with %d characters; in the layout %s it has %d", backend.ErrDenied, b.table(), column, kinds[column], widths[column], b.options.Layout, s.width)
+			return fmt.Errorf("%w: in %s the column %s is of type %q with %d characters; in the layout %s it has %d", backend.ErrDenied, t.quoted(), column, kinds[column], widths[column], t.options.Layout, s.width)
 		}
 	}
 	// A DATETIME would be in each program's own zone, hours away from our times.
 	if kinds[s.time] != "timestamp" {
-		return fmt.Errorf("%w: in %s the column %s is of type %q; in the layout %s it is a timestamp", backend.ErrDenied, b.table(), s.time, kinds[s.time], b.options.Layout)
+		return fmt.Errorf("%w: in %s the column %s is of type %q; in the layout %s it is a timestamp", backend.ErrDenied, t.quoted(), s.time, kinds[s.time], t.options.Layout)
 	}
-	b.checked.Store(true)
+	t.checked.Store(true)
 	return nil
 }
 
 // keysOf returns the elections' keys. A name that cannot be a key has an error in errs.
-func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
+func (t *table) keysOf(names []string) (keys []string, errs []error) {
 	keys, errs = make([]string, len(names)), make([]error, len(names))
 	for i, name := range names {
 		keys[i] = name
-		if b.options.Key != nil {
-			keys[i] = b.options.Key(name)
+		if t.options.Key != nil {
+			keys[i] = t.options.Key(name)
 		}
-		if err := b.shape.checkKey(keys[i]); err != nil {
+		if err := t.shape.checkKey(keys[i]); err != nil {
 			errs[i] = fmt.Errorf("mysqltable: election %.80q: %w: %w; choose another name, or a key for it", name, backend.ErrInvalid, err)
 		}
 	}
@@ -130,7 +130,7 @@ func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
 
 // read reads the rows of keys, in the order of keys. If the table returns a row with another
 // spelling of a key, the key has an error in errs.
-func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs []error) ([]row, error) {
+func (t *table) read(ctx context.Context, conn *sql.Conn, keys []string, errs []error) ([]row, error) {
 	found := make([]row, len(keys))
 	at, coalesced := make(map[string]int), make(map[string]int)
 	var args []any
@@ -141,7 +141,7 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 		}
 	}
 	for part := range slices.Chunk(args, chunk) {
-		rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.statement(readSQL), placeholders("?", len(part))), append([]any{b.patienceSeconds()}, part...)...)
+		rows, err := conn.QueryContext(ctx, fmt.Sprintf(t.statement(readSQL), placeholders("?", len(part))), append([]any{t.patienceSeconds()}, part...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -179,15 +179,15 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 
 // renewRows renews rows of this module: their time becomes the server's, or when. After a
 // renewal had to wait for a lock, it skips locked rows; those stay as they are.
-func (b *Backend) renewRows(ctx context.Context, conn *sql.Conn, keys, holders []string, when any) error {
+func (t *table) renewRows(ctx context.Context, conn *sql.Conn, keys, holders []string, when any) error {
 	for part := range slices.Chunk(indices(len(keys)), chunk) {
-		if b.locked.Load() {
-			free, err := b.unlockedRows(ctx, conn, keys, part)
+		if t.locked.Load() {
+			free, err := t.unlockedRows(ctx, conn, keys, part)
 			if err != nil {
 				return err
 			}
 			if len(free) == len(part) {
-				b.locked.Store(false)
+				t.locked.Store(false)
 			}
 			if part = free; len(part) == 0 {
 				continue
@@ -197,8 +197,8 @@ func (b *Backend) renewRows(ctx context.Context, conn *sql.Conn, keys, holders [
 		for _, i := range part {
 			args = append(args, keys[i], holders[i])
 		}
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf(b.statement(renewSQL), placeholders("(?, ?)", len(part))), args...); err != nil {
-			b.locked.Store(true)
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf(t.statement(renewSQL), placeholders("(?, ?)", len(part))), args...); err != nil {
+			t.locked.Store(true)
 			return err
 		}
 	}
@@ -206,14 +206,14 @@ func (b *Backend) renewRows(ctx context.Context, conn *sql.Conn, keys, holders [
 }
 
 // unlockedRows returns those of the rows that no other session has locked.
-func (b *Backend) unlockedRows(ctx context.Context, conn *sql.Conn, keys []string, part []int) (free []int, err error) {
+func (t *table) unlockedRows(ctx context.Context, conn *sql.Conn, keys []string, part []int) (free []int, err error) {
 	at := make(map[string]int)
 	var args []any
 	for _, i := range part {
 		at[keys[i]] = i
 		args = append(args, keys[i])
 	}
-	rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.statement(unlockedSQL), placeholders("?", len(args))), args...)
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf(t.statement(unlockedSQL), placeholders("?", len(args))), args...)
 	if err != nil {
 		return nil, err
 	}
