@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 )
 
 // Listen implements [backend.Backend]. It listens to the stores that notify.
@@ -36,11 +37,11 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 			if len(leases) == 0 || !store.Guarantees().Push {
 				return nil
 			}
-			err := store.Listen(ctx, leases)
-			for err == nil && b.renewed(ctx, store, leases) {
-				err = store.Listen(ctx, leases)
+			if b.Guarantees().Poll { // the manager reads at each expected renewal anyway
+				cancel(listenEnded{beside.ListenPastRenewals(ctx, store, leases)})
+				return nil
 			}
-			cancel(listenEnded{err})
+			cancel(listenEnded{store.Listen(ctx, leases)})
 			return nil
 		}
 	}
@@ -51,30 +52,6 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	}
 	<-ctx.Done() // no store notifies
 	return ctx.Err()
-}
-
-// renewed reports whether leases have only been renewed, and updates them if so. Such a
-// change need not end Listen if one of the stores must be polled: then the manager reads at
-// each expected renewal anyway.
-func (b *Backend) renewed(ctx context.Context, store backend.Backend, leases []backend.Lease) bool {
-	if !b.Guarantees().Poll {
-		return false
-	}
-	changed, err := store.Observe(ctx, leases)
-	onlyRenewed := false
-	for _, l := range changed {
-		for i, was := range leases {
-			if was.Election != l.Election || !l.Differs(was) {
-				continue
-			}
-			was.Version = l.Version
-			if onlyRenewed = !l.Vacant() && !l.Differs(was); !onlyRenewed {
-				return false
-			}
-			leases[i] = l
-		}
-	}
-	return err == nil && onlyRenewed
 }
 
 // listenEnded cancels the other Listen when that of one store has returned.

@@ -113,6 +113,8 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 		leader = n
 	case !o.Vacant() && o.MovedTo == "" && b.stages[o.Holder.Nonce] != Both && b.stages[o.Holder.Nonce] != To:
 		leader = o
+	default:
+		leader = p.givingBack()
 	}
 	v.Holder, v.TTL, v.Renew, v.Request = backend.Candidate{}, 0, 0, backend.Request{}
 	if leader != nil {
@@ -133,6 +135,18 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 		v.ObserveFor = backend.ExpiresInStore
 	}
 	return v
+}
+
+// givingBack returns the half that the leader has not given back yet, after the other one. Until that is
+// free, too, nobody else can lead, and followers go on following.
+func (p *pair) givingBack() *half {
+	was := p.combined.Holder
+	for _, h := range []*half{&p.old, &p.new} {
+		if was.Nonce != "" && h.Holder == was {
+			return h
+		}
+	}
+	return nil
 }
 
 // weight orders the requests of the two stores. A nominee accepts as soon as one store shows
