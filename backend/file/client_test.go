@@ -5,6 +5,7 @@ package file_test
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,16 +46,24 @@ func (c *client) observe(name string) backend.Lease {
 	return l[0]
 }
 
+func (c *client) try(expected backend.Lease) (backend.Answer, error) {
+	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: expected.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: expected}})
+	if err != nil {
+		return backend.Answer{}, err
+	}
+	return got[0], nil
+}
+
 func (c *client) bid(expected backend.Lease) backend.Answer {
 	c.t.Helper()
-	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: expected.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: expected}})
+	got, err := c.try(expected)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if got[0].Outcome == backend.Unknown {
-		c.t.Fatal(got[0].Err)
+	if got.Outcome == backend.Unknown {
+		c.t.Fatal(got.Err)
 	}
-	return got[0]
+	return got
 }
 
 // win bids for a lease that is free.
@@ -83,6 +92,8 @@ func (c *client) release(l backend.Lease) {
 		c.t.Fatal(err)
 	}
 }
+
+func mkfifo(path string) error { return syscall.Mkfifo(path, 0o600) }
 
 // newDir makes a directory that Open accepts.
 func newDir(t *testing.T) string {

@@ -3,34 +3,85 @@
 package file_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/backend/register/registertest"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// newStore makes a directory. The names of elections in faults must be file names.
-func newStore(t testing.TB, parent string, o file.Options) conformance.Store {
+// memoryDir returns a new directory in memory, where a write does not wait for a disk.
+func memoryDir(t testing.TB) string {
+	parent := "/dev/shm"
+	if _, err := os.Stat(parent); err != nil {
+		parent = t.TempDir()
+	}
 	dir, err := os.MkdirTemp(parent, "go-election-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	o.Dir = dir
-	remove := func(suffixes ...string) conformance.Fault {
-		return func(_ bool, election string) (err error) {
-			for _, suffix := range suffixes {
-				err = errors.Join(err, os.Remove(filepath.Join(dir, election+suffix)))
-			}
-			return err
-		}
+	return dir
+}
+
+// edit changes the document in a directory, and leaves the other items as they are.
+func edit(t testing.TB, dir string, change func(items map[string]any)) {
+	t.Helper()
+	value := file.Value(t, dir)
+	var doc map[string]json.RawMessage
+	var items map[string]map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(value, &doc), json.Unmarshal(doc["items"], &items)); err != nil {
+		t.Fatal(err)
 	}
+	all := map[string]any{}
+	for key, item := range items {
+		all[key] = item
+	}
+	change(all)
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc["items"] = text
+	if value, err = json.Marshal(doc); err != nil {
+		t.Fatal(err)
+	}
+	file.SetValue(t, dir, value)
+}
+
+// plant overwrites a record with hostile text as the holder.
+func plant(t testing.TB, dir, election string) (err error) {
+	edit(t, dir, func(items map[string]any) {
+		item, ok := items["record/"+election].(map[string]json.RawMessage)
+		var value map[string]any
+		if !ok || json.Unmarshal(item["value"], &value) != nil {
+			err = errors.New("no record to plant over")
+			return
+		}
+		text := "<script>\x1b]0;\u202e"
+		maps.Copy(value, map[string]any{"id": text, "nonce": text, "address": "javascript:alert(1)\n", "metadata": "\x00\x1b[2J", "heartbeat": "2"})
+		item["value"], _ = json.Marshal(value)
+	})
+	return err
+}
+
+// newStore makes a directory for the suite.
+func newStore(t testing.TB, o file.Options) conformance.Store {
+	o.Dir = memoryDir(t)
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := file.Open(o)
@@ -42,21 +93,13 @@ func newStore(t testing.TB, parent string, o file.Options) conformance.Store {
 		},
 		Kill: func(b backend.Backend) { file.Die(b.(*file.Backend)) },
 		Faults: map[string]conformance.Fault{
-			conformance.FaultDeleteRecord: remove(".lock", ".json"),
-			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return os.WriteFile(filepath.Join(dir, election+".json"), []byte(`{"layout":1,"election":"`+election+`","term":7,"heartbeat":"1","ttl_ns":-5,
-					"holder":{"id":"<script>\u202e\u001b]0;","nonce":"\u0000","metadata":"\u0007"},"lock":"x","end":"\u001b","history":[{"id":"\u202e"}]}`), 0o600)
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				edit(t, o.Dir, func(items map[string]any) { delete(items, "record/"+election) })
+				return nil
 			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error { return plant(t, o.Dir, election) },
 		},
 	}
-}
-
-// memoryDir returns a directory in memory, where a write does not wait for a disk.
-func memoryDir(t testing.TB) string {
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		return "/dev/shm"
-	}
-	return t.TempDir()
 }
 
 // TestConformance runs the suite in virtual time. It polls, because a synctest bubble does
@@ -64,7 +107,7 @@ func memoryDir(t testing.TB) string {
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true, // a day of renewals writes many files
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, memoryDir(t), file.Options{Poll: true}) },
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, file.Options{Poll: true}) },
 	})
 }
 
@@ -72,8 +115,76 @@ func TestConformance(t *testing.T) {
 func TestConformanceInRealTime(t *testing.T) {
 	conformance.Run(t, testbed.InTier(conformance.Harness{
 		TTL: 2 * time.Second, Parallel: true, Late: time.Second, Short: true,
-		NewStore: func(t testing.TB) conformance.Store {
-			return newStore(t, memoryDir(t), file.Options{MaxTTL: 2 * time.Second})
-		},
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, file.Options{MaxTTL: 2 * time.Second}) },
 	}))
+}
+
+// opened returns the register of another process.
+func opened(t testing.TB, dir string) register.Register {
+	t.Helper()
+	b, err := file.Open(file.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return file.RegisterOf(b)
+}
+
+func TestADirectoryIsARegister(t *testing.T) {
+	var dir string
+	registertest.Run(t, registertest.Harness{
+		MaxBytes: 8 << 20,
+		NewStore: func(t testing.TB) func(testing.TB) register.Register {
+			dir = memoryDir(t)
+			return func(t testing.TB) register.Register { return opened(t, dir) }
+		},
+		Set: func(value []byte) { file.SetValue(t, dir, value) },
+	})
+}
+
+func TestDriver(t *testing.T) {
+	var dir string
+	leasetest.Run(t, leasetest.Harness{
+		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+			dir = memoryDir(t)
+			return func(t testing.TB) lease.Driver {
+				return register.NewDriver(opened(t, dir), register.Limits{Name: "file", MinTTL: time.Second, MaxTTL: time.Minute, MaxBytes: 1 << 20})
+			}
+		},
+		GoBack: func() func() {
+			was := file.Value(t, dir)
+			return func() { file.SetValue(t, dir, was) }
+		},
+	})
+}
+
+// files returns the names of the files of the value.
+func files(t testing.TB, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "leases-*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Several processes begin at once in an empty directory.
+func TestOneOfManyMakesTheFirstValue(t *testing.T) {
+	for range 50 {
+		dir := memoryDir(t)
+		var wins atomic.Int32
+		var all sync.WaitGroup
+		for n := range 4 {
+			r := opened(t, dir)
+			all.Go(func() {
+				time.Sleep(time.Duration(n) * 50 * time.Microsecond)
+				if _, err := r.Swap(t.Context(), "", fmt.Append(nil, n)); err == nil {
+					wins.Add(1)
+				}
+			})
+		}
+		if all.Wait(); wins.Load() != 1 {
+			t.Fatalf("%d processes have made the first value", wins.Load())
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package file
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,15 +37,6 @@ func checkDir(dir string) error {
 		return fmt.Errorf("%w: the directory %s is on a file system (%s) that is not known to be local: locks there may not be those that other machines see; use a directory on a disk of this machine", backend.ErrDenied, dir, kind)
 	}
 	return nil
-}
-
-// dirIdentity returns the identity of the directory at the path. It follows links.
-func (b *Backend) dirIdentity() (string, error) {
-	var st syscall.Stat_t
-	if err := retryEINTR(func() error { return syscall.Stat(b.dir, &st) }); err != nil {
-		return "", &os.PathError{Op: "stat", Path: b.dir, Err: err}
-	}
-	return identity(&st), nil
 }
 
 // lastSwitch returns when a symbolic link on the way to a directory was last made or replaced; zero: there is none.
@@ -82,106 +74,109 @@ func lastSwitch(dir string) (last time.Time, err error) {
 // maxLinks is how many the kernel follows on a path.
 const maxLinks = 40
 
-// enterDir notes which directory is at the path. It counts as one that has just come there if a link that leads to it
+// enter notes which directory is at the path. It counts as one that has just come there if a link that leads to it
 // was switched within the greatest TTL: a leader in the directory before may not have found out.
-func (b *Backend) enterDir() error {
-	now, err := b.dirIdentity()
+func (s *store) enter() error {
+	now, err := identityOf(s.dir)
 	if err != nil {
 		return err
 	}
-	last, err := lastSwitch(b.dir) // after the identity, so that a switch between them shows in one of them
-	if err == nil && time.Since(last) > b.maxTTL {
-		b.dirID = now
+	last, err := lastSwitch(s.dir) // after the identity, so that a switch between them shows in one of them
+	if err == nil && time.Since(last) > s.maxTTL {
+		s.dirID = now
 	}
 	return err
 }
 
-// dirSettled reports whether the directory at the path is the one that was there when
-// this Backend was opened, or has been there for the greatest TTL. A leader in an earlier
-// directory has found out by then, and has stopped. The caller holds b.mu.
-func (b *Backend) dirSettled() bool {
-	now, err := b.dirIdentity()
-	switch {
-	case err != nil:
-		return false
-	case now == b.dirID:
-		b.newDirID = ""
-		return true
-	case now != b.newDirID:
-		b.newDirID, b.newDirSince = now, time.Now()
-	case time.Since(b.newDirSince) > b.maxTTL:
-		b.dirID, b.newDirID = now, ""
-		return true
+// flock tries to lock a file, and reports whether it is locked now.
+func flock(fd, how int) (bool, error) {
+	err := retryEINTR(func() error { return syscall.Flock(fd, how|syscall.LOCK_NB) })
+	if err == syscall.EWOULDBLOCK {
+		return false, nil
 	}
-	return false
+	return err == nil, err
 }
 
-func (b *Backend) inSettledDir() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.dirSettled()
+// Another process may be testing the lock on the directory for a moment.
+const (
+	lockTries = 50
+	lockPause = 250 * time.Microsecond
+)
+
+// tryLock opens the directory and locks it. It returns -1 if others keep it locked.
+func tryLock(dir string, how int) (fd int, err error) {
+	if fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	got, err := flock(fd, how)
+	for try := 0; try < lockTries && !got && err == nil; try++ {
+		time.Sleep(lockPause)
+		got, err = flock(fd, how)
+	}
+	if got && err == nil {
+		return fd, nil
+	}
+	syscall.Close(fd)
+	if err != nil {
+		return -1, &os.PathError{Op: "flock", Path: dir, Err: err}
+	}
+	return -1, nil
 }
 
-// lockDir takes part in the shared lock on the directory itself. That lock tells other
-// processes that this one holds an election lock in it: see nobodyLeads.
-func (b *Backend) lockDir(h *electionLock) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if h.counted {
+// isLed reports whether a process that may lead has locked the directory. Deleting files ends no such lock.
+func (s *store) isLed() (bool, error) {
+	if s.shared >= 0 && s.sharedIn(s.dirID) {
+		return true, nil
+	}
+	fd, err := tryLock(s.dir, syscall.LOCK_EX)
+	if fd >= 0 {
+		syscall.Close(fd)
+	}
+	return fd < 0, err
+}
+
+// share locks the directory, as each process does that may lead in it. The kernel ends the lock with the
+// process.
+func (s *store) share(ctx context.Context) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	if s.shared >= 0 && s.sharedIn(s.dirID) {
 		return nil
 	}
-	if b.lockCount == 0 {
-		f, err := os.Open(b.dir)
-		if err != nil {
-			return err
-		}
-		got, err := flock(f, syscall.LOCK_SH)
-		for try := 0; try < 50 && !got && err == nil; try++ { // another process may be testing the lock
-			time.Sleep(250 * time.Microsecond)
-			got, err = flock(f, syscall.LOCK_SH)
-		}
-		if !got && err == nil {
-			err = fmt.Errorf("%w: another program has locked the directory %s", backend.ErrUnavailable, b.dir)
-		}
-		if err == nil {
-			err = setSharedProbeLock(f)
-		}
-		if err != nil {
-			f.Close()
-			return err
-		}
-		b.sharedLock = f
+	fd, err := tryLock(s.dir, syscall.LOCK_SH)
+	if err != nil {
+		return err
 	}
-	b.lockCount++
-	h.counted = true
+	if fd < 0 {
+		return fmt.Errorf("%w: another program has locked the directory %s", backend.ErrUnavailable, s.dir)
+	}
+	before := s.shared
+	s.shared = fd
+	if !s.sharedIn(s.dirID) {
+		s.shared = before
+		syscall.Close(fd)
+		return errReplaced
+	}
+	if before >= 0 {
+		syscall.Close(before)
+	}
 	return nil
 }
 
-// unlockDir ends the part of one election lock in the shared lock on the directory.
-func (b *Backend) unlockDir() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lockCount--; b.lockCount == 0 {
-		b.sharedLock.Close()
-		b.sharedLock = nil
-	}
+// sharedIn reports whether the directory that is locked has this identity.
+func (s *store) sharedIn(dir string) bool {
+	var st syscall.Stat_t
+	return syscall.Fstat(s.shared, &st) == nil && identity(&st) == dir
 }
 
-// nobodyLeads reports whether no process at all holds an election lock in this directory.
-func (b *Backend) nobodyLeads() (bool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lockCount > 0 {
-		return false, nil
+// unshare ends the lock of share, when no lease is held.
+func (s *store) unshare() {
+	s.lock(context.Background())
+	defer s.unlock()
+	if s.shared >= 0 {
+		syscall.Close(s.shared)
+		s.shared = -1
 	}
-	if !b.dirSettled() {
-		return false, nil
-	}
-	f, err := os.Open(b.dir)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	led, err := anySharedLock(f)
-	return !led && err == nil, err
 }

@@ -2,7 +2,10 @@ package file
 
 import (
 	"fmt"
+	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // local lists the file systems that belong to one kernel (linux/magic.h). All others are
@@ -32,3 +35,14 @@ func localMagic(magic uint32) (kind string, isLocal bool) {
 
 // changed returns when a file's content or attributes last changed.
 func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctim }
+
+// birth returns when a file was made: a later file may have the same inode. It is empty on a file system that does
+// not know.
+func birth(f *os.File) (when string, err error) {
+	var st unix.Statx_t
+	err = control(f, func(fd int) error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) })
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("-%d.%09d", st.Btime.Sec, st.Btime.Nsec), nil
+}

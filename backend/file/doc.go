@@ -1,58 +1,60 @@
-// Package file elects a leader among the processes of one machine, with lock files in
-// a directory. Nothing needs to be installed.
+// Package file elects a leader among the processes of one machine, with files in a directory. Nothing needs to
+// be installed.
 //
 //	store, err := file.Open(file.Options{Dir: "/var/lib/app/election"})
 //	m, err := election.New(store, election.Options{})
 //
-// The leader of an election holds flock(2) on the file <name>.lock. When a process
-// dies, the kernel closes its files and thereby unlocks them. So followers replace a
-// leader that crashed within milliseconds, whatever its TTL. Children do not inherit
-// the lock; [Backend.Lock] passes it to one on purpose.
-//
-// A lease lasts as long as its process (Expiry is ByKernel). A leader that is stopped,
-// by SIGSTOP, a debugger or a frozen container, keeps its lock. It stops trusting its
-// lease at the deadline, and no other process leads until it continues or dies.
-//
 // # In the directory
 //
-//	billing.lock     locked by the leader; one line: term, heartbeat, TTL, checksum
-//	billing.json     the current leadership and the eight before it; permanent
-//	billing.request  an operator's request, scoped to a term
-//	<nonce>.member   a process that takes part
-//	ELECTIONS        the greatest TTL, every election that was ever led, and its own inode
+//	leases-<number>.json    all leases (package register), and a line that says which file they were written to
+//	<nonce>-<file>.alive    a named pipe that a process keeps open for writing as long as it lives
 //
-// A file name is the election's name, in which bytes other than lower-case letters,
-// digits, "-", "_" and dots are %xx; a very long name ends in its hash. To see who leads:
+// While members run, delete nothing and restore no backup: nobody leads then for the greatest TTL.
 //
-//	cat billing.json; lslocks | grep election; fuser -v billing.lock
+// # How the value is swapped
 //
-// While members run, delete nothing and restore no backup: no process leads the
-// election then for the greatest TTL.
+// A swap writes a new file, its text to the disk, and links it to the number that follows the present one.
+// Linking fails if that name is there, so of two swaps over one number one wins, and no process waits for
+// another that was stopped. Who finds a greater number after it has linked has come too late, or others have
+// gone on since: the answer is ErrChanged, and package register finds out which. Then older files are removed.
 //
-// # Options
+// # Why a death is proven
 //
-// All members must run as one user, who owns [Options].Dir, and must have the same Dir
-// and the same MaxTTL, one minute by default. Open refuses a directory of another user,
-// one that every user can write, and a file system that is not known to be local.
-// Whoever can write the directory, or rename one of its parents, can depose or
-// impersonate any leader. There are no credentials.
+// Before its first bid a process makes a pipe and opens it for writing. The kernel closes it when the process
+// has ended, for whatever reason, and then a reader of the pipe is told the end of the file. So followers hear
+// of a death in microseconds, and release what the process has held, as a guard does.
 //
-// # Limits
+//   - The pipe's name contains its own device and inode. The kernel gives them to no other file while the process
+//     has it open. A pipe that was copied, restored or made by somebody else proves nothing: then the lease
+//     expires after a TTL, as in any other store.
+//   - Children do not inherit it: Go opens files with O_CLOEXEC and does not fork without exec. A C library
+//     that does so keeps the pipe open for longer, which delays a failover and makes no second leader.
+//     [Backend.Lock] passes it to a child on purpose: as long as that lives, nobody else leads.
+//   - Unlike the locks of fcntl(2), a pipe is not closed when some other descriptor of the file is.
+//   - The process never closes it while it may hold a lease, not even in Close.
 //
-//   - Linux (tested) and macOS (compiled and vetted, never run).
-//   - Containers of one machine can share a directory. Guests of a hypervisor cannot.
-//     A container that keeps the directory in its own layer elects by itself.
-//   - Each held lease is an open file (ulimit -n). Each grant waits for the disk once,
-//     and a call that waits for a hanging disk does not return before the disk does.
-//   - A process that starts just after the directory was renamed away, or covered by a mount,
-//     may lead beside the old leader, until that leader's next renewal or, if it is stopped,
-//     its deadline. After a symbolic link on the path was switched, it waits for MaxTTL.
-//   - If everything is deleted within a day after terms jumped ahead of the clock, or if
-//     files come back from a backup, terms may be lower than before.
+// A process that is stopped has its pipe open. So nobody else leads until it continues or ends. Its own
+// Leading is false from its deadline on.
 //
-// # Design
+// # What two processes could each believe
 //
-// docs/design/file.md has the argument why two processes never lead at once, the cases
-// that it does not cover, how terms grow, how files are read without taking their lock,
-// and how followers are notified.
+// A holder may trust its lease for its TTL after its last renewal, whatever becomes of the files meanwhile.
+// So a value is believed at once only if it is in the file that it was written to (device, inode and time of
+// birth), in the directory that was there before. Otherwise it was restored, damaged or deleted, and nobody
+// is granted anything before this process has seen it so for the greatest TTL. By then each leader has tried
+// to renew its lease, was told the same, and has stopped.
+//
+// If no process could lead, none need wait. Each process that may lead holds a shared lock on the directory itself,
+// flock(2), which deleting files does not end. Who can lock it alone knows that nobody leads in it.
+//
+// A directory that was replaced has another inode: processes that ran before wait for the greatest TTL. So does
+// one that starts within that time after a symbolic link on the way was switched.
+//
+// # What is not covered
+//
+//   - A process that starts just after the directory was renamed away, or covered by a mount, or after the file of an
+//     older value was moved back in place of a later one, may lead beside the old leader until that one's next
+//     renewal, or its deadline if it is stopped.
+//
+// docs/design/file.md has rights, file systems, figures, and what was measured.
 package file

@@ -3,31 +3,63 @@
 package file
 
 import (
-	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/register"
 )
+
+var dead sync.Map
 
 // Die does to a Backend what the death of its process would: the kernel closes its files.
 func Die(b *Backend) {
-	b.owner.Close()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, h := range b.held {
-		h.f.Close()
-		delete(b.held, name)
+	if _, again := dead.LoadOrStore(b, true); again {
+		return
 	}
-	if b.sharedLock != nil {
-		b.sharedLock.Close()
-		b.sharedLock = nil
-	}
-	b.lockCount = 0
+	b.life.mu.Lock()
+	b.life.path = "" // the pipe keeps its name
+	b.life.mu.Unlock()
+	b.life.end()
+	b.store.unshare()
 }
 
-// Encode and Decode convert names of elections and files.
-var Encode, Decode = encode, decode
+// RegisterOf returns the register of a Backend.
+func RegisterOf(b *Backend) register.Register {
+	if b.poll {
+		return b.store
+	}
+	return &waiter{store: b.store}
+}
 
-// ListenByPolling is Listen where the kernel does not report changes.
-func ListenByPolling(ctx context.Context, b *Backend, seen []backend.Lease) error {
-	return b.listenByPolling(ctx, seen)
+// Value returns the value in a directory; nil: there is none.
+func Value(t testing.TB, dir string) []byte {
+	t.Helper()
+	c, err := newStore(dir, 0).read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.value
+}
+
+// SetValue replaces the value as a process does that has lost its way: it is no copy. Nil removes it.
+func SetValue(t testing.TB, dir string, value []byte) {
+	t.Helper()
+	s := newStore(dir, time.Minute)
+	s.dirID, _ = identityOf(dir)
+	c, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.maxTTL != 0 {
+		s.maxTTL = c.maxTTL
+	}
+	if value == nil {
+		os.Remove(s.path(c.number))
+		return
+	}
+	if _, err := s.add(s.dirID, c.number+1, value, time.Now()); err != nil {
+		t.Fatal(err)
+	}
 }

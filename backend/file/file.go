@@ -6,15 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/single"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/register"
 )
 
 // Limits of a TTL.
@@ -24,25 +25,20 @@ const (
 	greatestTTL   = time.Hour
 )
 
+// limits are what a file allows. MaxTTL is that of the options.
+var limits = register.Limits{Name: Name, MinTTL: minTTL, MaxBytes: 8 << 20}
+
 // A Backend keeps leases in a directory. It implements [backend.Backend].
 type Backend struct {
-	dir    string
-	maxTTL time.Duration
+	*lease.Backend
+	store  *store
+	driver lease.Driver
+	life   life
 	poll   bool
 
-	mutexes [64]chan struct{} // one per call about an election, chosen by the hash of its name
-	owner   single.Owner
-
-	mu            sync.Mutex
-	cleaned       bool                     // old member records were removed
-	held          map[string]*electionLock // the locks of granted leases, by election
-	lockCount     int                      // of the locks in held, and of those for bids under way
-	sharedLock    *os.File                 // the directory, locked shared while lockCount > 0
-	register      register                 // as last read
-	greatestTerms map[string]uint64        // the greatest term of each election that this process has seen
-	dirID         string                   // identity of the directory that is known to be in use: see dirSettled
-	newDirID      string                   // identity of another directory that is at the path now
-	newDirSince   time.Time                // when that was first seen
+	mu    sync.Mutex
+	nonce backend.Nonce   // of this process, once it has bid
+	held  map[string]bool // elections whose lease this process may hold
 }
 
 var (
@@ -69,79 +65,322 @@ func Open(o Options) (*Backend, error) {
 	dir := filepath.Clean(o.Dir)
 	// Its parents are not made: otherwise a misspelt path would work.
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fail("open", err)
+		return nil, fail("file: open", err)
 	}
-	if err := checkDir(dir); err != nil {
-		return nil, fail("open", err)
+	s := newStore(dir, o.MaxTTL)
+	err := checkDir(dir)
+	if err == nil {
+		err = s.enter()
 	}
-	b := &Backend{dir: dir, maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*electionLock{}, greatestTerms: map[string]uint64{}}
-	if err := b.enterDir(); err != nil {
-		return nil, fail("open", err)
+	if err != nil {
+		return nil, fail("file: open", err)
 	}
-	for i := range b.mutexes {
-		b.mutexes[i] = make(chan struct{}, 1)
+	limits := limits
+	limits.MaxTTL = o.MaxTTL
+	var r register.Register = s
+	if !o.Poll {
+		r = &waiter{store: s}
 	}
-	return b, nil
-}
-
-// serialize waits until no other bid, renewal or release of the election is under way in
-// this process. A late or repeated call must not run beside another one.
-func (b *Backend) serialize(ctx context.Context, name string) (done func(), err error) {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	mutex := b.mutexes[h.Sum32()%uint32(len(b.mutexes))]
-	select {
-	case mutex <- struct{}{}:
-		return func() { <-mutex }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	d := register.NewDriver(r, limits)
+	return &Backend{Backend: lease.New(d), store: s, driver: d, poll: o.Poll, held: map[string]bool{}}, nil
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return b.dir }
+func (b *Backend) Location() string { return b.store.dir }
 
 // Guarantees says what a directory can promise.
 func (b *Backend) Guarantees() backend.Guarantees {
-	return backend.Guarantees{
-		Name: Name, MinTTL: minTTL, MaxTTL: b.maxTTL, Expiry: backend.ByKernel,
-		Push: !b.poll, Poll: b.poll, Exclusive: true, DurableTerms: true,
+	g := b.Backend.Guarantees()
+	g.Expiry = backend.ByKernel
+	return g
+}
+
+// CanAdopt says that no guard is needed: the kernel tells that a leader has ended.
+func (b *Backend) CanAdopt() error {
+	return fmt.Errorf("file: the kernel releases the leases of a process that has ended, no other process can")
+}
+
+// Preflight implements [backend.Preflighter]. It makes what a candidate needs.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	err := b.appear(ctx, bids[0].Candidate.Nonce)
+	for i, bid := range bids {
+		if errs[i] = fail(fmt.Sprintf("file: preflight %q", bid.Election), err); err == nil && bid.TTL > b.store.maxTTL {
+			errs[i] = fmt.Errorf("file: preflight %q: %w: a TTL of %v; the greatest in this directory is %v", bid.Election, backend.ErrInvalid, bid.TTL, b.store.maxTTL)
+		}
+	}
+	return errs
+}
+
+// appear shows other processes that this one lives, before it may lead.
+func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
+	if err := b.Enter(nonce); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.nonce = nonce
+	b.mu.Unlock()
+	if err := b.store.share(ctx); err != nil {
+		return err
+	}
+	return b.life.show(b.store.dir, nonce)
+}
+
+// Acquire implements [backend.Backend]. A lease whose holder lives is not to be had.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if _, _, err := b.store.Get(ctx); err != nil { // so that it appears in a directory that it knows
+		return nil, fail("file: acquire", err)
+	}
+	if err := b.appear(ctx, bids[0].Candidate.Nonce); err != nil {
+		return nil, fail("file: acquire", err)
+	}
+	answers := make([]backend.Answer, len(bids))
+	var free []backend.Bid
+	var places []int // of free, in bids
+	var refused []backend.Lease
+	f := b.fates()
+	for i, bid := range bids {
+		if f.of(&bid.Expected) == lives {
+			answers[i].Outcome = backend.Refused
+			refused = append(refused, backend.Lease{Election: bid.Election})
+			continue
+		}
+		free, places = append(free, bid), append(places, i)
+	}
+	if len(refused) > 0 {
+		now, err := b.Observe(ctx, refused)
+		if err != nil {
+			return nil, err
+		}
+		for i := range answers {
+			for _, l := range now {
+				if answers[i].Outcome == backend.Refused && bids[i].Election == l.Election {
+					answers[i].Lease = l
+				}
+			}
+		}
+	}
+	if len(free) == 0 {
+		return answers, nil
+	}
+	b.hold(free)
+	got, err := b.Backend.Acquire(ctx, free)
+	for i, a := range got {
+		answers[places[i]] = a
+	}
+	b.settle(answers, f)
+	return answers, err
+}
+
+// settle forgets leases that this process does not hold, and marks those whose holder lives.
+func (b *Backend) settle(answers []backend.Answer, f fates) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range answers {
+		if answers[i].Outcome == backend.Refused {
+			delete(b.held, answers[i].Election)
+		}
+		f.mark(&answers[i].Lease)
 	}
 }
 
-// Close ends the use of this Backend. Locks that it still holds stay locked until the
-// process ends, because a leader's function may still be running.
+// hold notes that leases may be held from now on.
+func (b *Backend) hold(bids []backend.Bid) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bid := range bids {
+		b.held[bid.Election] = true
+	}
+}
+
+// Renew implements [backend.Backend]. It makes the pipe again if somebody has removed it.
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	if nonce := held[0].Holder.Nonce; b.Enter(nonce) == nil {
+		b.life.show(b.store.dir, nonce) // otherwise its leases expire
+	}
+	answers, err := b.Backend.Renew(ctx, held)
+	b.settle(answers, b.fates())
+	return answers, err
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
+	err := b.Backend.Release(ctx, held)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, h := range held {
+			delete(b.held, h.Election)
+		}
+	}
+	return err
+}
+
+// Observe implements [backend.Backend]. It releases the leases of processes that have ended.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	for bury := true; ; bury = false {
+		now, err := b.observe(ctx, seen)
+		if err != nil {
+			return nil, err
+		}
+		f := b.fates()
+		dead := map[backend.Nonce][]backend.Held{}
+		var changed []backend.Lease
+		for i := range now {
+			if f.mark(&now[i]) == ended {
+				h := now[i].Held()
+				h.End = backend.Failed
+				dead[h.Holder.Nonce] = append(dead[h.Holder.Nonce], h)
+			}
+			if seen[i].Version == "" || now[i].Differs(seen[i]) {
+				changed = append(changed, now[i])
+			}
+		}
+		if bury && len(dead) > 0 && b.bury(ctx, dead) == nil { // otherwise the leases expire
+			continue
+		}
+		return changed, nil
+	}
+}
+
+// observe returns all leases in seen as they are now, by package lease.
+func (b *Backend) observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	now := b.unmarked(seen)
+	changed, err := b.Backend.Observe(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	for i := range now {
+		if len(changed) > 0 && changed[0].Election == now[i].Election { // they are in the order of seen
+			now[i], changed = changed[0], changed[1:]
+		}
+	}
+	return now, nil
+}
+
+// unmarked returns leases as package lease knows them.
+func (b *Backend) unmarked(seen []backend.Lease) []backend.Lease {
+	leases := slices.Clone(seen)
+	for i := range leases {
+		if l := &leases[i]; l.ObserveFor == backend.ExpiresInStore {
+			l.ObserveFor = min(max(l.TTL, minTTL), b.store.maxTTL)
+		}
+	}
+	return leases
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	list, err := b.Backend.List(ctx, from, limit)
+	f := b.fates()
+	for i := range list {
+		f.mark(&list[i].Lease)
+	}
+	return list, err
+}
+
+// A keeping driver stays open.
+type keeping struct{ lease.Driver }
+
+func (keeping) Close() error { return nil }
+
+// bury releases leases for processes that have certainly ended, as a guard does.
+func (b *Backend) bury(ctx context.Context, dead map[backend.Nonce][]backend.Held) error {
+	for nonce, held := range dead {
+		b := lease.New(keeping{b.driver})
+		if err := b.Adopt(nonce, held); err != nil {
+			return err
+		}
+		err := b.Release(ctx, held)
+		b.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Listen implements [backend.Backend]. It returns as soon as a holder has ended, too.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	holders := map[backend.Nonce]bool{}
+	for _, l := range seen {
+		if l.ObserveFor == backend.ExpiresInStore {
+			holders[l.Holder.Nonce] = true
+		}
+	}
+	results := make(chan error, 1+len(holders))
+	go func() { results <- b.Backend.Listen(within, b.unmarked(seen)) }()
+	for nonce := range holders {
+		go func() { results <- b.store.untilEnded(within, nonce) }()
+	}
+	err := <-results
+	cancel()
+	for range holders {
+		<-results
+	}
+	return err
+}
+
+// fates are what the kernel says of holders, each asked once.
+type fates struct {
+	b     *Backend
+	nonce backend.Nonce // of this process
+	known map[backend.Nonce]fate
+}
+
+func (b *Backend) fates() fates {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fates{b, b.nonce, map[backend.Nonce]fate{}}
+}
+
+// of returns the fate of another process that holds a lease.
+func (f fates) of(l *backend.Lease) fate {
+	nonce := l.Holder.Nonce
+	if nonce == "" || nonce == f.nonce {
+		return unproven
+	}
+	if _, asked := f.known[nonce]; !asked {
+		f.known[nonce] = f.b.store.fateOf(nonce)
+	}
+	return f.known[nonce]
+}
+
+// mark says of a lease whose holder lives that watching it does not free it.
+func (f fates) mark(l *backend.Lease) fate {
+	fate := f.of(l)
+	if fate == lives {
+		l.ObserveFor = backend.ExpiresInStore
+	}
+	return fate
+}
+
+// Lock returns another descriptor of what shows that this process lives, or nil if it does not hold the
+// election. No other process leads before every descriptor is closed or the election is released. So a
+// process that works under the lease in the holder's place can inherit it. While it has it, all that the
+// holder has not released stays with it. The caller closes the descriptor.
+func (b *Backend) Lock(election string) (*os.File, error) {
+	b.mu.Lock()
+	held := b.held[election]
+	b.mu.Unlock()
+	if !held {
+		return nil, nil
+	}
+	f, err := b.life.share()
+	return f, fail("file: share a lock", err)
+}
+
+// Close implements [backend.Backend]. As long as leases may be held, because a leader's function may still be
+// running, the process is shown to live until it ends.
 func (b *Backend) Close() error {
-	if !b.owner.Close() {
-		return nil
-	}
+	err := b.Backend.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var err error
-	if b.cleaned { // it has announced itself
-		os.Remove(filepath.Join(b.dir, string(b.owner.Nonce())+memberSuffix)) // if it fails, the member is listed for two TTLs
+	if len(b.held) == 0 {
+		b.life.end()
+		b.store.unshare()
 	}
-	for _, h := range b.held {
-		err = keepOpen(h.f, err) // otherwise the garbage collector closes the file, which unlocks it
-	}
-	if b.sharedLock != nil {
-		err = keepOpen(b.sharedLock, err)
-	}
-	return fail("close", err)
-}
-
-// heldLock returns the lock that this Backend holds for an election, or nil. The caller
-// has serialized its call.
-func (b *Backend) heldLock(name string) *electionLock {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.held[name]
-}
-
-// isOurs reports whether this Backend has locked the file for the leadership of this term.
-func (b *Backend) isOurs(name, file string, term uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := b.held[name]
-	return h != nil && h.id == file && h.term == term
+	return err
 }

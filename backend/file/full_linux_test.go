@@ -12,8 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A disk without room is mended by a person only. What is led goes on as long as its files can be written, and all goes
-// on when there is room again.
+// A disk without room is mended by a person only. All goes on when there is room again.
 func TestAFullDiskIsDenied(t *testing.T) {
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=256k"); err != nil {
@@ -38,11 +37,14 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("a member: %v; want ErrDenied", err)
 	}
-	if got := a.renew(held); got.Outcome != backend.Granted && !errors.Is(got.Err, backend.ErrDenied) {
-		t.Errorf("a renewal: %+v", got)
+	if _, err := a.Renew(t.Context(), []backend.Held{held.Held()}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("a renewal: %v; want ErrDenied", err)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
+	}
+	if got := a.renew(held); got.Outcome != backend.Granted {
+		t.Errorf("a renewal when there is room again: %+v", got)
 	}
 	a.win("jobs")
 }

@@ -4,10 +4,13 @@ package file
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -15,23 +18,25 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// Below these limits Inspect warns. A grant replaces short files and writes them to the disk.
+// Below these limits Inspect warns. Each renewal writes a new file.
 const (
-	fewBytes     = 16 << 20
-	fewFiles     = 1000
-	fewOpenFiles = 64 // files that a process needs besides its leases
+	fewBytes = 32 << 20
+	fewFiles = 1000
 )
 
 // Inspect explains the directory: its file system, who can write it, how much space is
-// free, how many leases a process can hold, whether the kernel reports changes, and
-// whether files were deleted.
+// free, whether the kernel reports changes, and whether the leases can be believed.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
-	if err := b.owner.Enter(ctx, ""); err != nil {
-		return nil, fail("inspect", err)
+	err := b.Enter("")
+	if err == nil {
+		err = ctx.Err()
 	}
-	s, err := b.survey()
 	if err != nil {
-		return nil, fail("inspect", err)
+		return nil, fail("file: inspect", err)
+	}
+	s, err := b.survey(ctx)
+	if err != nil {
+		return nil, fail("file: inspect", err)
 	}
 	return s.diagnostics(), nil
 }
@@ -42,62 +47,43 @@ type survey struct {
 	mode            fs.FileMode
 	freeBytes       uint64
 	freeFiles       uint64
-	openLimit       uint64 // how many files this process may have open
-	records         int    // elections with a record
-	hasRegister     bool
-	lost            int   // elections that the register lists and that have no record
-	registerErr     error // why the register is not believed
+	size            int
+	valueErr        error // why the leases are not believed
 	watchErr        error // why the kernel does not report changes
 	maxTTL          time.Duration
 	poll            bool
 }
 
-func (b *Backend) survey() (s survey, err error) {
-	s = survey{dir: b.dir, maxTTL: b.maxTTL, poll: b.poll}
-	info, err := os.Stat(b.dir)
+func (b *Backend) survey(ctx context.Context) (s survey, err error) {
+	dir := b.store.dir
+	s = survey{dir: dir, maxTTL: b.store.maxTTL, poll: b.poll}
+	info, err := os.Stat(dir)
 	if err != nil {
 		return s, err
 	}
 	s.mode = info.Mode().Perm()
-	if s.fileSystem, _, err = fileSystem(b.dir); err != nil {
+	if s.fileSystem, _, err = fileSystem(dir); err != nil {
 		return s, err
 	}
 	var st syscall.Statfs_t
-	if err := retryEINTR(func() error { return syscall.Statfs(b.dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return syscall.Statfs(dir, &st) }); err != nil {
 		return s, err
 	}
 	if s.freeBytes, s.freeFiles = st.Bavail*uint64(st.Bsize), st.Ffree; st.Files == 0 { // this file system counts only bytes
 		s.freeFiles = s.freeBytes
 	}
-	var open syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &open); err != nil {
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = errors.Join(w.Add(dir), w.Close())
+	}
+	s.watchErr = err
+
+	if err := b.store.lock(ctx); err != nil {
 		return s, err
 	}
-	s.openLimit = open.Cur
-	if w, err := watchDir(b.dir); err != nil {
-		s.watchErr = err
-	} else {
-		w.close()
-	}
-	// First the register: an election is listed there before it has a record.
-	s.hasRegister, _, s.registerErr = b.isListed("")
-	b.mu.Lock()
-	names := b.register.names // this map is replaced, and never changed
-	b.mu.Unlock()
-	files, err := b.listFiles(recordSuffix)
-	if err != nil {
-		return s, err
-	}
-	recorded := make(map[string]bool, len(files))
-	for _, name := range files {
-		recorded[name] = true
-	}
-	s.records = len(recorded)
-	for name := range names {
-		if s.hasRegister && name != "" && !recorded[name] {
-			s.lost++
-		}
-	}
+	defer b.store.unlock()
+	c, err := b.store.current()
+	s.size, s.valueErr = len(c.value), err
 	return s, nil
 }
 
@@ -118,8 +104,7 @@ func (s survey) diagnostics() (list []backend.Diagnostic) {
 	} else {
 		add(false, "rights", "only this user can write %s (%04o)", s.dir, s.mode)
 	}
-	add(s.freeBytes < fewBytes || s.freeFiles < fewFiles, "space", "%d MiB are free, and %d files; a grant writes a few short ones", s.freeBytes>>20, s.freeFiles)
-	add(uint64(s.records)+fewOpenFiles > s.openLimit, "open files", "this process may open %d, one for each lease that it holds; the directory has %d elections", s.openLimit, s.records)
+	add(s.freeBytes < fewBytes || s.freeFiles < fewFiles, "space", "%d MiB are free, and %d files; each renewal writes one with all leases", s.freeBytes>>20, s.freeFiles)
 	switch {
 	case s.poll:
 		add(false, "notification", "followers read at a leader's expected renewals (poll), and learn of its end no sooner")
@@ -128,15 +113,10 @@ func (s survey) diagnostics() (list []backend.Diagnostic) {
 	default:
 		add(false, "notification", "the kernel tells followers of changes")
 	}
-	switch {
-	case s.registerErr != nil:
-		add(true, "register", "%v", s.registerErr)
-	case !s.hasRegister && s.records > 0:
-		add(true, "register", "%s was deleted. While any process leads here, the first leader of a new election waits for %v", registerFile, s.maxTTL)
-	case s.lost > 0:
-		add(true, "register", "elections without a record: %d. Files were deleted, or their first leader died too early. While any process leads here, their next leader waits for %v", s.lost, s.maxTTL)
-	default:
-		add(false, "register", "every election that was ever led here has its record; the greatest TTL is %v", s.maxTTL)
+	if s.valueErr != nil {
+		add(true, "leases", "%v", s.valueErr)
+	} else {
+		add(false, "leases", "%d of %d kB are used; the greatest TTL is %v", s.size>>10, limits.MaxBytes>>10, s.maxTTL)
 	}
 	return list
 }

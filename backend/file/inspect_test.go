@@ -37,6 +37,12 @@ func inspect(t *testing.T, o Options) string {
 	return format(list)
 }
 
+// value returns the path of the value.
+func value(dir string) string {
+	paths, _ := filepath.Glob(filepath.Join(dir, "leases-*.json"))
+	return paths[0]
+}
+
 // An election was led in the directory, and then its files were changed.
 func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 	for what, x := range map[string]struct {
@@ -44,12 +50,11 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 		maxTTL time.Duration
 		want   string
 	}{
-		"nothing":                    {nil, 0, "register: every election that was ever led here has its record; the greatest TTL is 1m0s"},
-		"a record is gone":           {func(dir string) error { return os.Remove(filepath.Join(dir, "jobs.json")) }, 0, "WARNING register: elections without a record: 1"},
-		"the register is gone":       {func(dir string) error { return os.Remove(filepath.Join(dir, "ELECTIONS")) }, 0, "WARNING register: ELECTIONS was deleted"},
-		"another TTL is configured":  {nil, 30 * time.Second, `ELECTIONS begins with "go-election, backend file, layout 1, greatest TTL 1m0s", and this member is configured for "go-election, backend file, layout 1, greatest TTL 30s"`},
-		"a group can write it":       {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
-		"all can write the register": {func(dir string) error { return os.Chmod(filepath.Join(dir, "ELECTIONS"), 0o666) }, 0, "WARNING register: "},
+		"nothing":                   {nil, 0, "leases: 0 of 8192 kB are used; the greatest TTL is 1m0s"},
+		"the leases are gone":       {func(dir string) error { return os.Remove(value(dir)) }, 0, "WARNING leases: store unavailable: "},
+		"another TTL is configured": {nil, 30 * time.Second, "max_ttl is 30s, and that of "},
+		"a group can write it":      {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
+		"all can write the leases":  {func(dir string) error { return os.Chmod(value(dir), 0o666) }, 0, "WARNING leases: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "election")
@@ -73,12 +78,12 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 				}
 			}
 			text := inspect(t, Options{Dir: dir, MaxTTL: x.maxTTL})
-			for _, want := range []string{x.want, "directory: " + dir + " is on ", "space: ", "open files: ", "notification: "} {
+			for _, want := range []string{x.want, "directory: " + dir + " is on ", "space: ", "notification: "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("expected %q in:\n%s", want, text)
 				}
 			}
-			if warned := regexp.MustCompile("WARNING (r|space)").MatchString(text); warned != (what != "nothing") {
+			if warned := regexp.MustCompile("WARNING (rights|leases|space)").MatchString(text); warned != (what != "nothing") {
 				t.Errorf("expected a warning if the directory was harmed, and only then:\n%s", text)
 			}
 		})
@@ -92,11 +97,10 @@ func TestInspectWarnsOfWhatIsWrong(t *testing.T) {
 		"directory: /d is on overlayfs, a container's own layer": func(s *survey) { s.fileSystem = "overlayfs" },
 		"space: 15 MiB are free, and 5000 files":                 func(s *survey) { s.freeBytes = 15 << 20 },
 		"space: 1024 MiB are free, and 999 files":                func(s *survey) { s.freeFiles = 999 },
-		"open files: this process may open 256":                  func(s *survey) { s.openLimit, s.records = 256, 193 },
 		"notification: followers read every 50ms":                func(s *survey) { s.watchErr = syscall.EMFILE },
-		"register: broken\ufffd[2J":                              func(s *survey) { s.registerErr = errors.New("broken\x1b[2J") },
+		"leases: broken\ufffd[2J":                                func(s *survey) { s.valueErr = errors.New("broken\x1b[2J") },
 	} {
-		s := survey{dir: "/d", fileSystem: "ext2, ext3 or ext4", mode: 0o700, freeBytes: 1 << 30, freeFiles: 5000, openLimit: 1024, records: 3, hasRegister: true, maxTTL: time.Minute}
+		s := survey{dir: "/d", fileSystem: "ext2, ext3 or ext4", mode: 0o700, freeBytes: 1 << 30, freeFiles: 5000, maxTTL: time.Minute}
 		change(&s)
 		text := format(s.diagnostics())
 		if want == "" && strings.Contains(text, "WARNING") || want != "" && (!strings.Contains(text, "WARNING "+want) || strings.Count(text, "WARNING") != 1) {

@@ -4,10 +4,11 @@ package file_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -42,35 +43,38 @@ func releases(t *testing.T) (dir string, switchTo func(release string)) {
 // A process that starts after the switch finds an election that nobody leads there, or that somebody led once. It must
 // wait until the leader in the other directory has found out.
 func TestALinkThatWasSwitchedFreesNothing(t *testing.T) {
-	for what, before := range map[string]func(dir string){
-		"a directory without files": func(string) {},
-		"a directory in which the election was released": func(dir string) {
+	for what, before := range map[string]func(t *testing.T, dir string){
+		"a directory without files": func(*testing.T, string) {},
+		"a directory in which the election was released": func(t *testing.T, dir string) {
 			c := open(t, dir, "c")
-			c.release(c.win("jobs"))
+			c.release(c.eventually(2 * time.Minute))
+			file.Die(c.Backend)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			dir, switchTo := releases(t)
-			switchTo("2")
-			before(dir)
-			switchTo("1")
-			a := open(t, dir, "a")
-			held := a.win("jobs")
-			switchTo("2")
-			b := open(t, dir, "b")
-			seen := b.observe("jobs")
-			if seen.ObserveFor != time.Minute {
-				t.Errorf("while a leads in the other directory, b must watch the lease for %v, want the greatest TTL", seen.ObserveFor)
-			}
-			unwatched := seen
-			unwatched.ObserveFor = 0
-			if got := b.bid(unwatched); got.Outcome != backend.Refused {
-				t.Fatalf("a bid of b without a watch: %v, want refused", got.Outcome)
-			}
-			if got := a.renew(held); got.Outcome != backend.Refused {
-				t.Errorf("a renewal of a after the switch: %v, want refused", got.Outcome)
-			}
-			b.win("jobs")
+			synctest.Test(t, func(t *testing.T) {
+				dir, switchTo := releases(t)
+				switchTo("2")
+				before(t, dir)
+				switchTo("1")
+				a := open(t, dir, "a")
+				a.eventually(2 * time.Minute)
+				held := a.observe("jobs")
+				switchTo("2")
+				b := open(t, dir, "b")
+				if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "link") {
+					t.Errorf("a reading while a may lead in the other directory: %v", err)
+				}
+				if got, err := b.try(backend.Lease{Election: "jobs"}); err == nil {
+					t.Fatalf("a bid of b: %v", got.Outcome)
+				}
+				if got, err := a.Renew(t.Context(), []backend.Held{held.Held()}); err == nil && got[0].Outcome == backend.Granted {
+					t.Error("a renewal of a after the switch is granted")
+				}
+				if won := b.eventually(2 * time.Minute); won.Term == 0 {
+					t.Error("b is granted nothing after the greatest TTL")
+				}
+			})
 		})
 	}
 }
@@ -79,9 +83,8 @@ func TestALinkThatWasSwitchedFreesNothing(t *testing.T) {
 func TestALinkThatStaysCostsNothing(t *testing.T) {
 	dir, _ := releases(t)
 	testbed.Eventually(t, time.Minute, "the link is older than the greatest TTL", func() error {
-		if l := openWith(t, "a", file.Options{Dir: dir, MaxTTL: 50 * time.Millisecond}).observe("jobs"); l.ObserveFor != 0 {
-			return fmt.Errorf("the lease must be watched for %v", l.ObserveFor)
-		}
-		return nil
+		a := openWith(t, "a", file.Options{Dir: dir, MaxTTL: 50 * time.Millisecond})
+		_, err := a.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		return err
 	})
 }

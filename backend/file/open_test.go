@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,8 +63,8 @@ func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
 	c := open(t, dir, "a")
 	c.win("jobs")
 	all, err := os.ReadDir(dir)
-	if err != nil || len(all) != 3 {
-		t.Fatalf("expected a lock, a record and the register, got %v, %v", all, err)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("expected the leases and a pipe, got %v, %v", all, err)
 	}
 	for _, f := range all {
 		if info, _ := f.Info(); info.Mode().Perm() != 0o600 {
@@ -79,42 +78,33 @@ func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
 
 // Links, pipes, directories, and files of other users.
 func TestPlantedFilesAreNotFollowed(t *testing.T) {
-	for _, name := range []string{"jobs.lock", "jobs.json", "jobs.request", "ELECTIONS"} {
-		victim := filepath.Join(t.TempDir(), "victim")
-		plants := map[string]func(path string) error{
-			"a symbolic link":           func(path string) error { return os.Symlink(victim, path) },
-			"a link to nothing":         func(path string) error { return os.Symlink(victim+"2", path) },
-			"a pipe":                    func(path string) error { return syscall.Mkfifo(path, 0o600) },
-			"a directory":               func(path string) error { return os.Mkdir(path, 0o700) },
-			"a file that all can write": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)) },
+	const name = "leases-4000000000000000000.json"
+	victim := filepath.Join(t.TempDir(), "victim")
+	plants := map[string]func(path string) error{
+		"a symbolic link":           func(path string) error { return os.Symlink(victim, path) },
+		"a pipe":                    mkfifo,
+		"a directory":               func(path string) error { return os.Mkdir(path, 0o700) },
+		"a file that all can write": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)) },
+	}
+	if os.Geteuid() == 0 {
+		plants["a file of another user"] = func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65534, 65534))
 		}
-		if os.Geteuid() == 0 {
-			plants["a file of another user"] = func(path string) error {
-				return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65534, 65534))
-			}
+	}
+	for what, plant := range plants {
+		if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		for what, plant := range plants {
-			if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			dir := newDir(t)
-			a := open(t, dir, "a")
-			if err := plant(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
-			got, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Expected: backend.Lease{Election: "jobs"}}})
-			if err == nil {
-				err = got[0].Err
-			}
-			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s as %s: expected ErrDenied with its name, got %v", what, name, err)
-			}
-			if text, _ := os.ReadFile(victim); string(text) != "precious" {
-				t.Errorf("%s as %s: the file behind it was written: %q", what, name, text)
-			}
-			if _, err := os.Stat(victim + "2"); err == nil {
-				t.Errorf("%s as %s: the file behind it was made", what, name)
-			}
+		dir := newDir(t)
+		a := open(t, dir, "a")
+		if err := plant(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.try(backend.Lease{Election: "jobs"}); !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("%s: %v; want ErrDenied", what, err)
+		}
+		if text, _ := os.ReadFile(victim); string(text) != "precious" {
+			t.Errorf("%s: the file behind it was written: %q", what, text)
 		}
 	}
 }
@@ -135,9 +125,9 @@ func TestReadingDoesNotMakeABidFail(t *testing.T) {
 	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
+	var readers sync.WaitGroup
 	for range 4 {
-		wg.Go(func() {
+		readers.Go(func() {
 			for ctx.Err() == nil {
 				b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 			}
@@ -147,63 +137,19 @@ func TestReadingDoesNotMakeABidFail(t *testing.T) {
 		a.release(a.win("jobs"))
 	}
 	cancel()
-	wg.Wait()
+	readers.Wait()
 }
 
-func TestAProgramThatLocksTheFileKeepsLeadersOut(t *testing.T) {
-	dir := newDir(t)
-	a := open(t, dir, "a")
-	a.release(a.win("jobs"))
-	f, err := os.Open(dir + "/jobs.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	if got := a.bid(a.observe("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
-		t.Errorf("expected a bid to be refused while another program has the lock, and not to be repeated at once, got %+v", got)
-	}
-	f.Close()
-	a.win("jobs")
-}
-
-// No two elections share a file, even where case is ignored, and every name fits.
-func TestEveryElectionHasItsOwnFiles(t *testing.T) {
-	long := strings.Repeat("\u00e9", 127)
-	seen := map[string]string{}
-	for _, name := range []string{"a", "A", ".", "..", "a.", ".a", "a/b", "a\\b", "a b", "%41", "a%", "\u00e1", "a\u0301", "jobs.lock", "elections", "ELECTIONS",
-		strings.Repeat("a", 255), strings.Repeat("a", 254), strings.Repeat("A", 255), long, long + "x", "~", "\U0001F600"} {
-		got := file.Encode(name)
-		folded := strings.ToLower(got)
-		if other, taken := seen[folded]; taken {
-			t.Errorf("%q and %q have the same file %q", name, other, got)
-		}
-		seen[folded] = name
-		if len(got) > 240 || got != folded || strings.ContainsAny(got, "/\\ ") || strings.HasPrefix(got, ".") {
-			t.Errorf("%q: %q is not a safe file name", name, got)
-		}
-		if back, ok := file.Decode(got); !strings.Contains(got, "~") && (!ok || back != name) {
-			t.Errorf("%q: decoded to %q, %v", name, back, ok)
-		}
-	}
-	if got := file.Encode("billing-eu.v2"); got != "billing-eu.v2" {
-		t.Errorf("expected a common name to stay as it is, got %q", got)
-	}
-}
-
-// A released election leaves no open file.
-func TestNothingIsLeftOpen(t *testing.T) {
+// What a process has opened is closed when it has released its leases, and its files are gone.
+func TestNothingIsLeftBehind(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("open files are counted in /proc")
 	}
-	files := func() int {
+	open := func() (n int) {
 		all, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
 		for _, f := range all {
 			if to, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && strings.Contains(to, t.Name()) {
 				n++
@@ -214,7 +160,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	dir := newDir(t)
 	for i := range 5 {
 		c := openWith(t, fmt.Sprint(i), file.Options{Dir: dir})
-		c.win("jobs")
+		held := c.win("jobs")
 		c.bid(backend.Lease{Election: "jobs"})
 		if got := c.renew(c.observe("jobs")); got.Outcome != backend.Granted {
 			t.Fatal(got)
@@ -224,32 +170,67 @@ func TestNothingIsLeftOpen(t *testing.T) {
 			t.Errorf("listen: %v", err)
 		}
 		cancel()
-		c.release(c.observe("jobs"))
+		held.Term = 0 // whatever is held
+		c.release(held)
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := files(); n != 0 {
-			t.Fatalf("expected no open files after a release, got %d", n)
+		if n := open(); n != 0 {
+			t.Fatalf("%d files are open after a release", n)
+		}
+		if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+			t.Fatalf("in the directory are %v, %v; want one file", all, err)
 		}
 	}
 }
 
-// This is Listen on a system without inotify.
-func TestPollingReportsARelease(t *testing.T) {
+// The files of processes that have ended vanish after a while.
+func TestFilesOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 	dir := newDir(t)
-	a, b := open(t, dir, "a"), open(t, dir, "b")
-	held := a.win("jobs")
-	returned := make(chan error, 1)
-	seen := b.observe("jobs")
-	go func() { returned <- file.ListenByPolling(t.Context(), b.Backend, []backend.Lease{seen}) }()
-	a.release(held)
-	select {
-	case err := <-returned:
-		if err != nil {
-			t.Error(err)
+	long := time.Now().Add(-3 * time.Hour)
+	lives, ended, fresh := open(t, dir, "lives"), open(t, dir, "ended"), open(t, dir, "fresh")
+	there := map[string]bool{"notes.txt": true, ".new-old": false, ".new-young": true}
+	for _, c := range []*client{lives, ended, fresh} {
+		c.release(c.win("jobs"))
+		pipes, _ := filepath.Glob(filepath.Join(dir, string(c.me.Nonce)+"-*.alive"))
+		there[filepath.Base(pipes[0])] = c != ended
+	}
+	file.Die(ended.Backend)
+	file.Die(fresh.Backend)
+	for _, name := range []string{"notes.txt", ".new-old", ".new-young"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
-		t.Error("a release was not noticed")
+	}
+	for name := range there {
+		if name != ".new-young" && !strings.HasPrefix(name, string(fresh.me.Nonce)) {
+			os.Chtimes(filepath.Join(dir, name), long, long)
+		}
+	}
+	lives.win("jobs")
+	for name, want := range there {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", name, err == nil, want)
+		}
+	}
+}
+
+// A preflight finds that nothing can be written, and leaves no temporary file.
+func TestAPreflightFindsADirectoryThatCannotBeUsed(t *testing.T) {
+	dir := newDir(t)
+	b := open(t, dir, "b")
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl}}
+	if err := b.Preflight(t.Context(), bids)[0]; err != nil {
+		t.Error(err)
+	}
+	if temps, _ := filepath.Glob(dir + "/.new-*"); temps != nil {
+		t.Errorf("the preflight has left %v", temps)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Preflight(t.Context(), bids)[0]; err == nil {
+		t.Error("no error without a directory")
 	}
 }
 

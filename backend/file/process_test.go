@@ -172,16 +172,6 @@ func (o *output) wait(t *testing.T, what string) line {
 	}
 }
 
-// processDir makes a directory in memory, because a disk may be busy for longer than a TTL.
-func processDir(t *testing.T) string {
-	dir, err := os.MkdirTemp(memoryDir(t), "go-election-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // These leave room for a busy machine.
 const (
 	patience = 90 * time.Second
@@ -191,7 +181,7 @@ const (
 
 func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 	t.Parallel()
-	dir, out := processDir(t), newOutput()
+	dir, out := memoryDir(t), newOutput()
 	for i := range 3 {
 		start(t, dir, fmt.Sprintf("p%d", i), longTTL, out)
 	}
@@ -221,7 +211,7 @@ func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 
 func TestAnOrderlyEndHandsOver(t *testing.T) {
 	t.Parallel()
-	dir, out := processDir(t), newOutput()
+	dir, out := memoryDir(t), newOutput()
 	start(t, dir, "a", longTTL, out)
 	first := out.wait(t, "leads")
 	start(t, dir, "b", longTTL, out)
@@ -236,7 +226,7 @@ func TestAnOrderlyEndHandsOver(t *testing.T) {
 
 func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	t.Parallel()
-	dir, out := processDir(t), newOutput()
+	dir, out := memoryDir(t), newOutput()
 	start(t, dir, "a", longTTL, out)
 	first := out.wait(t, "leads")
 	io.WriteString(first.by.in, "spawn\n")
@@ -252,7 +242,7 @@ func TestChildrenDoNotInheritTheLock(t *testing.T) {
 
 func TestAStoppedLeaderKeepsItsLockAndDoesNotLead(t *testing.T) {
 	t.Parallel()
-	dir, out := processDir(t), newOutput()
+	dir, out := memoryDir(t), newOutput()
 	start(t, dir, "a", shortTTL, out)
 	first := out.wait(t, "leads")
 	start(t, dir, "b", shortTTL, out)

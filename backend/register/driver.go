@@ -26,7 +26,11 @@ type driver struct {
 	oldUpTo  uint64 // items up to this count are from before the store went back
 }
 
-func newDriver(r Register, limits Limits) lease.Driver {
+// NewDriver returns the driver of New. It panics if the limits are not as described.
+func NewDriver(r Register, limits Limits) lease.Driver {
+	if limits.MinTTL <= 0 || limits.MaxTTL < limits.MinTTL || limits.MaxBytes < 1<<20 {
+		panic(fmt.Sprintf("register: limits %+v", limits))
+	}
 	d := &driver{register: r, limits: limits, writing: make(chan struct{}, 1)}
 	if w, ok := r.(Waiter); ok {
 		return listener{d, w}

@@ -51,8 +51,5 @@ type Limits struct {
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.
 // It panics if the limits are not as described.
 func New(r Register, limits Limits) *lease.Backend {
-	if limits.MinTTL <= 0 || limits.MaxTTL < limits.MinTTL || limits.MaxBytes < 1<<20 {
-		panic(fmt.Sprintf("register: limits %+v", limits))
-	}
-	return lease.New(newDriver(r, limits))
+	return lease.New(NewDriver(r, limits))
 }

@@ -69,23 +69,25 @@ func join(all ...map[string]fault) map[string]fault {
 	return joined
 }
 
-// fileSite is a directory. A stopped leader keeps its lock, so no member takes over.
+// fileSite is a directory. A stopped leader keeps its pipe open, so no member takes over.
 func fileSite(t testing.TB) *Site {
 	dir := filepath.Join(testbed.TempDir(t), "election")
-	// Followers observe a deleted lock for the greatest TTL, which here is the TTL of all.
+	// Nobody leads for the greatest TTL after a deletion, which here is the TTL of all.
 	env := environ("file", "DIR", dir, "MAX_TTL", ttl.String())
+	remove := func(name, pattern string) fault {
+		return func(r *run) {
+			names, _ := filepath.Glob(filepath.Join(dir, pattern))
+			if len(names) > 0 { // otherwise it has not been made again
+				path := names[r.IntN(len(names))]
+				r.inject(name, filepath.Base(path), byEnd, func() { os.Remove(path) })
+			}
+			r.wait(r.TTL/2, r.TTL)
+		}
+	}
 	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
 		faults: join(processFaults(), map[string]fault{
-			"lock deleted": func(r *run) {
-				// The member that creates the file again first observes it for the greatest TTL.
-				locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
-				if len(locks) == 0 {
-					r.Fatalf("no lock file in %s", dir)
-				}
-				name := locks[r.IntN(len(locks))]
-				r.inject("lock deleted", filepath.Base(name), byEnd, func() { os.Remove(name) })
-				r.wait(r.TTL/2, r.TTL)
-			},
+			"lock deleted":   remove("lock deleted", "*.alive"), // the leader goes on; its death is not proven any more
+			"leases deleted": remove("leases deleted", "leases-*.json"),
 		})}
 }
 

@@ -1,4 +1,0 @@
-package register
-
-// NewDriver is newDriver, for the tests of drivers.
-var NewDriver = newDriver
