@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/consulagent"
 )
@@ -117,7 +120,23 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	return b.driver.Inspect(ctx)
+	list, err := b.driver.Inspect(ctx)
+	if err == nil {
+		err = b.driver.tryLargest(ctx)
+	}
+	if errors.Is(err, backend.ErrDenied) {
+		list = append(list, clean.Diagnosticf(true, "messages", "a process that leads thousands of elections cannot renew all of them: a request of %d bytes fails: %v", maxBytes, err))
+		err = nil
+	}
+	return list, err
+}
+
+// tryLargest sends as much as a member may send in one request, on condition of an index that no key has: not every token
+// may read the limits. The error is that of a limit, if the token may write.
+func (d *driver) tryLargest(ctx context.Context) error {
+	key := d.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
+	_, _, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: math.MaxInt64, Value: make([]byte, maxBytes)}})
+	return d.Fail(err)
 }
 
 // Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session. With

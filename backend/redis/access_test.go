@@ -350,6 +350,14 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 	if w, all := say(o, 10*time.Second); !w["replication"] {
 		t.Errorf("with a lag that is too long: %s", all)
 	}
+	if w["messages"] || w["connections"] {
+		t.Errorf("of a server with Redis's own limits: %s", all)
+	}
+	connected := strings.Count(fmt.Sprint(server.Do(t, "CLIENT", "LIST")), "id=")
+	server.Do(t, "CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 0 0", "maxclients", connected+3)
+	if w, all := say(o, 10*time.Second); !w["messages"] || !w["connections"] {
+		t.Errorf("of one with lower limits: %s", all)
+	}
 	server.AddUser(t, "app", "secret", append(strings.Fields(Rights), "~*", "&*")...)
 	o.Username, o.Password = "app", "secret"
 	if _, all := say(o, time.Second); !strings.Contains(all, "unknown without the right +config|get") {

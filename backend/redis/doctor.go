@@ -111,6 +111,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	most, _ := strconv.Atoi(cmp.Or(facts["maxclients"], setting("maxclients")))
 	used, _ := strconv.Atoi(facts["connected_clients"])
 	list = append(list, client.Connections(idleConns, maxConns, len(members), most-used, most))
+	list = append(list, limits(func(name string) int {
+		n, _ := strconv.Atoi(cmp.Or(facts[name], d.clients.Get().ConfigGet(ctx, name).Val()[name]))
+		return n
+	}, setting("client-output-buffer-limit"))...)
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a restart or failover every lease is observed for that long", d.maxTTL)
 	if ttl > d.maxTTL {
 		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
@@ -118,3 +122,27 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	return list, nil
 }
+
+// limits says which limits of the server are too low for a process that leads thousands of elections. setting returns that of
+// a name, 0 if it is unknown.
+func limits(setting func(name string) int, buffers string) (list []backend.Diagnostic) {
+	const leads = "a process that leads thousands of elections needs"
+	for name, least := range map[string]int{"proto-max-bulk-len": lease.MaxValue, "client-query-buffer-limit": 2 * lease.MaxValue} {
+		if n := setting(name); n > 0 && n < least {
+			list = append(list, clean.Diagnosticf(true, "messages", "%s is %d: "+leads+" %d", name, n, least))
+		}
+	}
+	hard := 0
+	if _, err := fmt.Sscanf(buffers, "normal %d", &hard); err == nil && 0 < hard && hard < maxAnswer {
+		list = append(list, clean.Diagnosticf(true, "messages", "client-output-buffer-limit normal is %d: "+leads+" %d", hard, maxAnswer))
+	}
+	if most, used := setting("maxclients"), setting("connected_clients"); most > 0 && most-used < fewConns {
+		list = append(list, clean.Diagnosticf(true, "connections", "maxclients is %d, and %d are connected: a process needs up to %d", most, used, fewConns))
+	}
+	return list
+}
+
+const (
+	maxAnswer = 8 << 20 // what an answer may have, about
+	fewConns  = 5       // of a process and its guard
+)

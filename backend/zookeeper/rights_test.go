@@ -152,6 +152,25 @@ func TestInspectDescribesServers(t *testing.T) {
 	})
 }
 
+// Limits that are lower than ZooKeeper's own are such that some thousands of leases cannot be renewed, or that a process
+// has no place for its guard.
+func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]testbed.ZooKeeperOptions{
+		"":                    {},
+		"jute.maxbuffer":      {Properties: []string{"-Djute.maxbuffer=500000"}},
+		"maxClientCnxns is 3": {Config: []string{"maxClientCnxns=3"}},
+	} {
+		server := testbed.StartZooKeeper(t, o)
+		a := start(t, "a", Options{Servers: []string{server.Addr()}, Root: "/lab"})
+		list, err := a.Inspect(t.Context(), time.Second, time.Second/3)
+		text := fmt.Sprint(list)
+		if warned := strings.Contains(text, "WARNING messages") || strings.Contains(text, "WARNING connections"); err != nil || !strings.Contains(text, want) || warned != (want != "") {
+			t.Errorf("with %+v: %q is missing, or too much: %v\n%s", o, want, err, text)
+		}
+	}
+}
+
 // A server whose certificate an unknown authority has signed is told nothing.
 func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestInspectSaysWhenServersAreLost(t *testing.T) {
 // A real server refuses what is wrong, and the error says what to correct.
 func TestRefusalsSayWhatToCorrect(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartConsul(t, testbed.ConsulOptions{})
+	server := testbed.StartConsul(t, testbed.ConsulOptions{Limits: map[string]any{"kv_max_value_size": 300_000}})
 	a := connect(t, server.URL())
 	missing := connect(t, server.URL())
 	missing.checks = []string{"no-such-check"}
@@ -83,6 +83,10 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 		},
 		"raise txn_max_req_len of the agents": func(ctx context.Context) error {
 			_, _, err := a.Txn(ctx, api.KVTxnOps{{Verb: api.KVSet, Key: "election/x", Value: make([]byte, 1<<20)}})
+			return err
+		},
+		"raise kv_max_value_size of the agents": func(ctx context.Context) error {
+			_, _, err := a.Txn(ctx, api.KVTxnOps{{Verb: api.KVSet, Key: "election/x", Value: make([]byte, 350_000)}})
 			return err
 		},
 		"is this the address of a Consul agent?": func(ctx context.Context) error {

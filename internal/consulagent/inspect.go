@@ -62,6 +62,7 @@ func (a *Agent) Inspect(ctx context.Context) (list []backend.Diagnostic, err err
 			Version, Datacenter, NodeName string
 			Server                        bool
 		}
+		DebugConfig struct{ HTTPMaxConnsPerClient int }
 	}
 	_, err = a.Client.Raw().Query("/v1/agent/self", &self, query)
 	switch c := self.Config; {
@@ -72,9 +73,19 @@ func (a *Agent) Inspect(ctx context.Context) (list []backend.Diagnostic, err err
 	default:
 		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
 			map[bool]string{true: "a server: while it is down, this process has no store", false: "a client, which finds another server if one fails"}[c.Server])
+		if most := self.DebugConfig.HTTPMaxConnsPerClient; most > 0 && most < fewConns {
+			add(true, "connections", "http_max_conns_per_client is %d: all processes on a machine share them, and each keeps up to %d", most, MaxConns)
+		}
 	}
 	return list, nil
 }
+
+// MaxConns is how many connections a process keeps. An agent that allows one address fewer than fewConns has no place for
+// a process and its guard, or for a second one.
+const (
+	MaxConns = 5
+	fewConns = 2 * MaxConns
+)
 
 // denied reports whether a right is missing.
 func denied(err error) bool {

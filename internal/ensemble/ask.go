@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,12 +57,14 @@ type Status struct {
 	Version, Mode     string // as in srvr; empty if the server does not answer srvr
 	Shortest, Longest time.Duration
 	ReadOnly          bool // the server is cut off from the majority of its ensemble
+	MaxConns          int  // of one address (maxClientCnxns); 0: no limit, or the server does not answer conf
 	Err               error
 }
 
 var (
 	srvrVersion = regexp.MustCompile(`(?m)^Zookeeper version: (\d[\w.]{0,40})`)
 	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
+	confConns   = regexp.MustCompile(`(?m)^maxClientCnxns=(\d{1,9})`)
 )
 
 // askServer asks one server what it is and how long sessions may be.
@@ -88,6 +91,11 @@ func (a *Access) askServer(ctx context.Context, server string, longest time.Dura
 			if m := x.pattern.FindStringSubmatch(text); m != nil {
 				*x.into = m[1]
 			}
+		}
+	}
+	if text, err := a.fourLetterWord(ctx, server, "conf"); err == nil {
+		if m := confConns.FindStringSubmatch(text); m != nil {
+			s.MaxConns, _ = strconv.Atoi(m[1])
 		}
 	}
 	return s
@@ -159,11 +167,17 @@ func diagnose(statuses []Status) (list []backend.Diagnostic) {
 		case s.Version == "" && s.Mode == "":
 			add(false, "server", "%s serves, but does not answer srvr", s.Server)
 		default:
+			if 0 < s.MaxConns && s.MaxConns < fewConns {
+				add(true, "connections", "%s: maxClientCnxns is %d: all processes on a machine share them; one with a guard needs %d", s.Server, s.MaxConns, fewConns)
+			}
 			add(false, "server", "%s: ZooKeeper %s, %s", s.Server, cmp.Or(s.Version, "of an unknown version"), cmp.Or(role, "in mode "+s.Mode))
 		}
 	}
 	return list
 }
+
+// fewConns is how many connections a process and its guard may have at once, with one that replaces another.
+const fewConns = 4
 
 // Serves reports whether the server can serve a member.
 func (s *Status) Serves() bool { return s.Err == nil && !s.ReadOnly }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -36,6 +37,9 @@ type ConsulOptions struct {
 
 	// KeyListPolicy lets a token list keys only by a policy that says so (acl.enable_key_list_policy). It needs ACL.
 	KeyListPolicy bool
+
+	// Limits are added to the limits of the configuration, such as txn_max_req_len.
+	Limits map[string]any
 
 	// SessionTTLMin is the least TTL of a session. Default: Consul's, 10 s.
 	SessionTTLMin time.Duration
@@ -190,9 +194,10 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 	return a, err
 }
 
-// configure adds session limits, ACLs and TLS to the configuration. With TLS the HTTPS
+// configure adds limits, ACLs and TLS to the configuration. With TLS the HTTPS
 // port replaces the HTTP port.
 func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]any) (err error) {
+	maps.Copy(config["limits"].(map[string]any), o.Limits)
 	if o.SessionTTLMin > 0 {
 		config["session_ttl_min"] = o.SessionTTLMin.String()
 	}
@@ -225,15 +230,19 @@ func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]a
 	return nil
 }
 
-// findConsul finds the newest program that "make deps" has built.
+// findConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
 func findConsul() (program, version string, err error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", "", err
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, "consul-v*", "consul"))
+	pattern, module := "consul-v*", "internal/tools/consul"
+	if oldest() {
+		pattern, module = "consul-v1.14.*", "internal/tools/consul-oldest"
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, pattern, "consul"))
 	if len(found) == 0 {
-		return "", "", &missing{Consul, "Consul", "built from internal/tools/consul"}
+		return "", "", &missing{Consul, "Consul", "built from " + module}
 	}
 	program = found[len(found)-1]
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "consul-v"), nil

@@ -36,8 +36,8 @@
 // host:port. ELECTION_TEST_KUBECONFIG names a file with an API server and an administrator. The
 // testbed uses them instead of starting its own, and skips the tests that inject faults into them.
 //
-// With ELECTION_TEST_OLDEST set, etcd is the oldest version that this module claims to support. ELECTION_TEST_POSTGRES_BIN
-// names the directory with the programs of another PostgreSQL.
+// With ELECTION_TEST_OLDEST set, etcd and Consul are the oldest versions that this module claims to support.
+// ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL.
 //
 // Each test records the servers that it used or missed as attributes
 // ([testing.TB.Attr]). scripts/report makes a table of them.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,9 @@ type ZooKeeperOptions struct {
 
 	// Config has lines for the configuration file.
 	Config []string
+
+	// Properties are options of its Java machine, such as -Djute.maxbuffer=10000.
+	Properties []string
 
 	// Clock runs the server on a clock that [Daemon.Step] can move.
 	Clock bool
@@ -97,7 +101,7 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 		}
 		z := &ZooKeeperServer{}
 		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
-		var properties []string
+		properties := slices.Clip(o.Properties)
 		if o.TLS {
 			secure, err := freePort()
 			if err != nil {
