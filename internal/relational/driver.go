@@ -178,7 +178,7 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
-	for range 3 {
+	for tries := range 4 {
 		before, position := d.origin(), d.Position()
 		a, err := read()
 		if err != nil {
@@ -189,6 +189,12 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 		}
 		epoch, maxTTL := parseOrigin(a.Origin)
 		if serverOf(epoch) != a.Server {
+			// Another process has found another server since, which shares the rows. If new connections lead there, this one
+			// is of before; with each process on its own server they would go on giving the rows new epochs.
+			if tries == 0 && epoch != "" && serverOf(d.Epoch()) == a.Server {
+				d.Dialect.Moved()
+				continue
+			}
 			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:

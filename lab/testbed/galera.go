@@ -1,0 +1,121 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// StartGalera starts two nodes of a Galera cluster of MariaDB. The first one may end in order, by
+// [Server.Terminate], and come back by [Server.Start]: it gets from the second what it has missed.
+func StartGalera(t testing.TB) (first, second *Server) {
+	t.Helper()
+	provider := glob("/usr/lib/galera/libgalera_smm.so", "/usr/lib*/galera-4/libgalera_smm.so")
+	if provider == "" {
+		unavailable(t, &missing{MariaDB, "Galera", "Debian: galera-4"})
+	}
+	group := []string{galeraAddress(t), galeraAddress(t)}
+	args := func(i int) []string {
+		return []string{
+			"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-address=gcomm://" + strings.Join(group, ","),
+			"--wsrep-provider-options=gcache.size=8M;gmcast.listen_addr=tcp://" + group[i] + ";ist.recv_addr=" + galeraAddress(t),
+			"--wsrep-node-address=" + group[i], "--wsrep-sst-method=mysqldump", "--wsrep-sst-auth=root:", "--wsrep-sst-receive-address=AUTO",
+			"--binlog-format=ROW", "--default-storage-engine=InnoDB", "--innodb-autoinc-lock-mode=2",
+		}
+	}
+	const bootstrap = "--wsrep-new-cluster"
+
+	// The second node begins with what the first one has, so that nothing has to be transferred.
+	first = Start(t, Options{Kind: MariaDB, Args: append(args(0), bootstrap)})
+	second = Start(t, Options{Kind: MariaDB, Args: []string{"--wsrep-on=OFF"}})
+	first.Terminate(t)
+	second.Terminate(t)
+	if err := os.RemoveAll(second.data()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(second.data(), os.DirFS(first.data())); err != nil {
+		t.Fatal(err)
+	}
+	first.Start(t)
+	second.options.Args = args(1)
+	second.Start(t)
+	Eventually(t, startLimit, "the second node has joined", func() error {
+		var name, state string
+		err := second.db.QueryRowContext(t.Context(), "SHOW STATUS LIKE 'wsrep_local_state_comment'").Scan(&name, &state)
+		if err == nil && state != "Synced" {
+			err = fmt.Errorf("it is %s", state)
+		}
+		return err
+	})
+	first.options.Args = args(0) // when it comes back, it joins the cluster that is there
+	return first, second
+}
+
+// galeraAddress is one that nobody listens on.
+func galeraAddress(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loopback(port)
+}
+
+// StartHAProxy starts an HAProxy that leads each new connection to the first server that takes one. A connection that
+// is open stays where it is. It stops it after the test.
+func StartHAProxy(t testing.TB, servers ...string) *Daemon {
+	t.Helper()
+	Full(t, "starts its own server")
+	proxy, err := startHAProxy(servers)
+	if err != nil {
+		unavailable(t, err)
+	}
+	recordServer(t, "HAProxy")
+	endWithTest(t, proxy)
+	return proxy
+}
+
+func startHAProxy(servers []string) (*Daemon, error) {
+	program, err := lookPath("haproxy")
+	if err != nil {
+		return nil, &missing{MariaDB, "HAProxy", "Debian: haproxy"}
+	}
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
+		"listen servers\n bind " + loopback(port) + "\n"
+	for i, addr := range servers {
+		text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
+		if i > 0 {
+			text += " backup"
+		}
+		text += "\n"
+	}
+	config := filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	proxy, err := launch(daemonOptions{kind: MariaDB, version: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir,
+		ready: func(ctx context.Context) error {
+			var dialer net.Dialer
+			c, err := dialer.DialContext(ctx, "tcp", loopback(port))
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return proxy, proxy.await()
+}
