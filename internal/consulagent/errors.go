@@ -80,6 +80,8 @@ func (a *Agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
 	case code == 413, has("is too large"): // the client keeps the code of a transaction to itself
 		class, hint = backend.ErrDenied, "; raise kv_max_value_size of the agents"
+	case has("too many concurrent connections"):
+		hint = "; the agent allows one address no more (http_max_conns_per_client)"
 	case code == 404, code == 405, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}

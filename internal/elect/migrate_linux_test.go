@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -173,5 +175,27 @@ func TestMigrateStatusSaysTheNextStep(t *testing.T) {
 	env := onFiles(t)
 	if out, code := call(t, env, "migrate", "status"); code != exitElect || !strings.Contains(out, "backend: migration") {
 		t.Errorf("without a migration: code %d: %s", code, out)
+	}
+}
+
+// At stage from a process leads by the lock of a file alone, and at stage both by that, too. The guard of its command has the
+// lock, so nobody else leads before the command has ended.
+func TestTheCommandKeepsTheLockOfItsStage(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []migration.Stage{migration.From, migration.Both} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			a := start(t, onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_STAGE="+string(stage), "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory"),
+				"run", "job", "--", "sleep", "3000")
+			a.says("leads")
+			files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", a.descendants()["elect-guard"]))
+			kept := slices.ContainsFunc(files, func(file string) bool {
+				to, _ := os.Readlink(file)
+				return strings.Contains(to, "/leases/")
+			})
+			if !kept {
+				t.Error("the guard of the command does not have the lock")
+			}
+		})
 	}
 }

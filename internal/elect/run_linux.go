@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionguard"
@@ -111,10 +112,8 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	}
 	r.ttl, r.pause = s.TTL, s.RenewEvery
 	r.extendEvery = min(max(s.TTL/40, 10*time.Millisecond), 250*time.Millisecond)
-	if b, ok := s.Backend.(interface {
-		Lock(string) (*os.File, error)
-	}); ok {
-		r.lock = b.Lock
+	if r.lock, err = lockOf(s.Backend); err != nil {
+		return nil, nil, err
 	}
 	if err := adoptOrphans(); err != nil {
 		return nil, nil, err
@@ -137,6 +136,35 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 		guard.Close()
 	}
 	return r, m, err
+}
+
+// lockOf returns how to get the lock of the kernel by which this process leads; nil if it leads by none. The command keeps
+// it, so that nobody leads before it has ended. In a migration the lock is that of a store by which its stage leads.
+func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), err error) {
+	if file, ok := b.(interface {
+		Lock(election string) (*os.File, error)
+	}); ok {
+		return file.Lock, nil
+	}
+	m, ok := b.(*migration.Backend)
+	if !ok {
+		return nil, nil
+	}
+	from, to := m.Stores()
+	if m.Stage() == migration.To {
+		return lockOf(to)
+	}
+	if lock, err = lockOf(from); err != nil || m.Stage() == migration.From {
+		return lock, err
+	}
+	other, err := lockOf(to)
+	switch {
+	case lock != nil && other != nil:
+		return nil, fmt.Errorf("%w: at stage %q both stores lead by locks of files, and elect run can hand one to its command", backend.ErrInvalid, m.Stage())
+	case lock == nil:
+		lock = other
+	}
+	return lock, err
 }
 
 func (r *runner) close(m *election.Manager) error {
