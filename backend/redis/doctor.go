@@ -136,13 +136,7 @@ func limits(setting func(name string) int, buffers string) (list []backend.Diagn
 	if _, err := fmt.Sscanf(buffers, "normal %d", &hard); err == nil && 0 < hard && hard < maxAnswer {
 		list = append(list, clean.Diagnosticf(true, "messages", "client-output-buffer-limit normal is %d: "+leads+" %d", hard, maxAnswer))
 	}
-	if most, used := setting("maxclients"), setting("connected_clients"); most > 0 && most-used < fewConns {
-		list = append(list, clean.Diagnosticf(true, "connections", "maxclients is %d, and %d are connected: a process needs up to %d", most, used, fewConns))
-	}
 	return list
 }
 
-const (
-	maxAnswer = 8 << 20 // what an answer may have, about
-	fewConns  = 5       // of a process and its guard
-)
+const maxAnswer = 8 << 20 // what an answer may have in bytes, about
