@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -25,10 +26,23 @@ func TestDriver(t *testing.T) {
 		} {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-					l := newLab(t, server)
-					return func(t testing.TB) lease.Driver { return open(t, options(l)) }
-				}})
+				var l *lab
+				leasetest.Run(t, leasetest.Harness{
+					NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+						l = newLab(t, server)
+						return func(t testing.TB) lease.Driver { return open(t, options(l)) }
+					},
+					RollBack: func(k lease.Key) {
+						tx, err := l.admin.Begin()
+						if err == nil {
+							_, err = tx.Exec("UPDATE election_item SET value = CONCAT(value, ' ') WHERE kind = ? AND name = ?", k.Kind, k.Name)
+							err = errors.Join(err, tx.Rollback())
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					},
+				})
 			})
 		}
 	})

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -18,10 +19,24 @@ import (
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedPostgres(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-		db := withTable(t, server.Database(t))
-		return func(t testing.TB) lease.Driver { return open(t, Options{DSN: db.DSN("")}) }
-	}})
+	var db *testbed.PostgresDatabase
+	leasetest.Run(t, leasetest.Harness{
+		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+			db = withTable(t, server.Database(t))
+			return func(t testing.TB) lease.Driver { return open(t, Options{DSN: db.DSN("")}) }
+		},
+		RollBack: func(k lease.Key) {
+			ctx := context.Background()
+			tx, err := db.Admin().Begin(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "UPDATE election_item SET value = value || ' ' WHERE kind = $1 AND name = $2", k.Kind, k.Name)
+				err = errors.Join(err, tx.Rollback(ctx))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	})
 }
 
 // TestConformance runs the conformance suite on a server that all cases share.

@@ -16,7 +16,8 @@ type lab struct {
 	open func(testing.TB) lease.Driver
 	d    lease.Driver
 
-	goBack func() (restore func()) // see Harness
+	goBack   func() (restore func()) // see Harness
+	rollBack func(lease.Key)
 }
 
 // limit is how long a test of one rule may take, so that a driver that hangs fails the test.

@@ -70,6 +70,9 @@ var mutants = []struct {
 			return r
 		}),
 		[]string{"a change needs what was read", "of two changes that check what the other puts one wins"}},
+	{"takes no lock, so that a transaction of somebody else that is rolled back undoes it",
+		func(d *driver) lease.Driver { return d },
+		[]string{rollsBack}},
 	{"does not say that its store went back",
 		func(d *driver) lease.Driver { return forgetful{d} },
 		[]string{goesBack}},
@@ -105,6 +108,17 @@ func (s *Store) write(c *lease.Change, compared []lease.Put) lease.Result {
 		}
 	}
 	return s.apply(bare)
+}
+
+// rollBackUnlocked is RollBack in a store that lets others write meanwhile.
+func (s *Store) rollBackUnlocked(k lease.Key) {
+	s.mu.Lock()
+	was := s.entries[k]
+	s.mu.Unlock()
+	meet()
+	s.mu.Lock()
+	s.entries[k] = was
+	s.mu.Unlock()
 }
 
 // changing returns drivers that make changes in another way.
@@ -160,6 +174,7 @@ func TestEachBrokenDriverIsFound(t *testing.T) {
 						was := store.Snapshot()
 						return func() { store.GoBack(was) }
 					},
+					RollBack: func(k lease.Key) { store.rollBackUnlocked(k) },
 				}
 				seen := &verdict{TB: t}
 				done := make(chan bool)

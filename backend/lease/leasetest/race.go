@@ -168,6 +168,51 @@ func halves(l *lab) {
 	})
 }
 
+// besideRollBacks makes changes, each of which puts one item and checks the other, while somebody else changes both in
+// transactions that are rolled back: what was granted stays, and what was refused has put nothing.
+func besideRollBacks(l *lab) {
+	keys := [2]lease.Key{key("a"), key("b")}
+	for _, k := range keys {
+		l.created(k.Name, 1)
+	}
+	stop, stopped := make(chan bool), make(chan bool)
+	go func() {
+		defer close(stopped)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond): // the items are free for a moment
+				l.rollBack(keys[n%2])
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+
+	granted := 0
+	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+		for n := range changes {
+			changes[n] = over(now[n], record(keys[n].Name, uint64(round+2)))
+			changes[n].Check = []lease.Item{now[1-n]}
+		}
+		return changes
+	}, func(sides [2]side, after []lease.Item) {
+		first, second := l.took(sides[0], sides[1], after), l.took(sides[1], sides[0], after)
+		if first && second {
+			l.Error("two changes were both granted, each of which checks what the other one puts")
+		}
+		if first || second {
+			granted++
+		}
+	})
+	if granted == 0 {
+		l.Error("beside a writer that rolls back no change is granted")
+	}
+}
+
 // wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it had read.
 func wentBack(l *lab) {
 	first := l.created("a", 1)

@@ -26,10 +26,17 @@ type Harness struct {
 	// GoBack remembers what the store that NewStore made last has, and returns a function that makes it that again, as a
 	// restored copy does. nil: the store cannot be set back by a test, and its driver is not asked whether it notices.
 	GoBack func() (restore func())
+
+	// RollBack changes an item of the store that NewStore made last in a transaction, as somebody else than the driver, and
+	// rolls it back. nil: the store has no transactions that can be rolled back, or a test cannot make them.
+	RollBack func(k lease.Key)
 }
 
-// goesBack is the rule that only a harness with GoBack can test.
-const goesBack = "a store that went back is noticed"
+// Rules that only a harness with GoBack, or with RollBack, can test.
+const (
+	goesBack  = "a store that went back is noticed"
+	rollsBack = "a writer that rolls back changes nothing"
+)
 
 // rules are what every driver must keep to, in the words of its contract.
 var rules = []struct {
@@ -48,6 +55,7 @@ var rules = []struct {
 	{"of two changes that check what the other puts one wins", crossed},
 	{"of two changes that need what the other makes to be missing one wins", absent},
 	{"of two changes over the same items one wins, as a whole", halves},
+	{rollsBack, besideRollBacks},
 	{"another epoch is refused", otherEpoch},
 	{goesBack, wentBack},
 	{"a remembered value is compared too", remembered},
@@ -62,7 +70,7 @@ var rules = []struct {
 // Run runs what every driver must pass. It takes seconds; package conformance has the rest.
 func Run(t *testing.T, h Harness) {
 	for _, c := range rules {
-		if c.rule == goesBack && h.GoBack == nil {
+		if c.rule == goesBack && h.GoBack == nil || c.rule == rollsBack && h.RollBack == nil {
 			continue
 		}
 		t.Run(c.rule, func(t *testing.T) {
@@ -76,7 +84,7 @@ func (h *Harness) try(t testing.TB, test func(*lab)) {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack})
+	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack})
 }
 
 func written(l *lab) {

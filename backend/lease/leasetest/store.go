@@ -80,6 +80,17 @@ func (s *Store) GoBack(was Snapshot) {
 	s.restore(was)
 }
 
+// RollBack changes an item in a transaction that is rolled back. Nobody else reads or writes meanwhile.
+func (s *Store) RollBack(k lease.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, there := s.entries[k]
+	s.entries[k] = entry{text: "?"}
+	if s.entries[k] = was; !there {
+		delete(s.entries, k)
+	}
+}
+
 // restore does what Restore and GoBack share. Listeners are not told what has changed.
 func (s *Store) restore(was Snapshot) {
 	s.entries = map[lease.Key]entry{}
