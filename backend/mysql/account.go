@@ -10,12 +10,13 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// A login has the account whose rights the server applies to a connection, and the selected
-// schema. What is not known is empty.
-type login struct{ user, host, schema string }
+// A login has the account whose rights the server applies to a connection, the selected schema, and another
+// schema with a table like ours that the account may see. What is not known is empty.
+type login struct{ user, host, schema, other string }
 
 // A denial is an error of a connection about rights, with the account.
 type denial struct {
@@ -25,15 +26,21 @@ type denial struct {
 
 func (e denial) Unwrap() error { return e.error }
 
-// denied asks the server for the account to which it has denied something on this connection.
+// loginSQL asks who is logged in, and where else there is a table like ours.
+const loginSQL = `SELECT CURRENT_USER(), COALESCE(DATABASE(), ''), COALESCE((SELECT MIN(c.TABLE_SCHEMA) FROM information_schema.COLUMNS c
+ WHERE c.TABLE_NAME = {name} AND c.COLUMN_NAME = 'version' AND c.TABLE_SCHEMA <> {schema}), '')`
+
+// denied asks the server for the account to which it has denied something on this connection, or for which there is no table.
 func (d *driver) denied(ctx context.Context, c conn, err error) error {
-	var account, schema string
-	failed := c.QueryRowContext(ctx, "SELECT CURRENT_USER(), COALESCE(DATABASE(), '')").Scan(&account, &schema)
+	var account, schema, other string
+	t := d.Settled()
+	ask := strings.NewReplacer("{name}", hexText(t.Prefix+"_item"), "{schema}", hexText(t.Schema)).Replace(loginSQL)
+	failed := c.QueryRowContext(ctx, ask).Scan(&account, &schema, &other)
 	at := strings.LastIndexByte(account, '@') // nothing is quoted, and no host has an @
 	if failed != nil || at < 0 {
 		return err
 	}
-	return denial{err, login{account[:at], account[at+1:], schema}}
+	return denial{err, login{account[:at], account[at+1:], schema, other}}
 }
 
 var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
@@ -65,6 +72,14 @@ func (l login) grantHint(rights string, t relational.Table) string {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
 	return "; an administrator can grant what is needed: " + grant(rights, l.within(t).String(), account(l.user, l.host))
+}
+
+// elsewhere says in which other schema there is a table: "; …", or "".
+func (l login) elsewhere() string {
+	if l.other == "" {
+		return ""
+	}
+	return "; the schema " + clean.Text(l.other, 64, false) + " has one: if that is the one that is meant, correct the DSN"
 }
 
 // within returns t with its schema: statements are pasted where none is selected.

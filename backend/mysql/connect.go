@@ -52,7 +52,7 @@ func (d *driver) connect(o Options) (err error) {
 		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
 	d.Password.Set(config.Passwd)
-	d.dsn = login{config.User, "%", config.DBName}
+	d.dsn = login{user: config.User, host: "%", schema: config.DBName}
 	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	c := config.Clone()
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server

@@ -89,9 +89,9 @@ func (d *driver) Hint(err error) string {
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
 	switch {
 	case is(err, errNoTable):
-		return make + ", or with this: " + createSQL(account.within(table))
+		return account.elsewhere() + make + ", or with this: " + createSQL(account.within(table))
 	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
-		return make + account.grantHint(makerRights, table)
+		return account.elsewhere() + make + account.grantHint(makerRights, table)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):

@@ -72,7 +72,7 @@ func TestInspectWarnsOfWeakSettings(t *testing.T) {
 
 // Error 1044 names the account, error 1045 the user that the server saw; for others the DSN must do.
 func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
-	dsn := login{"app", "%", "app"}
+	dsn := login{user: "app", host: "%", schema: "app"}
 	for _, c := range []struct {
 		dsn     login
 		number  uint16
@@ -111,7 +111,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		f.Add("app", "%", s)
 	}
 	f.Fuzz(func(t *testing.T, user, host, schema string) {
-		s := login{user, host, schema}.grantHint(memberRights, defaultTable)
+		s := login{user: user, host: host, schema: schema}.grantHint(memberRights, defaultTable)
 		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
 			t.Errorf("a log changes the text: %q", s)
 		}

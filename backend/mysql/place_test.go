@@ -139,7 +139,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 			return Options{DB: db}
 		}
 		if got := read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
-			t.Errorf("the record of %s is read as %+v", l.Name, got)
+			t.Fatalf("the record of %s is read as %+v", l.Name, got)
 		}
 
 		l.exec(t, "DROP TABLE election_item", "DROP TABLE "+tenant+".election_item", fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, l.userAtHost(t)))
@@ -155,6 +155,54 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 		})
 		read(t, own, recordKey("jobs"))
 	})
+}
+
+// A DSN with another schema than that of the table is told as such, besides how to make one there.
+func TestATableInAnotherSchemaIsTold(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		l.exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t))
+		b := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = tenant })})
+		if err := b.Prepare(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if want := "the schema " + l.Name + " has one"; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), ";") {
+			t.Errorf("%v; want ErrDenied with %q and a statement at the end", err, want)
+		}
+	})
+}
+
+// Without rights to more than the rows, nothing but the time of its file tells a table of MariaDB from a copy of it.
+func TestOnlyItsFileTellsACopyOnMariaDB(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.Shared(t, testbed.MariaDB))
+	l.copied(t, "election_item", "copied")
+	differ := func(account *sql.DB) (columns []string) {
+		rows, err := account.QueryContext(t.Context(), "SELECT c.TABLE_NAME, c.COLUMN_NAME FROM information_schema.COLUMNS c JOIN information_schema.COLUMNS n ON n.TABLE_NAME = c.TABLE_NAME AND n.TABLE_SCHEMA = c.TABLE_SCHEMA"+
+			" WHERE c.TABLE_SCHEMA = 'information_schema' AND n.COLUMN_NAME = 'TABLE_NAME' AND c.COLUMN_NAME <> 'TABLE_NAME' AND c.TABLE_NAME NOT LIKE '%PRIVILEGES' ORDER BY 1, 2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var view, column string
+			var kinds int
+			if err := rows.Scan(&view, &column); err != nil {
+				t.Fatal(err)
+			}
+			ask := fmt.Sprintf("SELECT COUNT(DISTINCT v) FROM (SELECT TABLE_NAME, GROUP_CONCAT(COALESCE(`%s`, '') ORDER BY 1) AS v FROM information_schema.`%s` WHERE TABLE_NAME IN ('election_item', 'copied') AND TABLE_SCHEMA = '%s' GROUP BY TABLE_NAME) x", column, view, l.Name)
+			if err := account.QueryRowContext(t.Context(), ask).Scan(&kinds); err == nil && kinds > 1 {
+				columns = append(columns, view+"."+column)
+			}
+		}
+		return columns
+	}
+	if got := strings.Join(differ(poolOf(t, l.User)), " "); got != "PARTITIONS.CREATE_TIME TABLES.CREATE_TIME" {
+		t.Errorf("a table and its copy differ in %q: if that stays when nobody copies, it belongs into placeSQL", got)
+	}
 }
 
 // A pool that says USE on each connection leads to no schema that is certain.

@@ -57,6 +57,8 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	switch {
 	case d.Table.Schema != "" && text(there, 0, 0) != "t":
 		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(t.Schema) + ";" + d.hintToMake(t)
+	case len(s.Found) == 0 && s.Other == "" && t.Schema != "":
+		s.Hint = "; the dsn leads to " + s.Where + ": if the table is in another one, correct the dsn" + d.hintToMake(t)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
 		s.Hint = d.hintToMake(t)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":

@@ -260,6 +260,12 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = app, public", user))
 			return Options{DSN: db.DSNOf(user, password, "")}
 		}},
+		"in another database": {`if the table is in another one, correct the dsn`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+			withTable(t, server.Database(t))
+			db.Exec(t, "REVOKE ALL ON SCHEMA public FROM PUBLIC", "GRANT USAGE ON SCHEMA public TO PUBLIC")
+			user, password := db.AddUser(t)
+			return Options{DSN: db.DSNOf(user, password, "")}
+		}},
 		"in a schema that is not there": {"CREATE SCHEMA", func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(""), Schema: "nowhere"}
 		}},
