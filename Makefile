@@ -56,7 +56,7 @@ simulate: ## SIM_HOURS=10000: run the state machine through virtual hours of fau
 
 mutants: ## break backends, the core, the guard and Kubernetes on purpose: the check for each rule must find each mutant
 	@{ go test ./conformance -run TestEachMutantIsKilledByItsCase -count=1 -v && \
-		go test ./lab/mutants -run 'TestEachBroken(Core|LeaseProtocol|Term|Guard|Kubernetes)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
+		go test ./lab/mutants -run 'TestEachBroken(Core|LeaseProtocol|Term|Guard|Kubernetes|Place)IsFound' -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
 
 model: ## search all models of the protocol with spin, and print the table
 	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps

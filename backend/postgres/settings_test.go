@@ -160,3 +160,32 @@ func TestAListenerIsIdleForLong(t *testing.T) {
 		t.Error("nothing was heard")
 	}
 }
+
+// A table of the same name to which the connection leads makes no difference to any request: each statement names the schema.
+func TestEveryStatementNamesTheSchema(t *testing.T) {
+	t.Parallel()
+	for way, share := range shared {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := withTable(t, withTenant(t))
+			withTable(t, db, "tenant1")
+			_, o, tell := share(t, db)
+			tell("SET search_path TO tenant1")
+			o.Schema = "public"
+			d := open(t, o)
+			v := read(t, d, recordKey("jobs"))
+			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+
+			if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
+				t.Fatal("the record is not in the schema that is meant")
+			}
+			if n := db.Value(t, "SELECT count(*) FROM tenant1.election_item"); n != "0" {
+				t.Errorf("%s rows are in the schema that the connection was told", n)
+			}
+			listed, err := d.List(t.Context(), lease.Records, "", 10)
+			if err != nil || len(listed.Items) != 1 {
+				t.Errorf("the list has %+v, %v; want the record", listed.Items, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package mutants
+
+import (
+	"testing"
+
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// postgres and mysql run tests of these backends, on real servers.
+func postgres(tests string) check { return check{"./backend/postgres", "^" + tests + "$", nil} }
+func mysql(tests string) check    { return check{"./backend/mysql", "^" + tests + "$", nil} }
+
+// Drivers that depend on what somebody has told their connection. Each check starts a server, so "go test" tries none of
+// these mutants by default.
+func TestEachBrokenPlaceIsFound(t *testing.T) {
+	if !*all && *only == "" {
+		t.Skip("starts a server for each mutant: needs -mutants.all or -mutants.only")
+	}
+	available := false
+	t.Run("there are servers", func(t *testing.T) { // without them the checks would be skipped
+		testbed.SharedPostgres(t)
+		testbed.Shared(t, testbed.MariaDB)
+		available = true
+	})
+	if !available {
+		t.Skip("a server is missing")
+	}
+	t.Run("PostgreSQL", func(t *testing.T) { tryAll(t, "../backend/postgres/", postgresMutants) })
+	t.Run("MySQL", func(t *testing.T) { tryAll(t, "../backend/mysql/", mysqlMutants) })
+}
+
+var postgresMutants = []mutant{
+	{"statements name no schema, and follow the search path", "statements.go",
+		`"{table}", ascii(t), `,
+		`"SET LOCAL search_path = pg_catalog, pg_temp; ", "", "{table}", ascii(relational.Table{Quote: t.Quote, Prefix: t.Prefix}), `,
+		"is not in the schema that is meant", postgres("TestEveryStatementNamesTheSchema")},
+	{"the schema is the one that the connection was told", "place.go",
+		"SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +\n	`SET LOCAL search_path TO DEFAULT; SELECT",
+		"SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` +\n	`SELECT",
+		"behind_somebody's_search_path", postgres("TestNoTableIsMadeOrUsedInAPlaceInDoubt")},
+	{"what other roles take for $user does not count", "place.go",
+		"OR p.reset_val LIKE '%$user%' AND",
+		"OR false AND",
+		"with_a_role's_own_schema", postgres("TestNoTableIsMadeOrUsedInAPlaceInDoubt")},
+	{"rows that are hidden are not there", "statements.go",
+		"SET LOCAL row_security = off; ",
+		"SET LOCAL row_security = on; ",
+		"want ErrDenied", postgres("TestHiddenRowsAreDenied")},
+	{"a copy of the table is the table", "statements.go",
+		"|| '.' || coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), {named}::regclass)::oid",
+		"|| '.' || length({named})",
+		"want ErrEpoch", postgres("TestATableInThePlaceOfAnotherIsAnotherStore")},
+}
+
+var mysqlMutants = []mutant{
+	{"the schema is the one that somebody has selected", "place.go",
+		"saidUse(ctx, c); err != nil || said {",
+		"saidUse(ctx, c); err != nil || said && false {",
+		"the record of", mysql("TestAPoolLeadsToTheSchemaOfItsDSN")},
+	{"a fence does not ask whether somebody has said USE", "fence.go",
+		"if err == nil && said {",
+		"if err == nil && said && false {",
+		"want ErrDenied", mysql("TestAFenceFindsTheTableOfTheDSN")},
+}
