@@ -89,7 +89,7 @@ func generalCloseTwice(t *Trial) error {
 	held := must(a.win("jobs"))
 	for i := range 2 {
 		if err := a.Close(); err != nil {
-			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
+			return fmt.Errorf("call %d of Close: expected nil, got %w", i+1, err)
 		}
 	}
 	now := must(b.read("jobs"))

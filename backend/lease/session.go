@@ -94,11 +94,8 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 type sessionOutcome int
 
 const (
-	// sessionUnknown comes with an error.
-	sessionUnknown sessionOutcome = iota
-
-	// sessionWritten: the session has the new value, and is the current one.
-	sessionWritten
+	// sessionWritten: the session has the new value, and is the current one. Zero comes with an error.
+	sessionWritten sessionOutcome = iota + 1
 
 	// recordsChanged: nothing was written. The session is as it was, so one of the records that the write
 	// was to check has changed.
