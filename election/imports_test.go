@@ -15,8 +15,8 @@ const module = "github.com/go-election/go-election"
 // client's dependencies.
 var clients = map[string][]string{
 	"memory":            nil,
-	"file":              nil,
-	"manual":            nil,
+	"file":              {"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
+	"manual":            {"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 	"clean":             nil,
 	"page":              nil,
 	"single":            nil,
