@@ -107,7 +107,7 @@ func (m *Manager) logOutage(a action) {
 func (m *Manager) logDoubt(a action) {
 	l := line{level: slog.LevelWarn, text: "elections can be won again", elections: []string{a.e.name}}
 	if a.until > 0 {
-		l.text = "nobody can be elected for a while: the store was restarted or restored, has failed over, or a record was deleted or edited, so whoever may still lead is waited for"
+		l.text = "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"
 		l.until = m.wall(a.until)
 	}
 	m.say(l)

@@ -134,7 +134,11 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		err := f.send(w, r, to)
-		if err == nil {
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, errNoAddress):
+			fail(w, http.StatusBadGateway, "the leader has no address that a request can be sent to: see Address in its options")
 			return
 		}
 		if again == nil || r.Context().Err() != nil {
@@ -239,6 +243,9 @@ func (f *forwarder) now(after uint64) (to destination, ok bool) {
 	return destination{leader: s.Leader, term: s.Term}, true
 }
 
+// errNoAddress says that nothing can be sent to the leader.
+var errNoAddress = errors.New("the leader has no address that a request can be sent to")
+
 // errRefused says that the process that was asked does not lead.
 var errRefused = errors.New("the process that was asked does not lead")
 
@@ -246,7 +253,7 @@ var errRefused = errors.New("the process that was asked does not lead")
 func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination) (err error) {
 	target, err := f.options.URL(to.leader)
 	if err != nil {
-		return err
+		return errNoAddress
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

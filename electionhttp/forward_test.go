@@ -255,6 +255,7 @@ func TestForwardRefusesBadOptionsAndAddresses(t *testing.T) {
 		n := startNode(t, store, "b", electionhttp.ForwardOptions{Wait: 50 * time.Millisecond})
 		manager(t, store, election.Options{ID: "leader", Address: address, TTL: time.Second}, true, "api")
 		n.knows("leader")
-		n.mustAnswer(fmt.Sprintf("a leader at %q", address), http.StatusBadGateway, "", http.MethodPost, "")
+		n.mustAnswer(fmt.Sprintf("a leader at %q", address), http.StatusBadGateway, "has no address", http.MethodPost, "")
+		n.mustAnswer(fmt.Sprintf("a leader at %q", address), http.StatusBadGateway, "has no address", http.MethodGet, "")
 	}
 }

@@ -272,5 +272,8 @@ func (g *Group) states() string {
 			states = append(states, fmt.Sprintf("%s: %v", p.ID(), e.Current()))
 		}
 	}
+	if states == nil {
+		return "(no process has joined an election)"
+	}
 	return strings.Join(states, "\n")
 }

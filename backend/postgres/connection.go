@@ -294,7 +294,9 @@ func (d *driver) Hint(err error) string {
 		return "; the encoding of the database must be UTF8"
 	case readOnly:
 		return "; it is set for the account, the database or the server: ALTER ROLE " + d.account() + " RESET default_transaction_read_only;"
-	case "42601", "42704", "42883":
+	case "42704":
+		return "; make it (a role by CREATE ROLE), or correct its name"
+	case "42601", "42883":
 		return "; the server must be PostgreSQL 13 or later"
 	case "08P01":
 		return "; PgBouncer must have disable_pqexec 0, know the database, and ignore or take the parameters of the dsn"

@@ -124,7 +124,7 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 // they can be pasted.
 func (d *driver) hintToMake(t relational.Table) string {
 	account := d.account()
-	return "; an administrator makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
+	return "; an administrator, with a dsn of their own, makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
 		createSQL(t.String()) + " " + grantSQL(t, account)
 }
 

@@ -177,7 +177,10 @@ func (d *driver) run(parent context.Context, write bool, args []any) (answer []a
 	return answer, err
 }
 
-const tooManyClients = "max number of clients reached"
+const (
+	tooManyClients = "max number of clients reached"
+	tooLong        = "unauthenticated " // before a login the server reads no long command: it says so instead of NOAUTH
+)
 
 // isFull reports whether the server has no place for a connection. It says so and closes it, which may be faster than what
 // it says. At the first try that may be a connection of before.
@@ -188,7 +191,7 @@ func isFull(err error, try int) bool {
 
 // isRefused reports whether no other connection can be made.
 func isRefused(err error) bool {
-	return has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", "ERR invalid password")
+	return has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", tooLong, "ERR invalid password")
 }
 
 // pause returns false if ctx has ended.
@@ -260,7 +263,7 @@ func isDenied(err error) bool {
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
 		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
 	}
-	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
+	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
 }
 
 // moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster

@@ -154,7 +154,7 @@ func (a *app) json(v any) error {
 // confirm asks the operator before a change. Without a terminal it is an error.
 func (a *app) confirm(format string, args ...any) error {
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
-		return errors.New("this changes who leads, and there is no terminal to ask on; pass --yes to go ahead")
+		return errors.New("elect asks before it changes this, and there is no terminal to ask on; pass --yes to go ahead")
 	}
 	fmt.Fprintf(a.diag, format+"\nContinue? [y/N] ", args...)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

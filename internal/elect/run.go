@@ -33,7 +33,7 @@ type limits struct {
 func (a *app) runCommand() *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
-		Use:   "run NAME -- COMMAND [ARG…]",
+		Use:   "run NAME [flags] -- COMMAND [ARG…]",
 		Short: "Run a program only while this process leads",
 		Long: `Campaign in the election NAME, and run COMMAND each time this process is elected.
 
