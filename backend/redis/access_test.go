@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -364,4 +365,22 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("with a member's rights: %s", all)
 	}
 	replica.Kill(t)
+}
+
+// A password that is missing is denied, whatever a server calls it: Redis 7 reads no long command before a login, and says
+// so instead of NOAUTH.
+func TestAMissingPasswordIsDenied(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server.Do(t, "CONFIG", "SET", "requirepass", "secret")
+	b, err := Open(Options{Addresses: []string{server.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("without the password: %v, want %v", err, backend.ErrDenied)
+	}
 }
