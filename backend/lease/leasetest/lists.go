@@ -1,0 +1,173 @@
+package leasetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+func listed(l *lab) {
+	names := []string{"a", "A", "a b", "a/b", "a%2Fb", "á", "a\"'`", "~", "0", "z/", "é€𝄞", strings.Repeat("n", backend.MaxName)}
+	for _, name := range names {
+		l.created(name, 1)
+	}
+	slices.Sort(names)
+	var got []string
+	for from := ""; ; from = got[len(got)-1] + "\x00" {
+		v, err := l.d.List(l.Context(), lease.Records, from, 5)
+		if err != nil || len(v.Items) > 5 {
+			l.Fatalf("a page of 5: %d items, %v", len(v.Items), err)
+		}
+		for _, it := range v.Items {
+			if r, ok := it.Value.(*lease.Record); !ok || r.Election != it.Name || it.Kind != lease.Records || it.Edited {
+				l.Errorf("item %+v in a list", it)
+			}
+			got = append(got, it.Name)
+		}
+		if len(v.Items) < 5 {
+			break
+		}
+	}
+	if !slices.Equal(got, names) {
+		l.Errorf("listed %q, want %q", got, names)
+	}
+	if v, err := l.d.List(l.Context(), lease.Sessions, "", 5); err != nil || len(v.Items) > 0 {
+		l.Errorf("there are sessions: %v, %v", v.Items, err)
+	}
+}
+
+// lookAlikes writes records whose names some collation takes for one. If each waited for the others, that would take too long.
+func lookAlikes(l *lab) {
+	groups := make([][]lease.Key, 5)
+	for i := range 256 {
+		for n, pair := range [][2]string{{"a", "A"}, {"e", "é"}, {"\u00e9", "e\u0301"}, {"s", "s\u200d"}} {
+			groups[n] = append(groups[n], key(pair[0]+pair[1]+spelled(i, pair)))
+		}
+		if i < backend.MaxName-1 {
+			groups[4] = append(groups[4], key("b"+strings.Repeat(" ", i)))
+		}
+	}
+	for _, keys := range groups {
+		for term := range uint64(2) {
+			changes := make([]lease.Change, len(keys))
+			for i, it := range l.read(l.d, keys...).Items {
+				changes[i] = over(it, record(it.Name, term))
+			}
+			for i, r := range l.write(changes...).Results {
+				if r.Outcome != backend.Granted {
+					l.Fatalf("%q: %v", keys[i].Name, r.Outcome)
+				}
+			}
+		}
+		for _, it := range l.read(l.d, keys...).Items {
+			if r, _ := it.Value.(*lease.Record); r == nil || r.Election != it.Name || r.Term != 1 {
+				l.Fatalf("%q is read as %+v", it.Name, it)
+			}
+		}
+	}
+}
+
+// spelled returns the bits of a number, in one spelling of 0 and another one of 1.
+func spelled(n int, as [2]string) (name string) {
+	for bit := range 8 {
+		name += as[n>>bit&1]
+	}
+	return name
+}
+
+func counted(l *lab) {
+	meta := lease.Key{Kind: lease.Metas}
+	for n := range 3 {
+		if v := l.read(l.d, key("r0"), meta); v.Records != int64(n) {
+			l.Errorf("%d records are counted as %d", n, v.Records)
+		}
+		l.created(fmt.Sprint("r", n), 1)
+	}
+	l.put(backend.Granted, "the meta item and a session", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: meta}, Value: &lease.Meta{Layout: 1}},
+		{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: &lease.Session{Nonce: "0123"}}}})
+	l.put(backend.Granted, "a deletion", over(l.item(key("r1")), nil))
+	if v := l.read(l.d, meta); v.Records != 2 {
+		l.Errorf("two records are counted as %d", v.Records)
+	}
+}
+
+func largest(l *lab) {
+	limits := l.d.Limits()
+	big := func(name string) *lease.Record {
+		r := record(name, 1)
+		r.Metadata, r.Address = strings.Repeat("m", backend.MaxMetadata), strings.Repeat("a", backend.MaxAddress)
+		return r
+	}
+	var c lease.Change
+	for n := range limits.Batch {
+		name := fmt.Sprint("b", n)
+		c.Put = append(c.Put, lease.Put{Over: lease.Item{Key: key(name)}, Value: big(name)})
+	}
+	l.put(backend.Granted, fmt.Sprintf("a change of %d puts", limits.Batch), c)
+	checked := lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "checked"}}, Value: &lease.Session{Nonce: "checked", At: time.Now().UTC()}}}}
+	for n := range max(limits.Batch-1, limits.Checks) {
+		checked.Check = append(checked.Check, lease.Item{Key: key(fmt.Sprint("none", n))})
+	}
+	l.put(backend.Granted, fmt.Sprintf("a session with %d checks", len(checked.Check)), checked)
+	s := &lease.Session{ID: "x", Nonce: "0123", Apart: map[string]lease.Heartbeat{}}
+	for n := 0; len(lease.Encode(s)) < limits.MaxValue*9/10; {
+		for range 100 {
+			s.Apart[fmt.Sprintf("%0100d", n)] = lease.NewHeartbeat()
+			n++
+		}
+	}
+	k := lease.Key{Kind: lease.Sessions, Name: "0123"}
+	if len(lease.Encode(s)) <= limits.MaxValue {
+		l.put(backend.Granted, "a session of the greatest size", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: k}, Value: s}}})
+		if got, ok := l.item(k).Value.(*lease.Session); !ok || len(got.Apart) != len(s.Apart) {
+			l.Error("it is not read as it was written")
+		}
+	}
+	var keys []lease.Key
+	for n := range 500 {
+		keys = append(keys, key(fmt.Sprint("b", n)))
+	}
+	for i, it := range l.read(l.d, keys...).Items {
+		if (it.Version != "") != (i < limits.Batch) {
+			l.Errorf("record %d of %d is there: %v", i, limits.Batch, it.Version != "")
+		}
+	}
+}
+
+// thousands has more items with long names than fit into 1 MiB, which is the most that some servers take in one message.
+func thousands(l *lab) {
+	const n = 4800
+	name := func(i int) string { return fmt.Sprintf("%s%04d", strings.Repeat("n", backend.MaxName-4), i) }
+	there := l.created(name(n/2), 1)
+	changed := l.created(name(0), 1)
+	l.put(backend.Granted, "a change", over(changed, record(name(0), 2)))
+
+	keys, items := make([]lease.Key, n), make([]lease.Item, n)
+	for i := range n {
+		keys[i], items[i] = key(name(i)), there
+	}
+	keys[1] = lease.Key{Kind: lease.Metas}
+	v := l.read(l.d, keys...)
+	for i, it := range v.Items {
+		if r, _ := it.Value.(*lease.Record); (r != nil) != (i == 0 || i == n/2) {
+			l.Errorf("item %d of %d is read as %+v", i, n, it)
+		}
+	}
+	if v.Records != 2 {
+		l.Errorf("two records are counted as %d", v.Records)
+	}
+
+	want := []int{3, n / 2, n - 1}
+	for _, i := range want {
+		items[i] = changed
+	}
+	s := &lease.Session{Nonce: "0123", At: time.Now().UTC()}
+	w, err := l.d.Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: s}}}}, items)
+	if slices.Sort(w.Stale); err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, want) {
+		l.Errorf("a session with %d items to verify: %+v, %v; want it granted, and %v changed", n, w, err, want)
+	}
+}
