@@ -381,7 +381,7 @@ func TestTheCommandMustFollowDashes(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	for _, args := range [][]string{{"run", "job", "sh", "-c", "echo led"}, {"run", "job", "echo", "led"}, {"run", "--", "job", "echo", "led"}, {"run", "job", "x", "--", "echo", "led"}} {
-		if out, code := call(t, env, args...); code != exitElect || !strings.Contains(out, "elect run NAME -- COMMAND") {
+		if out, code := call(t, env, args...); code != exitElect || !strings.Contains(out, "usage: elect run NAME [flags] -- COMMAND") {
 			t.Errorf("%q: code %d: %s", args, code, out)
 		}
 	}
