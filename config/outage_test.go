@@ -77,7 +77,7 @@ func leads(t *testing.T, e *election.Election) {
 func TestARestartOfRedisIsSaid(t *testing.T) {
 	testbed.Full(t, "restarts a server")
 	t.Parallel()
-	const waits, over = "nobody can be elected for a while: the store was restarted", "elections can be won again"
+	const waits, over = "nobody can be elected for a while: the store is new, was restarted or restored", "elections can be won again"
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	store := fmt.Sprintf("backend: redis\nredis: {addresses: [%q], max_ttl: 15s}", server.Addr())
 	leader, log := logged(t, "id: a\n"+store)

@@ -163,6 +163,9 @@ func TestALaterLeaderKeepsItsLabel(t *testing.T) {
 	a.leads()
 	lead := a.e.Leadership()
 	l.awaitLabelled(t, "a leads", "a")
+	b.label.unwatch() // it would find out that b does not lead
+	b.label.stop()
+	<-b.label.ended
 	if err := b.label.set(t.Context(), lead.Term+1); err != nil {
 		t.Fatal(err)
 	}
