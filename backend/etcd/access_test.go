@@ -31,7 +31,7 @@ func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.Etc
 	config := clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()}
 	if o.TLS {
 		config.TLS = n.TLSConfig()
-		_, cert, key := n.ClientFiles(t, "root")
+		cert, key := n.ClientFiles(t, "root")
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
 			t.Fatal(err)
@@ -174,8 +174,8 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
-	ca, cert, key := n.ClientFiles(t, "app") // its common name is the user
-	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: ca, CertFile: cert, KeyFile: key}
+	cert, key := n.ClientFiles(t, "app") // its common name is the user
+	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: n.CAFile(), CertFile: cert, KeyFile: key}
 	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
 
 	pair, err := tls.LoadX509KeyPair(cert, key)
@@ -188,7 +188,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 		t.Errorf("with a TLS configuration of the program: %+v", got)
 	}
 	for what, o := range map[string]Options{
-		"no client certificate":    {CAFile: ca},
+		"no client certificate":    {CAFile: n.CAFile()},
 		"the system's authorities": {CertFile: cert, KeyFile: key},
 	} {
 		o.Endpoints, o.Prefix = []string{n.URL()}, prefix

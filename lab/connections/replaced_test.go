@@ -119,8 +119,8 @@ var secured = map[string]func(t *testing.T) (section, ca string){
 	},
 	"etcd": func(t *testing.T) (section, ca string) {
 		server := testbed.StartEtcd(t, testbed.EtcdOptions{TLS: true})
-		ca, cert, key := server.ClientFiles(t, "app")
-		return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), ca
+		cert, key := server.ClientFiles(t, "app")
+		return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), server.CAFile()
 	},
 	"consul": func(t *testing.T) (section, ca string) {
 		server := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})

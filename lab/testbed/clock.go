@@ -8,51 +8,35 @@ import (
 	"time"
 )
 
-// Step moves the wall clock of a running server by d, forwards or backwards.
-// Steps add up and survive a restart. The server must have been started with
-// Clock. Step leaves the monotonic clock alone, by which the server waits.
-func (s *Server) Step(t testing.TB, d time.Duration) {
-	t.Helper()
-	s.requireOwn(t, "Step")
-	if !s.options.Clock {
-		t.Fatal("testbed: Step: start the server with Clock")
-	}
-	s.offset += d
-	if err := s.writeClock(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
-
-func (s *Server) writeClock() error { return writeClock(s.clockFile(), s.offset) }
-
-func (s *Server) clockEnv() []string { return clockEnv(s.program.faketime, s.clockFile()) }
-
-// Step moves the daemon's clock by d, as [Server.Step] does. It must have been started with Clock.
+// Step moves the wall clock of a running server, forwards or backwards. Steps add up and survive a restart. The server
+// must have been started with Clock. Step leaves the monotonic clock alone, by which the server waits.
 func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	t.Helper()
 	d.requireRunning(t, "Step")
-	if d.clock == "" {
+	if d.options.clock == "" {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
 	d.offset += by
-	if err := writeClock(d.clock, d.offset); err != nil {
+	if err := writeClock(d.options.clock, d.offset); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// newClock makes the file of a daemon's clock, and what the daemon's environment needs for it.
-func newClock(kind Kind, dir string) (file string, env []string, err error) {
-	library := glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+// faketime finds the library that fakes the clock.
+func faketime() string {
+	return glob("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1")
+}
+
+// newClock makes the file of a server's clock, and what the server's environment needs for it.
+func newClock(kind Kind, library, dir string, offset time.Duration) (file string, env []string, err error) {
 	if library == "" {
-		return "", nil, &missing{kind, "libfaketime", "Debian: libfaketime"}
+		return "", nil, &missing{kind, "libfaketime for " + string(kind), "Debian: libfaketime"}
 	}
 	if kind == Redis {
 		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
 	}
 	file = filepath.Join(dir, "clock")
-	return file, clockEnv(library, file), writeClock(file, 0)
+	return file, clockEnv(library, file), writeClock(file, offset)
 }
 
 // writeClock writes the clock's offset into a file. It replaces the file

@@ -1,22 +1,17 @@
 package testbed
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -48,7 +43,6 @@ type ConsulOptions struct {
 // A ConsulAgent is one server of Consul.
 type ConsulAgent struct {
 	*Daemon
-	ca    *authority
 	own   []tls.Certificate // of the tests, with ClientCerts
 	token string
 }
@@ -60,52 +54,33 @@ const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 // With ELECTION_TEST_CONSUL_ADDR set it skips the test.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
-	Full(t, "starts its own server")
-	if os.Getenv(Consul.variable()) != "" {
-		t.Skipf("this test starts its own Consul, but %s names a running one", Consul.variable())
-	}
+	ownServer(t, Consul, "starts its own server")
 	a, err := startConsul(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Consul "+a.Version())
+	started(t, a, err)
 	endWithTest(t, a.Daemon)
 	return a
 }
+
+var sharedConsul = share(func() (*ConsulAgent, error) {
+	if addr := Consul.named(); addr != "" {
+		return &ConsulAgent{Daemon: &Daemon{options: daemonOptions{kind: Consul, addr: addr}}}, nil
+	}
+	return startConsul(ConsulOptions{SessionTTLMin: time.Second})
+})
 
 // SharedConsul returns the server that all tests of the binary share, or the one
 // that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
 // takes its own prefix. Sessions may be as short as a second.
 func SharedConsul(t testing.TB) *ConsulAgent {
 	t.Helper()
-	contract(t)
-	a, err := sharedConsul()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Consul "+cmp.Or(a.Version(), "(already running)"))
-	return a
+	return sharedConsul(t)
 }
-
-var sharedConsul = sync.OnceValues(func() (*ConsulAgent, error) {
-	if addr := os.Getenv(Consul.variable()); addr != "" {
-		return &ConsulAgent{Daemon: &Daemon{options: daemonOptions{kind: Consul, addr: addr}, shared: true}}, nil
-	}
-	a, err := startConsul(ConsulOptions{SessionTTLMin: time.Second})
-	if err == nil {
-		a.shared = true
-	}
-	return a, err
-})
 
 // StartConsulCluster starts n servers for this test on the hosts of network. All of
 // them answer clients when it returns.
 func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 	t.Helper()
-	Full(t, "starts a cluster")
-	if os.Getenv(Consul.variable()) != "" {
-		t.Skipf("this test starts its own Consul, but %s names a running one", Consul.variable())
-	}
+	ownServer(t, Consul, "starts a cluster")
 	var agents []*ConsulAgent
 	var peers []string
 	for i := range n {
@@ -176,7 +151,8 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 		"log_level": "INFO",
 		"ports":     map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1},
 	}
-	if err := a.configure(o, dir, config); err != nil {
+	d := daemonOptions{kind: Consul, version: version, addr: net.JoinHostPort(client, strconv.Itoa(port[0])), dir: dir, host: host, ready: a.ready}
+	if d.ca, err = a.configure(o, dir, config); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(config)
@@ -187,16 +163,14 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	a.Daemon, err = launch(daemonOptions{
-		kind: Consul, version: version, addr: net.JoinHostPort(client, strconv.Itoa(port[0])), dir: dir, host: host,
-		command: []string{program, "agent", "-config-file=" + file}, ready: a.ready,
-	})
+	d.command = []string{program, "agent", "-config-file=" + file}
+	a.Daemon, err = launch(d)
 	return a, err
 }
 
-// configure adds limits, ACLs and TLS to the configuration. With TLS the HTTPS
-// port replaces the HTTP port.
-func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]any) (err error) {
+// configure adds limits, ACLs and TLS to the configuration, and returns the authority with TLS. The HTTPS
+// port then replaces the HTTP port.
+func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]any) (ca *authority, err error) {
 	maps.Copy(config["limits"].(map[string]any), o.Limits)
 	if o.SessionTTLMin > 0 {
 		config["session_ttl_min"] = o.SessionTTLMin.String()
@@ -205,121 +179,69 @@ func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]a
 		a.token = consulToken
 		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}
 	}
-	if o.TLS {
-		if a.ca, err = newAuthority(dir); err != nil {
-			return err
-		}
-		ports := config["ports"].(map[string]int)
-		ports["http"], ports["https"] = -1, ports["http"]
-		config["tls"] = map[string]any{"https": map[string]any{
-			"ca_file": filepath.Join(dir, "ca.pem"), "cert_file": filepath.Join(dir, "server-cert.pem"), "key_file": filepath.Join(dir, "server-key.pem"),
-			"verify_incoming": o.ClientCerts,
-		}}
+	if !o.TLS {
+		return nil, nil
 	}
-	if o.ClientCerts {
-		cert, key, err := a.ca.client(dir, "tests")
-		if err != nil {
-			return err
-		}
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return err
-		}
-		a.own = append(a.own, pair)
+	if ca, err = newAuthority(dir); err != nil {
+		return nil, err
 	}
-	return nil
+	ports := config["ports"].(map[string]int)
+	ports["http"], ports["https"] = -1, ports["http"]
+	config["tls"] = map[string]any{"https": map[string]any{
+		"ca_file": ca.file("ca.pem"), "cert_file": ca.file("server-cert.pem"), "key_file": ca.file("server-key.pem"), "verify_incoming": o.ClientCerts,
+	}}
+	if !o.ClientCerts {
+		return ca, nil
+	}
+	cert, key, err := ca.client(dir, "tests")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	a.own = append(a.own, pair)
+	return ca, err
 }
 
 // findConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
 func findConsul() (program, version string, err error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", "", err
-	}
-	pattern, module := "consul-v*", "internal/tools/consul"
 	if oldest() {
-		pattern, module = "consul-v1.14.*", "internal/tools/consul-oldest"
+		return built(Consul, "1.14.*", "consul", "internal/tools/consul-oldest")
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, pattern, "consul"))
-	if len(found) == 0 {
-		return "", "", &missing{Consul, "Consul", "built from " + module}
-	}
-	program = found[len(found)-1]
-	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "consul-v"), nil
+	return built(Consul, "*", "consul", "internal/tools/consul")
 }
 
 // ready returns nil if the cluster has a leader that answers consistent reads.
 func (a *ConsulAgent) ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL()+"/v1/kv/ready?consistent", nil)
-	if err != nil {
-		return err
+	status, text, err := get(ctx, a.URL()+"/v1/kv/ready?consistent", a.TLSConfig(), http.Header{"X-Consul-Token": {a.token}})
+	if err == nil && status >= 500 {
+		err = fmt.Errorf("%d: %.1000s", status, text)
 	}
-	request.Header.Set("X-Consul-Token", a.token)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= 500 {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
-		return fmt.Errorf("%s: %s", answer.Status, text)
-	}
-	return nil
-}
-
-// URL is where clients reach the agent: http://… or https://….
-func (a *ConsulAgent) URL() string {
-	if a.ca != nil {
-		return "https://" + a.Addr()
-	}
-	if u, err := url.Parse(a.Addr()); err == nil && u.Host != "" {
-		return a.Addr() // the environment variable has a URL
-	}
-	return "http://" + a.Addr()
+	return err
 }
 
 // AdminToken is the administrator's token, or empty without ACL.
 func (a *ConsulAgent) AdminToken() string { return a.token }
 
-// CAFile is the file with the certificate of the agent's authority.
-func (a *ConsulAgent) CAFile() string { return filepath.Join(a.Dir(), "ca.pem") }
-
-// ClientFiles makes a certificate for a client of that name, and returns the files of
-// the certificate and its key.
-func (a *ConsulAgent) ClientFiles(t testing.TB, name string) (cert, key string) {
-	t.Helper()
-	cert, key, err := a.ca.client(t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
 // TLSConfig makes a client trust the agent, and has a client certificate with
 // ClientCerts. It is nil without TLS.
 func (a *ConsulAgent) TLSConfig() *tls.Config {
-	if a.ca == nil {
-		return nil
+	config := a.Daemon.TLSConfig()
+	if config != nil {
+		config.Certificates = a.own
 	}
-	config := a.ca.clientConfig()
-	config.Certificates = a.own
 	return config
 }
 
 // IsLeader reports whether this server says that it leads the cluster.
 func (a *ConsulAgent) IsLeader(t testing.TB) bool {
 	t.Helper()
-	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}}
-	answer, err := client.Get(a.URL() + "/v1/agent/self")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, text, err := get(ctx, a.URL()+"/v1/agent/self", a.TLSConfig(), nil)
 	var self struct {
 		Stats struct{ Consul struct{ Leader string } }
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&self); err != nil {
+	if err != nil || json.Unmarshal([]byte(text), &self) != nil {
 		return false
 	}
 	return self.Stats.Consul.Leader == "true"

@@ -2,7 +2,11 @@ package testbed
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,23 +21,22 @@ type daemonOptions struct {
 	version string
 	addr    string // for clients
 	command []string
-	env     []string // added to the environment
-	host    *Host    // where it runs; nil: this machine
-	dir     string   // see newDir
+	env     []string   // added to the environment
+	host    *Host      // where it runs; nil: this machine
+	dir     string     // see newDir
+	ca      *authority // of its certificate; nil: it does not speak TLS
+	clock   string     // the file with its clock's offset; "": it has the machine's clock
 
-	// ready returns nil once the server answers. It is called many times.
+	// ready returns nil once the server answers. It is called many times. Nil: when it takes connections.
 	ready func(ctx context.Context) error
 }
 
-// A Daemon is one process of a server that is not a SQL database. A cluster has one
-// for each node. Its methods are for one goroutine at a time, except Addr, Dir, Kind
-// and Version.
+// A Daemon is one process of a server. A cluster has one for each node. Its methods are for one
+// goroutine at a time, except Addr, Dir, Kind, Version, URL and those about certificates.
 type Daemon struct {
 	options daemonOptions
-	shared  bool // all tests of the binary use it, so it refuses faults
-
-	clock  string        // the file with the clock's offset, or empty
-	offset time.Duration // of the clock
+	shared  bool          // all tests of the binary use it, so it refuses faults
+	offset  time.Duration // of the clock
 
 	mu      sync.Mutex
 	process *process // nil: the testbed did not start it
@@ -53,7 +56,37 @@ func newDir() (string, error) {
 // answer only after all of them have been started.
 func launch(o daemonOptions) (*Daemon, error) {
 	d := &Daemon{options: o}
+	if o.ready == nil {
+		d.options.ready = d.listens
+	}
 	return d, d.spawn()
+}
+
+// launchOnPort launches a daemon on a free port and waits until it answers. If another process was quicker to take
+// the port, it tries another one.
+func launchOnPort(options func(port int) (daemonOptions, error)) (*Daemon, error) {
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		o, err := options(port)
+		if err != nil {
+			return nil, err
+		}
+		d, err := launch(o)
+		if err == nil {
+			err = d.await()
+		}
+		if err == nil {
+			return d, nil
+		}
+		if try == 5 || !strings.Contains(d.LogTail(), "ddress already in use") {
+			d.remove()
+			return nil, err
+		}
+		os.Truncate(d.log(), 0)
+	}
 }
 
 func (d *Daemon) spawn() error {
@@ -132,10 +165,80 @@ func (d *Daemon) LogTail() string {
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
-// Proxy returns a new proxy to the daemon's address for clients.
-func (d *Daemon) Proxy(t testing.TB) *Proxy {
+// share implements sharable.
+func (d *Daemon) share() { d.shared = true }
+
+// title names the server in the table at the end of a run.
+func (d *Daemon) title() string {
+	version := d.options.version
+	if d.options.command == nil {
+		version += " (already running)"
+	}
+	return fmt.Sprint(d.options.kind, " ", strings.TrimSpace(version))
+}
+
+// URL is where clients reach a server that speaks HTTP: http://… or https://….
+func (d *Daemon) URL() string {
+	switch {
+	case d.options.ca != nil:
+		return "https://" + d.options.addr
+	case strings.Contains(d.options.addr, "://"):
+		return d.options.addr // the environment variable has a URL
+	}
+	return "http://" + d.options.addr
+}
+
+// CAFile is the file with the authority of the server's certificate; "" without TLS.
+func (d *Daemon) CAFile() string {
+	if d.options.ca == nil {
+		return ""
+	}
+	return d.options.ca.file("ca.pem")
+}
+
+// TLSConfig makes a client trust the server. Its RootCAs has only the server's authority. It is nil without TLS.
+func (d *Daemon) TLSConfig() *tls.Config {
+	if d.options.ca == nil {
+		return nil
+	}
+	return d.options.ca.clientConfig()
+}
+
+// ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files of the
+// certificate and its key.
+func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
-	return NewProxy(t, d.options.addr)
+	cert, key, err := d.options.ca.client(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+// listens returns nil if the server takes connections.
+func (d *Daemon) listens(ctx context.Context) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.options.addr)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// get asks a server by HTTP, and returns the status and the body.
+func get(ctx context.Context, url string, config *tls.Config, header http.Header) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header = header
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	return answer.StatusCode, string(text), err
 }
 
 // running returns the process, or nil if it has ended or the testbed did not start it.
@@ -148,13 +251,21 @@ func (d *Daemon) running() *process {
 	return d.process
 }
 
-// requireRunning returns the process, and fails the test if the daemon is shared or not
-// running.
+// requireOwn fails or skips a test that harms a server that does not belong to it.
+func (d *Daemon) requireOwn(t testing.TB, what string) {
+	t.Helper()
+	switch {
+	case d.shared:
+		t.Fatalf("testbed: %s on a shared server, which other tests use: start one", what)
+	case d.options.command == nil:
+		t.Skipf("%s needs a %s that the test started, but %s names a running one", what, d.options.kind, d.options.kind.variable())
+	}
+}
+
+// requireRunning is requireOwn for harm that needs a running process, which it returns.
 func (d *Daemon) requireRunning(t testing.TB, what string) *process {
 	t.Helper()
-	if d.shared {
-		t.Fatalf("testbed: %s on a shared server, which other tests use: start one", what)
-	}
+	d.requireOwn(t, what)
 	p := d.running()
 	if p == nil {
 		t.Fatalf("testbed: %s: %s %s is not running", what, d.options.kind, d.options.addr)
@@ -189,6 +300,7 @@ func (d *Daemon) Terminate(t testing.TB) {
 // with the same data, and waits until it answers.
 func (d *Daemon) Start(t testing.TB) {
 	t.Helper()
+	d.requireOwn(t, "Start")
 	if d.running() != nil {
 		t.Fatalf("testbed: Start: %s %s is running", d.options.kind, d.options.addr)
 	}

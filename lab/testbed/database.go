@@ -45,14 +45,14 @@ func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
 	t.Helper()
 	s := d.server
 	c := mysql.NewConfig()
-	c.Net, c.Addr, c.DBName = s.admin.Net, s.addr, d.Name
+	c.Net, c.Addr, c.DBName = s.admin.Net, s.Addr(), d.Name
 	c.User, c.Passwd = "user_"+random(), "secret-"+random()
 	c.TLS, c.TLSConfig = s.admin.TLS, s.admin.TLSConfig
 
 	name := fmt.Sprintf("'%s'@'%s'", c.User, s.hosts)
 	how := fmt.Sprintf("IDENTIFIED BY '%s'", c.Passwd)
 	switch {
-	case plugin != "" && s.kind == MySQL:
+	case plugin != "" && s.Kind() == MySQL:
 		how = fmt.Sprintf("IDENTIFIED WITH %s BY '%s'", plugin, c.Passwd)
 	case plugin != "":
 		how = fmt.Sprintf("IDENTIFIED VIA %s USING PASSWORD('%s')", plugin, c.Passwd)
@@ -98,7 +98,7 @@ func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 
 // tidy cleans up on a server that outlives the test. It ignores errors.
 func (s *Server) tidy(statement string) {
-	if s.shared || s.program == nil {
+	if s.shared || s.options.command == nil {
 		_ = s.exec(statement) // no matter if it fails: the next database has another name
 	}
 }

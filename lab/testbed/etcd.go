@@ -2,17 +2,13 @@ package testbed
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -34,7 +30,6 @@ type EtcdOptions struct {
 // An EtcdNode is one process of etcd.
 type EtcdNode struct {
 	*Daemon
-	ca      *authority
 	metrics string // URL of health and metrics, without TLS
 }
 
@@ -42,57 +37,37 @@ type EtcdNode struct {
 // With ELECTION_TEST_ETCD_ENDPOINTS set it skips the test.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
-	Full(t, "starts its own server")
-	skipIfRunning(t)
+	ownServer(t, Etcd, "starts its own server")
 	n, err := startEtcd(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "etcd "+n.Version())
+	started(t, n, err)
 	endWithTest(t, n.Daemon)
 	return n
 }
 
-// skipIfRunning skips a test that starts an etcd if the environment names a running one.
-func skipIfRunning(t testing.TB) {
-	t.Helper()
-	if os.Getenv(Etcd.variable()) != "" {
-		t.Skipf("this test starts its own etcd, but %s names a running one", Etcd.variable())
+var sharedEtcd = share(func() (*EtcdNode, error) {
+	if endpoints := Etcd.named(); endpoints != "" {
+		return &EtcdNode{Daemon: &Daemon{options: daemonOptions{kind: Etcd, addr: endpoints}}}, nil
 	}
-}
+	return startEtcd(EtcdOptions{})
+})
 
 // SharedEtcd returns the endpoints of the node that all tests of the binary share, or
 // those in ELECTION_TEST_ETCD_ENDPOINTS, separated by commas. Tests must not inject
 // faults into it. Each takes its own prefix.
 func SharedEtcd(t testing.TB) []string {
 	t.Helper()
-	contract(t)
-	if endpoints := os.Getenv(Etcd.variable()); endpoints != "" {
-		recordServer(t, "etcd (already running)")
-		return strings.Split(endpoints, ",")
+	n := sharedEtcd(t)
+	if n.options.command == nil {
+		return strings.Split(n.Addr(), ",")
 	}
-	n, err := sharedEtcd()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "etcd "+n.Version())
 	return []string{n.URL()}
 }
-
-var sharedEtcd = sync.OnceValues(func() (*EtcdNode, error) {
-	n, err := startEtcd(EtcdOptions{})
-	if err == nil {
-		n.shared = true
-	}
-	return n, err
-})
 
 // StartEtcdCluster starts n nodes for this test on the hosts of network. All of them
 // answer clients when it returns.
 func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*EtcdNode {
 	t.Helper()
-	Full(t, "starts a cluster")
-	skipIfRunning(t)
+	ownServer(t, Etcd, "starts a cluster")
 	var peers []string
 	for i := range n {
 		peers = append(peers, fmt.Sprintf("node%d=http://%s:2380", i, network.Host(i).PeerIP()))
@@ -154,6 +129,7 @@ func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode,
 		peers = []string{name + "=http://" + peer}
 	}
 	n := &EtcdNode{metrics: "http://" + metrics}
+	d := daemonOptions{kind: Etcd, version: version, addr: client, dir: dir, host: host, ready: n.ready}
 	scheme := "http://"
 	args := []string{
 		"--name=" + name, "--data-dir=" + filepath.Join(dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + filepath.Base(dir[:len(dir)-1]),
@@ -164,37 +140,26 @@ func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode,
 		args = append(args, "--initial-cluster-token=cluster"+strconv.Itoa(host.network.number))
 	}
 	if o.TLS {
-		if n.ca, err = newAuthority(dir); err != nil {
+		if d.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
 		scheme = "https://"
-		args = append(args, "--client-cert-auth", "--trusted-ca-file="+filepath.Join(dir, "ca.pem"),
-			"--cert-file="+filepath.Join(dir, "server-cert.pem"), "--key-file="+filepath.Join(dir, "server-key.pem"))
+		args = append(args, "--client-cert-auth", "--trusted-ca-file="+d.ca.file("ca.pem"), "--cert-file="+d.ca.file("server-cert.pem"), "--key-file="+d.ca.file("server-key.pem"))
 	}
 	args = append(args, "--listen-client-urls="+scheme+client, "--advertise-client-urls="+scheme+client)
-	n.Daemon, err = launch(daemonOptions{
-		kind: Etcd, version: version, addr: client, dir: dir, host: host,
-		command: append(append([]string{program}, args...), o.Args...), ready: n.ready,
-	})
+	d.command = slices.Concat([]string{program}, args, o.Args)
+	n.Daemon, err = launch(d)
 	return n, err
 }
 
 // findEtcd finds the newest program that "make deps" has built. In the fast tier the
 // system's etcd will do.
 func findEtcd() (program, version string, err error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", "", err
-	}
-	found, _ := filepath.Glob(filepath.Join(cache, "etcd-v*", "etcd"))
-	if len(found) == 0 && testing.Short() {
+	program, version, err = built(Etcd, "*", "etcd", "internal/tools/etcd")
+	if err != nil && testing.Short() {
 		return systemEtcd()
 	}
-	if len(found) == 0 {
-		return "", "", &missing{Etcd, "etcd", "built from internal/tools/etcd"}
-	}
-	program = found[len(found)-1]
-	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "etcd-v"), nil
+	return program, version, err
 }
 
 // oldestEtcd finds the program of Debian bookworm that "make deps" has unpacked, or the system's.
@@ -230,54 +195,11 @@ func systemEtcd() (program, version string, err error) {
 
 // ready returns nil if the cluster has a leader that confirms a read.
 func (n *EtcdNode) ready(ctx context.Context) error {
-	text, err := n.get(ctx, "/health")
+	_, text, err := get(ctx, n.metrics+"/health", nil, nil)
 	if err == nil && !strings.Contains(text, `"health":"true"`) {
 		err = fmt.Errorf("not healthy: %s", text)
 	}
 	return err
-}
-
-func (n *EtcdNode) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.metrics+path, nil)
-	if err != nil {
-		return "", err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
-	return string(text), err
-}
-
-// URL is where clients reach the node: http://… or https://….
-func (n *EtcdNode) URL() string {
-	if n.ca != nil {
-		return "https://" + n.Addr()
-	}
-	return "http://" + n.Addr()
-}
-
-// TLSConfig makes a client trust the node. It has no client certificate. It is nil
-// without TLS.
-func (n *EtcdNode) TLSConfig() *tls.Config {
-	if n.ca == nil {
-		return nil
-	}
-	return n.ca.clientConfig()
-}
-
-// ClientFiles makes a certificate for a client of that name, and returns the
-// files with the authority, the certificate and its key.
-func (n *EtcdNode) ClientFiles(t testing.TB, name string) (ca, cert, key string) {
-	t.Helper()
-	cert, key, err := n.ca.client(t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(n.ca.dir, "ca.pem"), cert, key
 }
 
 var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
@@ -288,7 +210,7 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	text, err := n.get(ctx, "/metrics")
+	_, text, err := get(ctx, n.metrics+"/metrics", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

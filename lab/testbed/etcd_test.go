@@ -45,8 +45,8 @@ func TestEtcdReplacesALeaderThatIsFrozen(t *testing.T) {
 func TestEtcdSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	n := StartEtcd(t, EtcdOptions{TLS: true})
-	ca, cert, key := n.ClientFiles(t, "app")
-	if ca == "" || cert == "" || key == "" || n.TLSConfig() == nil {
-		t.Errorf("files %q %q %q", ca, cert, key)
+	cert, key := n.ClientFiles(t, "app")
+	if n.CAFile() == "" || cert == "" || key == "" || n.TLSConfig() == nil {
+		t.Errorf("files %q %q %q", n.CAFile(), cert, key)
 	}
 }

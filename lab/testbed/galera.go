@@ -1,9 +1,7 @@
 package testbed
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +39,7 @@ func StartGalera(t testing.TB) (first, second *Server) {
 		t.Fatal(err)
 	}
 	first.Start(t)
-	second.options.Args = args(1)
+	second.setArgs(args(1))
 	second.Start(t)
 	Eventually(t, startLimit, "the second node has joined", func() error {
 		var name, state string
@@ -51,7 +49,7 @@ func StartGalera(t testing.TB) (first, second *Server) {
 		}
 		return err
 	})
-	first.options.Args = args(0) // when it comes back, it joins the cluster that is there
+	first.setArgs(args(0)) // when it comes back, it joins the cluster that is there
 	return first, second
 }
 
@@ -71,11 +69,7 @@ func StartHAProxy(t testing.TB, servers ...string) *Daemon {
 	t.Helper()
 	Full(t, "starts its own server")
 	proxy, err := startHAProxy(servers)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "HAProxy")
-	endWithTest(t, proxy)
+	endWithTest(t, started(t, proxy, err))
 	return proxy
 }
 
@@ -88,34 +82,17 @@ func startHAProxy(servers []string) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
-		"listen servers\n bind " + loopback(port) + "\n"
-	for i, addr := range servers {
-		text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
-		if i > 0 {
-			text += " backup"
-		}
-		text += "\n"
-	}
-	config := filepath.Join(dir, "haproxy.cfg")
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		return nil, err
-	}
-	proxy, err := launch(daemonOptions{kind: MariaDB, version: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir,
-		ready: func(ctx context.Context) error {
-			var dialer net.Dialer
-			c, err := dialer.DialContext(ctx, "tcp", loopback(port))
-			if err == nil {
-				c.Close()
+	return launchOnPort(func(port int) (daemonOptions, error) {
+		text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
+			"listen servers\n bind " + loopback(port) + "\n"
+		for i, addr := range servers {
+			text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
+			if i > 0 {
+				text += " backup"
 			}
-			return err
-		}})
-	if err != nil {
-		return nil, err
-	}
-	return proxy, proxy.await()
+			text += "\n"
+		}
+		config := filepath.Join(dir, "haproxy.cfg")
+		return daemonOptions{kind: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir}, os.WriteFile(config, []byte(text), 0o644)
+	})
 }

@@ -44,7 +44,7 @@ func findMariaDB() (*program, error) {
 		kind:     MariaDB,
 		command:  []string{server},
 		install:  []string{install},
-		faketime: glob("/usr/lib/*/faketime/libfaketimeMT.so.1"),
+		faketime: faketime(),
 	}
 	return p, p.identify(server)
 }
@@ -95,7 +95,7 @@ func findSystemMySQL() (*program, error) {
 		command:  []string{server},
 		install:  []string{server},
 		base:     []string{"--secure-file-priv=NULL"},
-		faketime: glob("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1"),
+		faketime: faketime(),
 	}
 	if err := p.identify(server); err != nil {
 		return nil, err
@@ -154,6 +154,20 @@ func glob(patterns ...string) string {
 		}
 	}
 	return ""
+}
+
+// built finds the newest program that "make deps" has built from a module: name-vVERSION/name in the cache.
+func built(k Kind, versions, name, module string) (path, version string, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, name+"-v"+versions, name))
+	if len(found) == 0 {
+		return "", "", &missing{k, name, "built from " + module}
+	}
+	path = found[len(found)-1]
+	return path, strings.TrimPrefix(filepath.Base(filepath.Dir(path)), name+"-v"), nil
 }
 
 // cacheDir is the project's directory under the user's cache directory.

@@ -1,15 +1,13 @@
 package testbed
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -33,8 +31,7 @@ type KubernetesOptions struct {
 // collects garbage, and a namespace that is deleted stays in state Terminating.
 type KubernetesServer struct {
 	*Daemon
-	etcd    *EtcdNode  // nil: the testbed did not start it
-	ca      *authority // nil: the testbed did not start it
+	etcd    *EtcdNode // nil: the testbed did not start it
 	cluster kubeCluster
 	admin   kubeUser
 	client  *http.Client // of the administrator
@@ -45,15 +42,9 @@ type KubernetesServer struct {
 // set it skips the test.
 func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	t.Helper()
-	Full(t, "starts its own server")
-	if os.Getenv(Kubernetes.variable()) != "" {
-		t.Skipf("this test starts its own API server, but %s names a running one", Kubernetes.variable())
-	}
+	ownServer(t, Kubernetes, "starts its own server")
 	k, err := startKubernetes(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Kubernetes "+k.Version())
+	started(t, k, err)
 	endWithTest(t, k.Daemon)
 	if o.Beside == nil {
 		endWithTest(t, k.etcd.Daemon)
@@ -61,33 +52,31 @@ func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	return k
 }
 
+var sharedKubernetes = share(func() (*KubernetesServer, error) {
+	if file := Kubernetes.named(); file != "" {
+		return runningKubernetes(file)
+	}
+	return startKubernetes(KubernetesOptions{})
+})
+
 // SharedKubernetes returns the API server that all tests of the binary share, or the one
 // of the current context in the file that ELECTION_TEST_KUBECONFIG names. Its user must
 // have all rights. Tests must not inject faults into it. Each takes its own namespace.
 func SharedKubernetes(t testing.TB) *KubernetesServer {
 	t.Helper()
-	contract(t)
-	k, err := sharedKubernetes()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Kubernetes "+cmp.Or(k.Version(), "(already running)"))
-	return k
+	return sharedKubernetes(t)
 }
 
-var sharedKubernetes = sync.OnceValues(func() (*KubernetesServer, error) {
-	if file := os.Getenv(Kubernetes.variable()); file != "" {
-		return runningKubernetes(file)
+// share implements sharable.
+func (k *KubernetesServer) share() {
+	k.Daemon.share()
+	if k.etcd != nil {
+		k.etcd.share()
 	}
-	k, err := startKubernetes(KubernetesOptions{})
-	if err == nil {
-		k.shared, k.etcd.shared = true, true
-	}
-	return k, err
-})
+}
 
 func startKubernetes(o KubernetesOptions) (*KubernetesServer, error) {
-	program, version, err := findKubernetes()
+	program, version, err := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
 	if err != nil {
 		return nil, err
 	}
@@ -95,53 +84,38 @@ func startKubernetes(o KubernetesOptions) (*KubernetesServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	k := &KubernetesServer{cluster: kubeCluster{Server: "https://" + loopback(port)}}
+	k := &KubernetesServer{}
+	d := daemonOptions{kind: Kubernetes, version: version, dir: dir, ready: k.ready}
 	if o.Beside != nil {
-		k.etcd, k.ca = o.Beside.etcd, o.Beside.ca
+		k.etcd, d.ca = o.Beside.etcd, o.Beside.options.ca
 	} else {
-		if k.ca, err = newAuthority(dir); err != nil {
+		if d.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
 		if k.etcd, err = startEtcd(EtcdOptions{Args: o.EtcdArgs}); err != nil {
 			return nil, err
 		}
 	}
-	if err := k.administrate(dir); err != nil {
-		return nil, err
-	}
-	command := append([]string{program}, k.args(dir, port)...)
-	k.Daemon, err = launch(daemonOptions{
-		kind: Kubernetes, version: version, addr: loopback(port), dir: dir,
-		command: append(command, o.Args...), ready: k.ready,
+	k.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+		d.addr, k.cluster.Server = loopback(port), "https://"+loopback(port)
+		d.command = slices.Concat([]string{program}, k.args(d.ca, dir, port), o.Args)
+		return d, k.administrate(d.ca, dir)
 	})
-	if err == nil {
-		err = k.await()
+	if err != nil && o.Beside == nil {
+		k.etcd.remove()
 	}
 	if err != nil {
-		k.abandon(o)
 		return nil, err
 	}
 	return k, nil
 }
 
-// abandon removes what a start that failed has made.
-func (k *KubernetesServer) abandon(o KubernetesOptions) {
-	k.remove()
-	if o.Beside == nil {
-		k.etcd.remove()
-	}
-}
-
 // administrate makes the administrator, whose group may do everything.
-func (k *KubernetesServer) administrate(dir string) (err error) {
-	if k.cluster.CA, err = os.ReadFile(k.CAFile()); err != nil {
+func (k *KubernetesServer) administrate(ca *authority, dir string) (err error) {
+	if k.cluster.CA, err = os.ReadFile(ca.file("ca.pem")); err != nil {
 		return err
 	}
-	if k.admin, err = k.user(dir, "testbed", "system:masters"); err != nil {
+	if k.admin, err = ca.user(dir, "testbed", "system:masters"); err != nil {
 		return err
 	}
 	k.client, err = k.cluster.client(k.admin)
@@ -150,15 +124,14 @@ func (k *KubernetesServer) administrate(dir string) (err error) {
 
 // args returns the options of the API server. The key of its certificate also signs the
 // tokens of service accounts.
-func (k *KubernetesServer) args(dir string, port int) []string {
-	keys := k.ca.dir
+func (k *KubernetesServer) args(ca *authority, dir string, port int) []string {
 	return []string{
 		"--etcd-servers=" + k.etcd.URL(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + dir,
-		"--tls-cert-file=" + filepath.Join(keys, "server-cert.pem"), "--tls-private-key-file=" + filepath.Join(keys, "server-key.pem"),
-		"--client-ca-file=" + filepath.Join(keys, "ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
-		"--service-account-issuer=https://testbed", "--service-account-key-file=" + filepath.Join(keys, "server-cert.pem"),
-		"--service-account-signing-key-file=" + filepath.Join(keys, "server-key.pem"),
+		"--tls-cert-file=" + ca.file("server-cert.pem"), "--tls-private-key-file=" + ca.file("server-key.pem"),
+		"--client-ca-file=" + ca.file("ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
+		"--service-account-issuer=https://testbed", "--service-account-key-file=" + ca.file("server-cert.pem"),
+		"--service-account-signing-key-file=" + ca.file("server-key.pem"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 
 		// Nothing here runs pods, so nobody needs the address of the API server in the cluster
@@ -168,20 +141,6 @@ func (k *KubernetesServer) args(dir string, port int) []string {
 			"DefaultStorageClass,StorageObjectInUseProtection,PersistentVolumeClaimResize,DefaultIngressClass,LimitRanger",
 		"--profiling=false",
 	}
-}
-
-// findKubernetes finds the newest program that "make deps" has built.
-func findKubernetes() (program, version string, err error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", "", err
-	}
-	found, _ := filepath.Glob(filepath.Join(cache, "kube-apiserver-v*", "kube-apiserver"))
-	if len(found) == 0 {
-		return "", "", &missing{Kubernetes, "kube-apiserver", "built from internal/tools/kube-apiserver"}
-	}
-	program = found[len(found)-1]
-	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "kube-apiserver-v"), nil
 }
 
 // ready returns nil if the API server has the roles and the namespaces of every cluster,
@@ -232,10 +191,6 @@ func (k *KubernetesServer) URL() string { return k.cluster.Server }
 // names a running API server. To kill it, start it again or replace its data
 // ([EtcdNode.ReplaceData]) is to do so to the cluster.
 func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
-
-// CAFile is the file with the certificate of the API server's authority. The testbed must
-// have started the API server.
-func (k *KubernetesServer) CAFile() string { return filepath.Join(k.ca.dir, "ca.pem") }
 
 // SaveStore copies everything that the API server keeps, for RestoreStore. Both the API
 // server and etcd are restarted.

@@ -58,7 +58,7 @@ func (k *KubernetesServer) Namespace(t testing.TB) (name string) {
 	t.Helper()
 	name = "test-" + strings.ToLower(rand.Text()[:12])
 	k.Apply(t, "", fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
-	if k.ca == nil {
+	if k.options.ca == nil {
 		t.Cleanup(func() { k.Request(t, http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil) })
 	}
 	return name

@@ -64,12 +64,12 @@ type kubeUser struct {
 // client certificate. With ELECTION_TEST_KUBECONFIG the administrator impersonates the user.
 func (k *KubernetesServer) Kubeconfig(t testing.TB, user string, groups ...string) (file string) {
 	t.Helper()
-	if k.ca == nil {
+	if k.options.ca == nil {
 		u := k.admin
 		u.As, u.AsGroups = user, groups
 		return writeKubeconfig(t, k.cluster, u)
 	}
-	u, err := k.user(t.TempDir(), user, groups...)
+	u, err := k.options.ca.user(t.TempDir(), user, groups...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) 
 }
 
 // user makes a client certificate.
-func (k *KubernetesServer) user(dir, name string, groups ...string) (u kubeUser, err error) {
-	cert, key, err := k.ca.client(dir, name, groups...)
+func (a *authority) user(dir, name string, groups ...string) (u kubeUser, err error) {
+	cert, key, err := a.client(dir, name, groups...)
 	if err != nil {
 		return u, err
 	}
@@ -164,7 +164,7 @@ func runningKubernetes(file string) (*KubernetesServer, error) {
 		return nil, fmt.Errorf("the file that %s names: the server is not an https:// URL", Kubernetes.variable())
 	}
 	addr := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
-	k.Daemon = &Daemon{options: daemonOptions{kind: Kubernetes, addr: addr}, shared: true}
+	k.Daemon = &Daemon{options: daemonOptions{kind: Kubernetes, addr: addr}}
 	k.client, err = k.cluster.client(k.admin)
 	return k, err
 }

@@ -36,23 +36,16 @@ type PostgresOptions struct {
 type PostgresServer struct {
 	*Daemon
 	admin  *pgxpool.Pool // of the superuser
-	addr   string
 	params url.Values
-	o      PostgresOptions
 }
 
 // StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
 // installed, the test is skipped or fails.
 func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
 	t.Helper()
-	Full(t, "starts its own server")
-	if os.Getenv(Postgres.variable()) != "" {
-		t.Skipf("this test starts its own PostgreSQL, but %s names a running one", Postgres.variable())
-	}
+	ownServer(t, Postgres, "starts its own server")
 	p, err := startPostgres(o, nil)
-	if err != nil {
-		unavailable(t, err)
-	}
+	started(t, p, err)
 	p.endWithTest(t)
 	return p
 }
@@ -62,39 +55,31 @@ func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
 func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptions) *PostgresServer {
 	t.Helper()
 	p, err := startPostgres(o, primary)
-	if err != nil {
-		unavailable(t, err)
-	}
+	started(t, p, err)
 	p.endWithTest(t)
 	p.CatchUp(t, primary)
 	return p
 }
 
 func (p *PostgresServer) endWithTest(t testing.TB) {
-	recordServer(t, "PostgreSQL "+p.Version())
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the last lines that PostgreSQL %s wrote:\n%s", p.addr, p.LogTail())
+			t.Logf("the last lines that PostgreSQL %s wrote:\n%s", p.Addr(), p.LogTail())
 		}
 		p.remove()
 	})
 }
 
-var sharedPostgres = sync.OnceValues(func() (*PostgresServer, error) {
-	dsn := os.Getenv(Postgres.variable())
-	if dsn == "" {
-		p, err := startPostgres(PostgresOptions{}, nil)
-		if err == nil {
-			p.shared = true
-		}
-		return p, err
+var sharedPostgres = share(func() (*PostgresServer, error) {
+	if Postgres.named() == "" {
+		return startPostgres(PostgresOptions{}, nil)
 	}
-	c, err := pgxpool.ParseConfig(dsn)
+	c, err := pgxpool.ParseConfig(Postgres.named())
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a valid data source name", Postgres.variable())
 	}
-	p := &PostgresServer{addr: fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port), params: url.Values{}}
-	p.Daemon = &Daemon{options: daemonOptions{kind: Postgres, version: "(already running)", addr: p.addr}, shared: true}
+	addr := fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port)
+	p := &PostgresServer{Daemon: &Daemon{options: daemonOptions{kind: Postgres, addr: addr}}, params: url.Values{}}
 	p.admin, err = pgxpool.NewWithConfig(context.Background(), c)
 	return p, err
 })
@@ -104,13 +89,7 @@ var sharedPostgres = sync.OnceValues(func() (*PostgresServer, error) {
 // [PostgresServer.Database].
 func SharedPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
-	contract(t)
-	p, err := sharedPostgres()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "PostgreSQL "+p.Version())
-	return p
+	return sharedPostgres(t)
 }
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
@@ -206,27 +185,28 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer,
 			return nil, err
 		}
 	} else {
-		host, port, _ := strings.Cut(primary.addr, ":")
+		host, port, _ := strings.Cut(primary.Addr(), ":")
 		if err := runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
 			"--dbname=host="+host+" port="+port+" user=postgres application_name=standby"); err != nil {
 			return nil, err
 		}
 	}
-	p := &PostgresServer{o: o, params: url.Values{"sslmode": {"disable"}}}
+	d := daemonOptions{kind: Postgres, dir: dir}
+	if d.version, err = postgresVersion(bin); err != nil {
+		return nil, err
+	}
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
-		ca, err := newAuthority(dir)
-		if err != nil {
+		if d.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
 		_, own := asServer()
-		if err := own(filepath.Join(ca.dir, "server-key.pem")); err != nil {
-			return nil, err
+		for _, name := range []string{"server-key.pem", "server-cert.pem", "ca.pem"} {
+			if err := own(d.ca.file(name)); err != nil {
+				return nil, err
+			}
 		}
-		if err := errors.Join(own(filepath.Join(dir, "server-cert.pem")), own(filepath.Join(dir, "ca.pem"))); err != nil {
-			return nil, err
-		}
-		settings = append(settings, "ssl=on", "ssl_cert_file="+filepath.Join(dir, "server-cert.pem"), "ssl_key_file="+filepath.Join(dir, "server-key.pem"))
+		settings = append(settings, "ssl=on", "ssl_cert_file="+d.ca.file("server-cert.pem"), "ssl_key_file="+d.ca.file("server-key.pem"))
 	}
 	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
 	if o.Access == nil {
@@ -239,38 +219,27 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer,
 	for _, s := range settings {
 		command = append(command, "-c", s)
 	}
-	return p, p.launch(dir, bin, command)
-}
 
-// launch starts the process on a free port and waits until it answers.
-func (p *PostgresServer) launch(dir, bin string, command []string) error {
-	out, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
-	if err != nil {
-		return err
-	}
-	version := strings.Fields(string(out) + " ? ?")[2]
-	for try := 1; ; try++ {
-		port, err := freePort()
-		if err != nil {
-			return err
-		}
-		p.addr = loopback(port)
+	p := &PostgresServer{params: url.Values{"sslmode": {"disable"}}}
+	p.Daemon, err = launchOnPort(func(port int) (_ daemonOptions, err error) {
+		d.addr = loopback(port)
+		d.command = append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
 		if p.admin != nil {
 			p.admin.Close()
 		}
-		if p.admin, err = pgxpool.New(context.Background(), p.AdminDSN("postgres")); err != nil {
-			return err
-		}
-		p.Daemon, err = launch(daemonOptions{kind: Postgres, version: version, addr: p.addr, dir: dir,
-			command: append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port)), ready: p.admin.Ping})
-		if err != nil {
-			return err
-		}
-		if err = p.await(); err == nil || try == 5 || !strings.Contains(p.LogTail(), "ddress already in use") {
-			return err
-		}
-		os.Truncate(p.log(), 0)
+		p.admin, err = pgxpool.New(context.Background(), p.adminDSN(d.addr, "postgres"))
+		d.ready = func(ctx context.Context) error { return p.admin.Ping(ctx) }
+		return d, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return p, nil
+}
+
+func postgresVersion(bin string) (string, error) {
+	out, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
+	return strings.Fields(string(out) + " ? ? ?")[2], err
 }
 
 // remove kills the server and removes its data.
@@ -401,14 +370,13 @@ func queryValue(t testing.TB, pool *pgxpool.Pool, statement string) (value strin
 }
 
 // AdminDSN is the superuser's for a database.
-func (p *PostgresServer) AdminDSN(database string) string {
-	if dsn := os.Getenv(Postgres.variable()); dsn != "" {
+func (p *PostgresServer) AdminDSN(database string) string { return p.adminDSN(p.Addr(), database) }
+
+func (p *PostgresServer) adminDSN(addr, database string) string {
+	if dsn := Postgres.named(); dsn != "" {
 		u, _ := url.Parse(dsn)
 		u.Path = "/" + database
 		return u.String()
 	}
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.addr, Path: "/" + database, RawQuery: p.params.Encode()}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: addr, Path: "/" + database, RawQuery: p.params.Encode()}).String()
 }
-
-// CAFile has the certificate of the authority of a server with TLS.
-func (p *PostgresServer) CAFile() string { return filepath.Join(p.Dir(), "ca.pem") }

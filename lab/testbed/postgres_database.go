@@ -50,7 +50,7 @@ func (d *PostgresDatabase) DSN(addr string) string { return d.DSNOf(d.User, d.Pa
 // DSNOf is the data source name of another user.
 func (d *PostgresDatabase) DSNOf(user, password, addr string) string {
 	if addr == "" {
-		addr = d.server.addr
+		addr = d.server.Addr()
 	}
 	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", user, password, addr, d.Name, d.server.params.Encode())
 }

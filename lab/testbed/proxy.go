@@ -85,9 +85,9 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // Proxy starts a proxy in front of the server and closes it after the test.
-func (s *Server) Proxy(t testing.TB) *Proxy {
+func (d *Daemon) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	return NewProxy(t, s.addr)
+	return NewProxy(t, d.options.addr)
 }
 
 // Addr returns where the proxy listens.

@@ -2,16 +2,15 @@ package testbed
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,21 +39,14 @@ type RedisOptions struct {
 type RedisServer struct {
 	*Daemon
 	admin *redis.Client
-	ca    *authority
 }
 
 // StartRedis starts a server for this test and stops it after the test.
 func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
 	t.Helper()
-	Full(t, "starts its own server")
-	if os.Getenv(Redis.variable()) != "" {
-		t.Skipf("this test starts its own Redis, but %s names a running one", Redis.variable())
-	}
+	ownServer(t, Redis, "starts its own server")
 	r, err := startRedis(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Redis "+r.Version())
+	started(t, r, err)
 	r.endWithTest(t)
 	return r
 }
@@ -107,36 +99,23 @@ func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
 }
 
 func (r *RedisServer) endWithTest(t testing.TB) {
-	t.Cleanup(func() { r.admin.Close() })
 	endWithTest(t, r.Daemon)
+	t.Cleanup(func() { r.admin.Close() })
 }
 
-var sharedRedis = sync.OnceValues(func() (*RedisServer, error) {
-	addr := os.Getenv(Redis.variable())
+var sharedRedis = share(func() (*RedisServer, error) {
+	addr := Redis.named()
 	if addr == "" {
-		r, err := startRedis(RedisOptions{})
-		if err == nil {
-			r.shared = true
-		}
-		return r, err
+		return startRedis(RedisOptions{})
 	}
-	return &RedisServer{
-		Daemon: &Daemon{options: daemonOptions{kind: Redis, version: "(already running)", addr: addr}, shared: true},
-		admin:  redis.NewClient(&redis.Options{Addr: addr}),
-	}, nil
+	return &RedisServer{Daemon: &Daemon{options: daemonOptions{kind: Redis, addr: addr}}, admin: redis.NewClient(&redis.Options{Addr: addr})}, nil
 })
 
 // SharedRedis returns the server that all tests of the binary share, or the one at host:port that
 // ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
 func SharedRedis(t testing.TB) *RedisServer {
 	t.Helper()
-	contract(t)
-	r, err := sharedRedis()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "Redis "+r.Version())
-	return r
+	return sharedRedis(t)
 }
 
 var redisVersion = regexp.MustCompile(`v=(\S+)`)
@@ -163,59 +142,50 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 	if m := redisVersion.FindSubmatch(out); m != nil {
 		version = string(m[1])
 	}
-	r := &RedisServer{}
+	d := daemonOptions{kind: Redis, version: version, dir: dir}
 	switch {
 	case o.TLS:
-		if r.ca, err = newAuthority(dir); err != nil {
+		if d.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
 	case o.of != nil:
-		r.ca = o.of.ca
+		d.ca = o.of.options.ca
 	}
-	clock, env := "", []string(nil)
 	if o.Clock {
-		if clock, env, err = newClock(Redis, dir); err == nil {
-			err = writeClock(clock, o.Offset)
-		}
-		if err != nil {
+		if d.clock, d.env, err = newClock(Redis, faketime(), dir, o.Offset); err != nil {
 			return nil, err
 		}
 	}
-	for try := 1; ; try++ {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		addr := loopback(port)
+
+	r := &RedisServer{}
+	r.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+		d.addr = loopback(port)
 		listen := []string{"--port", fmt.Sprint(port)}
-		config := &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true}
-		if r.ca != nil {
-			config.TLSConfig = r.ca.clientConfig()
+		config := &redis.Options{Addr: d.addr, Protocol: 2, DisableIdentity: true}
+		if d.ca != nil {
+			config.TLSConfig = d.ca.clientConfig()
 			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
-				"--tls-ca-cert-file", r.CAFile(), "--tls-cert-file", filepath.Join(r.ca.dir, "server-cert.pem"), "--tls-key-file", filepath.Join(r.ca.dir, "server-key.pem")}
+				"--tls-ca-cert-file", d.ca.file("ca.pem"), "--tls-cert-file", d.ca.file("server-cert.pem"), "--tls-key-file", d.ca.file("server-key.pem")}
 		}
+		d.command = slices.Concat([]string{program}, args, []string{"--bind", "127.0.0.1", "--dir", dir}, listen, o.Args)
 		if r.admin != nil {
 			r.admin.Close()
 		}
 		r.admin = redis.NewClient(config)
-		command := append([]string{program}, args...)
-		command = append(append(append(command, "--bind", "127.0.0.1", "--dir", dir), listen...), o.Args...)
-		r.Daemon, err = launch(daemonOptions{kind: Redis, version: version, addr: addr, dir: dir, command: command, env: env, ready: func(ctx context.Context) error {
+		d.ready = func(ctx context.Context) error {
 			err := r.admin.Ping(ctx).Err()
-			if err != nil && (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM")) {
+			if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
 				return nil
 			}
 			return err
-		}})
-		if err != nil {
-			return nil, err
 		}
-		r.clock, r.offset = clock, o.Offset
-		if err := r.await(); err == nil || try == 5 || !strings.Contains(r.LogTail(), "ddress already in use") {
-			return r, err
-		}
-		os.Truncate(r.log(), 0)
+		return d, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	r.offset = o.Offset
+	return r, nil
 }
 
 // Do runs a command as the administrator, and returns its answer.
@@ -274,12 +244,6 @@ func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 	r.Do(t, "REPLICAOF", host, port)
 	r.CatchUp(t, master)
 }
-
-// CAFile has the certificate of the authority of a server with TLS.
-func (r *RedisServer) CAFile() string { return filepath.Join(r.ca.dir, "ca.pem") }
-
-// TLSConfig makes a client trust a server with TLS.
-func (r *RedisServer) TLSConfig() *tls.Config { return r.ca.clientConfig() }
 
 // Requests returns how many requests of clients a server has answered. What a script calls is not counted,
 // so neither is SELECT.

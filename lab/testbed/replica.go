@@ -31,10 +31,10 @@ func StartPair(t testing.TB, o Options) (primary *Server, replica *Replica) {
 func StartReplica(t testing.TB, primary *Server) *Replica {
 	t.Helper()
 	primary.requireOwn(t, "StartReplica")
-	replica := &Replica{Server: Start(t, primary.options), primary: primary}
+	replica := &Replica{Server: Start(t, primary.o), primary: primary}
 	source := fmt.Sprintf("MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos", primary.port)
 	change := "CHANGE MASTER TO " + source
-	if primary.kind == MySQL {
+	if primary.Kind() == MySQL {
 		change = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1", primary.port)
 	}
 	replica.ReadOnly(t, true)
@@ -61,7 +61,7 @@ func (r *Replica) StartReplication(t testing.TB) {
 func (r *Replica) WaitCaughtUp(t testing.TB) {
 	t.Helper()
 	position := "SELECT @@GLOBAL.gtid_binlog_pos"
-	if r.kind == MySQL {
+	if r.Kind() == MySQL {
 		position = "SELECT @@GLOBAL.gtid_executed"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
@@ -77,7 +77,7 @@ func (r *Replica) WaitCaughtUp(t testing.TB) {
 func (r *Replica) waitFor(t testing.TB, at string) {
 	t.Helper()
 	wait := "SELECT MASTER_GTID_WAIT(?, 50)"
-	if r.kind == MySQL {
+	if r.Kind() == MySQL {
 		wait = "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
@@ -88,7 +88,7 @@ func (r *Replica) waitFor(t testing.TB, at string) {
 	}
 	if answer != 0 {
 		status := r.status(t)
-		t.Fatalf("%s replica has not caught up with %q: %s %s", r.kind, at, status["Last_IO_Error"], status["Last_SQL_Error"])
+		t.Fatalf("%s replica has not caught up with %q: %s %s", r.Kind(), at, status["Last_IO_Error"], status["Last_SQL_Error"])
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *Replica) Promote(t testing.TB) {
 	r.requireOwn(t, "Promote")
 	r.Exec(t, "STOP REPLICA IO_THREAD")
 	fetched := "Gtid_IO_Pos"
-	if r.kind == MySQL {
+	if r.Kind() == MySQL {
 		fetched = "Retrieved_Gtid_Set"
 	}
 	r.waitFor(t, r.status(t)[fetched])
@@ -123,7 +123,7 @@ func (r *Replica) status(t testing.TB) map[string]string {
 		t.Fatal(err)
 	}
 	if !rows.Next() {
-		t.Fatalf("%s %s is no replica: %v", r.kind, r.addr, rows.Err())
+		t.Fatalf("%s %s is no replica: %v", r.Kind(), r.Addr(), rows.Err())
 	}
 	values := make([]sql.NullString, len(columns))
 	into := make([]any, len(columns))

@@ -6,8 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
+	"slices"
 	"testing"
 )
 
@@ -25,121 +24,66 @@ type S3Options struct {
 }
 
 // An S3Node is a versitygw, which keeps objects in a directory.
-type S3Node struct {
-	*Daemon
-	ca *authority
-}
+type S3Node struct{ *Daemon }
 
 // StartS3 starts a store for this test and stops it after the test.
 func StartS3(t testing.TB, o S3Options) *S3Node {
 	t.Helper()
-	Full(t, "starts its own server")
+	ownServer(t, S3, "starts its own server")
 	n, err := startS3(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "versitygw "+n.Version())
+	started(t, n, err)
 	endWithTest(t, n.Daemon)
 	return n
 }
 
+var sharedS3 = share(func() (*S3Node, error) { return startS3(S3Options{}) })
+
 // SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it. Each takes its own prefix.
 func SharedS3(t testing.TB) *S3Node {
 	t.Helper()
-	contract(t)
-	n, err := sharedS3()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "versitygw "+n.Version())
-	return n
+	return sharedS3(t)
 }
 
-var sharedS3 = sync.OnceValues(func() (*S3Node, error) {
-	n, err := startS3(S3Options{})
-	if err == nil {
-		n.shared = true
-	}
-	return n, err
-})
-
 func startS3(o S3Options) (*S3Node, error) {
-	cache, err := cacheDir()
+	program, version, err := built(S3, "*", "versitygw", "internal/tools/versitygw")
 	if err != nil {
 		return nil, err
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, "versitygw-v*", "versitygw"))
-	if len(found) == 0 {
-		return nil, &missing{S3, "versitygw", "built from internal/tools/versitygw"}
-	}
-	program := found[len(found)-1]
 	dir, err := newDir()
 	if err != nil {
 		return nil, err
-	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	n := &S3Node{}
-	args := []string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", loopback(port), "--keep-alive", "--quiet", "--health", "/health"}
-	if o.TLS {
-		if n.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-		args = append(args, "--cert", filepath.Join(dir, "server-cert.pem"), "--key", filepath.Join(dir, "server-key.pem"))
 	}
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(filepath.Join(data, S3Bucket), 0o755); err != nil {
 		return nil, err
 	}
-	n.Daemon, err = launch(daemonOptions{
-		kind: S3, version: strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "versitygw-v"), addr: loopback(port), dir: dir,
-		command: append(args, "posix", data), ready: n.ready,
+	d := daemonOptions{kind: S3, version: "versitygw " + version, dir: dir}
+	var secure []string
+	if o.TLS {
+		if d.ca, err = newAuthority(dir); err != nil {
+			return nil, err
+		}
+		secure = []string{"--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem")}
+	}
+
+	n := &S3Node{}
+	n.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+		d.addr = loopback(port)
+		d.command = slices.Concat(
+			[]string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"},
+			secure, []string{"posix", data})
+		asked := &Daemon{options: d}
+		d.ready = func(ctx context.Context) error {
+			status, _, err := get(ctx, asked.URL()+"/health", asked.TLSConfig(), nil)
+			if err == nil && status != http.StatusOK {
+				err = fmt.Errorf("it says %d", status)
+			}
+			return err
+		}
+		return d, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := n.await(); err != nil {
-		n.remove()
-		return nil, err
-	}
 	return n, nil
-}
-
-// ready returns nil once the store answers.
-func (n *S3Node) ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/health", nil)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	if n.ca != nil {
-		transport.TLSClientConfig = n.ca.clientConfig()
-	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return err
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("it says %s", answer.Status)
-	}
-	return nil
-}
-
-// URL is where clients reach the store.
-func (n *S3Node) URL() string {
-	if n.ca != nil {
-		return "https://" + n.Addr()
-	}
-	return "http://" + n.Addr()
-}
-
-// CAFile is the file with the authority of the store's certificate; "" without TLS.
-func (n *S3Node) CAFile() string {
-	if n.ca == nil {
-		return ""
-	}
-	return filepath.Join(n.ca.dir, "ca.pem")
 }

@@ -28,27 +28,22 @@ const (
 // Kinds are the kinds of database servers, in the order in which tests run.
 var Kinds = []Kind{MariaDB, MySQL}
 
-// variable returns the environment variable that names a running server.
-func (k Kind) variable() string {
-	switch k {
-	case MySQL:
-		return "ELECTION_TEST_MYSQL_DSN"
-	case MariaDB:
-		return "ELECTION_TEST_MARIADB_DSN"
-	case ZooKeeper:
-		return "ELECTION_TEST_ZOOKEEPER_SERVERS"
-	case Consul:
-		return "ELECTION_TEST_CONSUL_ADDR"
-	case Postgres:
-		return "ELECTION_TEST_POSTGRES_DSN"
-	case Redis:
-		return "ELECTION_TEST_REDIS_ADDR"
-	case Kubernetes:
-		return "ELECTION_TEST_KUBECONFIG"
-	default:
-		return "ELECTION_TEST_ETCD_ENDPOINTS"
-	}
+// variables name running servers.
+var variables = map[Kind]string{
+	MySQL:      "ELECTION_TEST_MYSQL_DSN",
+	MariaDB:    "ELECTION_TEST_MARIADB_DSN",
+	ZooKeeper:  "ELECTION_TEST_ZOOKEEPER_SERVERS",
+	Consul:     "ELECTION_TEST_CONSUL_ADDR",
+	Postgres:   "ELECTION_TEST_POSTGRES_DSN",
+	Redis:      "ELECTION_TEST_REDIS_ADDR",
+	Kubernetes: "ELECTION_TEST_KUBECONFIG",
+	Etcd:       "ELECTION_TEST_ETCD_ENDPOINTS",
 }
+
+func (k Kind) variable() string { return variables[k] }
+
+// named returns what the environment says of a running server; "" if it names none.
+func (k Kind) named() string { return os.Getenv(variables[k]) }
 
 // Options say what server to start. Only Kind is required.
 type Options struct {
@@ -73,37 +68,23 @@ type Options struct {
 // If the server is not installed, the test is skipped or fails.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	Full(t, "starts its own server")
-	if dsn := os.Getenv(o.Kind.variable()); dsn != "" {
-		if o.Args != nil || o.TLS || o.Clock || o.Replication {
-			t.Skipf("this test starts a %s with its own options, but %s names a running server",
-				o.Kind, o.Kind.variable())
-		}
-		s, err := external(o.Kind, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.stop)
-		recordServer(t, s.title())
+	if o.Kind.named() == "" || o.Args != nil || o.TLS || o.Clock || o.Replication {
+		ownServer(t, o.Kind, "starts its own server")
+		s, err := start(o)
+		started(t, s, err)
+		s.endWithTest(t)
 		return s
 	}
-	s, err := start(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, s.title())
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the last lines that %s %s wrote:\n%s", s.kind, s.addr, s.logTail())
-		}
-		s.stop()
-	})
+	Full(t, "starts its own server")
+	s, err := external(o.Kind, o.Kind.named())
+	started(t, s, err)
+	t.Cleanup(s.close)
 	return s
 }
 
-var shared = map[Kind]func() (*Server, error){
-	MariaDB: sync.OnceValues(func() (*Server, error) { return startShared(MariaDB) }),
-	MySQL:   sync.OnceValues(func() (*Server, error) { return startShared(MySQL) }),
+var shared = map[Kind]func(testing.TB) *Server{
+	MariaDB: share(func() (*Server, error) { return startShared(MariaDB) }),
+	MySQL:   share(func() (*Server, error) { return startShared(MySQL) }),
 }
 
 // Shared returns the server of this kind that all tests of the binary share.
@@ -111,26 +92,58 @@ var shared = map[Kind]func() (*Server, error){
 // If the server is not installed, the test is skipped or fails.
 func Shared(t testing.TB, k Kind) *Server {
 	t.Helper()
-	contract(t)
-	s, err := shared[k]()
+	return shared[k](t)
+}
+
+// startShared starts a server that ends with the test binary.
+func startShared(k Kind) (*Server, error) {
+	if k.named() != "" {
+		return external(k, k.named())
+	}
+	return start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
+}
+
+// A sharable server is one that many tests may use.
+type sharable interface {
+	title() string
+	share()
+}
+
+// share returns a function that starts a server at its first call, for all tests of the binary. In the fast tier it
+// serves only TestConformance.
+func share[S sharable](start func() (S, error)) func(testing.TB) S {
+	once := sync.OnceValues(func() (S, error) {
+		s, err := start()
+		if err == nil {
+			s.share()
+		}
+		return s, err
+	})
+	return func(t testing.TB) S {
+		t.Helper()
+		contract(t)
+		s, err := once()
+		return started(t, s, err)
+	}
+}
+
+// ownServer leaves a test that starts a server to the full tier, and skips it if the environment names a running one.
+func ownServer(t testing.TB, k Kind, reason string) {
+	t.Helper()
+	Full(t, reason)
+	if k.named() != "" {
+		t.Skipf("this test starts its own %s, but %s names a running one", k, k.variable())
+	}
+}
+
+// started records the server of a test. If err says why there is none, the test is skipped or fails.
+func started[S sharable](t testing.TB, s S, err error) S {
+	t.Helper()
 	if err != nil {
 		unavailable(t, err)
 	}
 	recordServer(t, s.title())
 	return s
-}
-
-// startShared starts a server that ends with the test binary.
-func startShared(k Kind) (s *Server, err error) {
-	if dsn := os.Getenv(k.variable()); dsn != "" {
-		s, err = external(k, dsn)
-	} else {
-		s, err = start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
-	}
-	if err == nil {
-		s.shared = true
-	}
-	return s, err
 }
 
 // Each runs f as a subtest for each kind of database server.
@@ -160,7 +173,11 @@ type missing struct {
 func (m *missing) Error() string { return m.what + " is missing: " + m.cure() }
 
 func (m *missing) cure() string {
-	return fmt.Sprintf("run \"make deps\" (%s), or set %s to a running server", m.hint, m.kind.variable())
+	how := fmt.Sprintf("run \"make deps\" (%s)", m.hint)
+	if v := m.kind.variable(); v != "" {
+		how += fmt.Sprintf(", or set %s to a running server", v)
+	}
+	return how
 }
 
 // unavailable skips or fails a test whose server could not be started.

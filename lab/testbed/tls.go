@@ -76,13 +76,8 @@ func newAuthority(dir string) (*authority, error) {
 	return &authority{dir: dir, cert: cert, key: caKey}, err
 }
 
-func (a *authority) serverArgs() []string {
-	return []string{
-		"--ssl-ca=" + filepath.Join(a.dir, "ca.pem"),
-		"--ssl-cert=" + filepath.Join(a.dir, "server-cert.pem"),
-		"--ssl-key=" + filepath.Join(a.dir, "server-key.pem"),
-	}
-}
+// file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 func (a *authority) clientConfig() *tls.Config {
 	pool := x509.NewCertPool()

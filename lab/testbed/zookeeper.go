@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -37,17 +35,10 @@ type ZooKeeperOptions struct {
 type ZooKeeperServer struct {
 	*Daemon
 	secure string
-	ca     *authority
 }
 
 // Secure returns the address of the secure port.
 func (z *ZooKeeperServer) Secure() string { return z.secure }
-
-// TLSConfig makes a client trust the secure port.
-func (z *ZooKeeperServer) TLSConfig() *tls.Config { return z.ca.clientConfig() }
-
-// CAFile is the file with the authority's certificate.
-func (z *ZooKeeperServer) CAFile() string { return filepath.Join(z.ca.dir, "ca.pem") }
 
 // StartZooKeeper starts a server for this test and stops it after the test.
 // If ZooKeeper is not installed, the test is skipped or fails.
@@ -55,20 +46,16 @@ func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
 	Full(t, "starts its own server")
 	z, err := startZooKeeper(o)
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "ZooKeeper "+z.Version())
+	started(t, z, err)
 	endWithTest(t, z.Daemon)
 	return z
 }
 
-var sharedZooKeeper = sync.OnceValues(func() (*ZooKeeperServer, error) {
-	z, err := startZooKeeper(ZooKeeperOptions{})
-	if err == nil {
-		z.shared = true
+var sharedZooKeeper = share(func() (*ZooKeeperServer, error) {
+	if servers := ZooKeeper.named(); servers != "" {
+		return &ZooKeeperServer{Daemon: &Daemon{options: daemonOptions{kind: ZooKeeper, addr: servers}}}, nil
 	}
-	return z, err
+	return startZooKeeper(ZooKeeperOptions{})
 })
 
 // SharedZooKeeper returns the address of the server that all tests of the binary
@@ -76,102 +63,82 @@ var sharedZooKeeper = sync.OnceValues(func() (*ZooKeeperServer, error) {
 // Tests must not inject faults into them. Each takes its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
-	contract(t)
-	if servers := os.Getenv(ZooKeeper.variable()); servers != "" {
-		recordServer(t, "ZooKeeper (already running)")
-		return strings.Split(servers, ",")
-	}
-	z, err := sharedZooKeeper()
-	if err != nil {
-		unavailable(t, err)
-	}
-	recordServer(t, "ZooKeeper "+z.Version())
-	return []string{z.Addr()}
+	return strings.Split(sharedZooKeeper(t).Addr(), ",")
 }
 
 func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
-	for try := 1; ; try++ {
-		port, err := freePort()
-		if err != nil {
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	d := daemonOptions{kind: ZooKeeper, dir: dir}
+	properties := o.Properties
+	if o.TLS {
+		if d.ca, err = newAuthority(dir); err != nil {
 			return nil, err
 		}
-		dir, err := newDir()
-		if err != nil {
-			return nil, err
-		}
-		z := &ZooKeeperServer{}
-		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
-		properties := slices.Clip(o.Properties)
-		if o.TLS {
-			secure, err := freePort()
-			if err != nil {
-				return nil, err
-			}
-			if z.ca, err = newAuthority(dir); err != nil {
-				return nil, err
-			}
-			// The server wants key and certificate in one PEM file.
-			key, err := os.ReadFile(filepath.Join(dir, "server-key.pem"))
-			if err != nil {
-				return nil, err
-			}
-			cert, err := os.ReadFile(filepath.Join(dir, "server-cert.pem"))
-			if err != nil {
-				return nil, err
-			}
-			store := filepath.Join(dir, "server.pem")
-			if err := os.WriteFile(store, append(key, cert...), 0o600); err != nil {
-				return nil, err
-			}
-			z.secure = loopback(secure)
-			lines = append(lines,
-				fmt.Sprintf("secureClientPort=%d", secure), "secureClientPortAddress=127.0.0.1",
-				"ssl.keyStore.location="+store, "ssl.keyStore.type=PEM",
-				"ssl.trustStore.location="+filepath.Join(dir, "ca.pem"), "ssl.trustStore.type=PEM",
-				"ssl.clientAuth=none", "ssl.hostnameVerification=false")
-			properties = append(properties, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
-		}
-		clock, env := "", []string(nil)
-		if o.Clock {
-			if clock, env, err = newClock(ZooKeeper, dir); err != nil {
-				return nil, err
-			}
-		}
-		z.Daemon, err = launchZooKeeper(dir, loopback(port), nil, lines, properties, env)
-		if err != nil {
-			os.RemoveAll(dir)
-			return nil, err
-		}
-		z.clock = clock
-		if err = z.awaitPorts(); err == nil {
-			return z, nil
-		}
-		busy := strings.Contains(z.LogTail(), "ddress already in use")
-		z.remove()
-		if !busy || try == 5 {
+		properties = append(slices.Clip(properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+	}
+	if o.Clock {
+		if d.clock, d.env, err = newClock(ZooKeeper, faketime(), dir, 0); err != nil {
 			return nil, err
 		}
 	}
+
+	z := &ZooKeeperServer{}
+	z.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
+		if o.TLS {
+			secure, err := z.securePort(d.ca)
+			if err != nil {
+				return d, err
+			}
+			lines = append(lines, secure...)
+		}
+		d.addr = loopback(port)
+		plain, err := d.zooKeeper(lines, properties)
+		plain.ready = z.alsoSecure(plain.ready)
+		return plain, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return z, nil
 }
 
-// awaitPorts waits until the server answers. If it has a secure port, this and each later start waits for that one,
-// too: the server opens it after the plain one.
-func (z *ZooKeeperServer) awaitPorts() error {
-	if z.secure == "" {
-		return z.await()
+// securePort chooses a second port, and returns the lines of the configuration for it.
+func (z *ZooKeeperServer) securePort(ca *authority) (lines []string, err error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
 	}
-	plain := z.options.ready
-	z.options.ready = func(ctx context.Context) error {
-		if err := plain(ctx); err != nil {
+	// The server wants key and certificate in one PEM file.
+	key, err := os.ReadFile(ca.file("server-key.pem"))
+	if err != nil {
+		return nil, err
+	}
+	cert, err := os.ReadFile(ca.file("server-cert.pem"))
+	if err != nil {
+		return nil, err
+	}
+	z.secure = loopback(port)
+	return []string{
+		fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1",
+		"ssl.keyStore.location=" + ca.file("server.pem"), "ssl.keyStore.type=PEM",
+		"ssl.trustStore.location=" + ca.file("ca.pem"), "ssl.trustStore.type=PEM",
+		"ssl.clientAuth=none", "ssl.hostnameVerification=false",
+	}, os.WriteFile(ca.file("server.pem"), append(key, cert...), 0o600)
+}
+
+// alsoSecure waits for the secure port, too, if there is one: the server opens it after the plain one.
+func (z *ZooKeeperServer) alsoSecure(plain func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := plain(ctx)
+		if err != nil || z.secure == "" {
 			return err
 		}
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", z.secure)
-		if err != nil {
-			return err
-		}
-		return c.Close()
+		return (&Daemon{options: daemonOptions{addr: z.secure}}).listens(ctx)
 	}
-	return z.await()
 }
 
 // StartZooKeeperEnsemble starts an ensemble, one server on each host of the network.
@@ -197,9 +164,13 @@ func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...str
 		if err := os.WriteFile(filepath.Join(dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := launchZooKeeper(dir, host.IP()+":2181", host, append(lines, config...), nil, nil)
+		o, err := daemonOptions{kind: ZooKeeper, dir: dir, addr: host.IP() + ":2181", host: host}.zooKeeper(append(lines, config...), nil)
 		if err != nil {
 			unavailable(t, err)
+		}
+		d, err := launch(o)
+		if err != nil {
+			t.Fatal(err)
 		}
 		servers, daemons = append(servers, &ZooKeeperServer{Daemon: d}), append(daemons, d)
 	}
@@ -234,19 +205,18 @@ func (z *ZooKeeperServer) Asks(t testing.TB, word string) string {
 	return text
 }
 
-// launchZooKeeper starts a server with these additional configuration lines, Java
-// properties and environment variables.
-func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []string) (*Daemon, error) {
+// zooKeeper adds what runs a server with these additional configuration lines and Java properties.
+func (d daemonOptions) zooKeeper(lines, properties []string) (daemonOptions, error) {
 	java, err := lookPath("java")
 	if err != nil {
-		return nil, &missing{ZooKeeper, "Java", "Debian: default-jre-headless"}
+		return d, &missing{ZooKeeper, "Java", "Debian: default-jre-headless"}
 	}
 	const jars = "/usr/share/java/"
 	jar := glob(jars+"zookeeper-3.*.jar", jars+"zookeeper.jar")
 	if jar == "" {
-		return nil, &missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"}
+		return d, &missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"}
 	}
-	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
+	d.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
 	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
 	path := []string{jars + "zookeeper.jar"}
 	netty, _ := filepath.Glob(jars + "netty-*.jar")
@@ -257,7 +227,7 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 	}
 	config := append([]string{
 		fmt.Sprintf("tickTime=%d", ZooKeeperTick.Milliseconds()),
-		"dataDir=" + filepath.Join(dir, "data"),
+		"dataDir=" + filepath.Join(d.dir, "data"),
 		"minSessionTimeout=200", "maxSessionTimeout=20000",
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
@@ -265,27 +235,25 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 		"autopurge.purgeInterval=0",
 		"reconfigEnabled=false",
 	}, lines...)
-	file := filepath.Join(dir, "zoo.cfg")
+	file := filepath.Join(d.dir, "zoo.cfg")
 	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
-		return nil, err
+		return d, err
 	}
 	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
 		"-Dzookeeper.skipACL=no",
 		"-Djava.awt.headless=true",
 	}
-	command = append(append(command, properties...), "-cp", strings.Join(path, ":"),
+	d.command = append(append(command, properties...), "-cp", strings.Join(path, ":"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
-	return launch(daemonOptions{
-		kind: ZooKeeper, version: version, addr: addr, command: command, env: env, host: host, dir: dir,
-		ready: func(ctx context.Context) error {
-			text, err := fourLetterWord(ctx, addr, "srvr")
-			if err == nil && !strings.Contains(text, "Mode: ") {
-				err = fmt.Errorf("%.100q", text)
-			}
-			return err
-		},
-	})
+	d.ready = func(ctx context.Context) error {
+		text, err := fourLetterWord(ctx, d.addr, "srvr")
+		if err == nil && !strings.Contains(text, "Mode: ") {
+			err = fmt.Errorf("%.100q", text)
+		}
+		return err
+	}
+	return d, nil
 }
 
 // fourLetterWord sends a four-letter word and returns the answer.
