@@ -16,6 +16,10 @@ var (
 	// The outcome is unknown. Try again.
 	ErrUnavailable = errors.New("store unavailable")
 
+	// ErrPoolBusy: the program has handed in its own pool, which has no connection left, so the store was not asked. It
+	// wraps ErrUnavailable.
+	ErrPoolBusy error = poolBusyError{}
+
 	// ErrDenied: credentials, rights, a missing table, a table of another shape, two servers
 	// that take turns, a TTL above what an operator allows. An operator must act; the message
 	// says how. The manager reports it and tries again at a slow pace.
@@ -31,6 +35,11 @@ var (
 	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.
 	ErrClosed error = closedError{}
 )
+
+type poolBusyError struct{}
+
+func (poolBusyError) Error() string { return "the program's own pool has no free connection" }
+func (poolBusyError) Unwrap() error { return ErrUnavailable }
 
 type staleError struct{}
 

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -84,7 +85,7 @@ func someNames(elections []string) string {
 func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
 
 // logOutage says that the store does not answer, or that it does again. What this process leads it leads on, until
-// the last deadline.
+// the last deadline. A store that was not asked, because the program uses all connections of its pool, is not to blame.
 func (m *Manager) logOutage(a action) {
 	if a.err == nil {
 		m.log.Warn("the store answers again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
@@ -100,7 +101,11 @@ func (m *Manager) logOutage(a action) {
 	if leads > 0 {
 		attrs = append(attrs, "leading", leads, "until", m.wall(deadline))
 	}
-	m.log.Warn("the store does not answer: nobody can be elected until it does", attrs...)
+	text := "the store does not answer: nobody can be elected until it does"
+	if errors.Is(a.err, backend.ErrPoolBusy) {
+		text = "the program's own pool has no free connection: this process cannot be elected until it has"
+	}
+	m.log.Warn(text, attrs...)
 }
 
 // logDoubt says until when nobody can be elected because the store may have lost a grant, or that it is over.

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,41 +20,44 @@ import (
 type down struct {
 	backend.Backend
 	away atomic.Bool
+	err  error // nil: errDown
 }
+
+func (d *down) failure() error { return cmp.Or(d.err, errDown) }
 
 var errDown = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
 
 func (d *down) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if d.away.Load() {
-		return nil, errDown
+		return nil, d.failure()
 	}
 	return d.Backend.Acquire(ctx, bids)
 }
 
 func (d *down) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if d.away.Load() {
-		return nil, errDown
+		return nil, d.failure()
 	}
 	return d.Backend.Renew(ctx, held)
 }
 
 func (d *down) Release(ctx context.Context, held []backend.Held) error {
 	if d.away.Load() {
-		return errDown
+		return d.failure()
 	}
 	return d.Backend.Release(ctx, held)
 }
 
 func (d *down) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 	if d.away.Load() {
-		return nil, errDown
+		return nil, d.failure()
 	}
 	return d.Backend.Observe(ctx, seen)
 }
 
 func (d *down) Announce(ctx context.Context, m backend.Member) error {
 	if d.away.Load() {
-		return errDown
+		return d.failure()
 	}
 	return d.Backend.Announce(ctx, m)
 }
@@ -86,6 +90,22 @@ const (
 	wait  = "nobody can be elected for a while"
 	over  = "elections can be won again"
 )
+
+// A program that uses all connections of its own pool is told so, and not that the store does not answer.
+func TestABusyPoolIsNotCalledAStoreThatIsAway(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := &down{Backend: memory.New().Backend(), err: fmt.Errorf("%w: all 4 are in use", backend.ErrPoolBusy)}
+		store.away.Store(true)
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		joined(t, m, "jobs").Lead(nil)
+		time.Sleep(20 * time.Second)
+		wantLines(t, log, "after 20 s", "the program's own pool has no free connection: this process cannot be elected until it has")
+		store.away.Store(false)
+		time.Sleep(20 * time.Second)
+		closes(t, m)
+	})
+}
 
 // A program that has never reached its store says so once, and when it has.
 func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // openForCall opens a connection for calls. If the server has no place, the connection that waits for notifications gives
@@ -33,5 +35,5 @@ func (d *driver) outOfTime(ctx context.Context, err error) error {
 	if ctx.Err() == nil || d.ownDB || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
 		return err
 	}
-	return fmt.Errorf("%w: all %d connections of the program's pool are in use", err, s.MaxOpenConnections)
+	return fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, s.MaxOpenConnections, err)
 }

@@ -118,7 +118,7 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 		return err
 	}
-	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "connections of the program's pool are in use") {
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "the program's own pool has no free connection: all") {
 		t.Errorf("the program uses all connections: %v", err)
 	}
 	for _, c := range used {

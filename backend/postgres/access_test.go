@@ -292,7 +292,7 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 		return err
 	}
-	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 connections of the program's pool are in use") {
+	if err := look(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "the program's own pool has no free connection: all 1 are in use") {
 		t.Errorf("the program uses the only connection: %v", err)
 	}
 	used.Release()

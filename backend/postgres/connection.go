@@ -72,7 +72,7 @@ func (d *driver) outOfTime(err error) error {
 	if most == 0 || used < most {
 		return err
 	}
-	return fmt.Errorf("%w: all %d connections of the program's pool are in use", err, most)
+	return fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, most, err)
 }
 
 // locked says which session keeps the table locked, if the server tells.
@@ -193,6 +193,18 @@ func textSQL(text string) string {
 	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
 }
 
+// withoutTLS leaves of an error only that the server refused the login, if it did: the text of pgx begins with an attempt to
+// use TLS.
+func withoutTLS(err error) error {
+	switch e, _ := errors.AsType[*pgconn.PgError](err); code(err) {
+	case wrongPassword:
+		return fmt.Errorf("the server refused the password: %w", e)
+	case wrongAccount:
+		return fmt.Errorf("the server refused the login: %w", e)
+	}
+	return err
+}
+
 // text returns a value of a result; "" for NULL.
 func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }
 
@@ -200,6 +212,8 @@ func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][
 const (
 	uniqueViolation  = "23505"
 	readOnly         = "25006"
+	wrongAccount     = "28000" // or pg_hba.conf does not let it in
+	wrongPassword    = "28P01" // or no such account: the server does not tell which
 	undefinedTable   = "42P01"
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
@@ -284,6 +298,8 @@ func (d *driver) Hint(err error) string {
 	}
 	t := d.Settled()
 	switch code(err) {
+	case wrongPassword:
+		return "; correct the account or its password in the dsn"
 	case "3F000":
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable, "42703", "42804":

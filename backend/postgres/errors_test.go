@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -45,6 +47,25 @@ func TestAServerThatIsDownIsNotDenied(t *testing.T) {
 	for what, b := range map[string]*Backend{"itself": b, "a proxy that ends connections": through} {
 		if err := look(t, b); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s, after an ordinary stop: %v; want ErrUnavailable in one line", what, err)
+		}
+	}
+}
+
+// By default pgx tries TLS first, too, and its text begins with what is no fault.
+func TestARefusedPasswordIsSaidFirst(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{Access: []string{"host all hasty 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust"}})
+	db := server.Database(t)
+	server.Exec(t, "CREATE ROLE hasty LOGIN PASSWORD 'secret'")
+	dsn := strings.Replace(db.DSNOf("hasty", "canary7f3a", ""), "sslmode=disable", "sslmode=prefer", 1)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for what, o := range map[string]Options{"a dsn": {DSN: dsn}, "a pool": {Pool: pool}} {
+		if err := look(t, backendOn(t, o)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "store denied: the server refused the password: ") || strings.Contains(err.Error(), "TLS") {
+			t.Errorf("%s: %v; want the refused password first", what, err)
 		}
 	}
 }

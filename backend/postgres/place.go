@@ -55,8 +55,11 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
 	switch {
-	case d.Table.Schema != "" && text(there, 0, 0) != "t":
-		s.Hint = "; " + s.Where + " has no such schema: correct the configuration, or make it: CREATE SCHEMA " + quoted(t.Schema) + ";" + d.hintToMake(t)
+	case d.Table.Schema != "" && text(there, 0, 0) != "t" && s.Other != "":
+		s.Hint = "; " + s.Where + " has no such schema, but the schema " + clean.Text(s.Other, 63, false) + " has such a table: correct the configuration"
+	case d.Table.Schema != "" && text(there, 0, 0) != "t" && len(s.Found) == 0:
+		s.Hint = "; " + s.Where + " has no such schema; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + d.account() + ";"
+	case d.Table.Schema != "" && text(there, 0, 0) != "t": // elsewhere says where there is one
 	case len(s.Found) == 0 && s.Other == "" && t.Schema != "":
 		s.Hint = "; the dsn leads to " + s.Where + ": if the table is in another one, correct the dsn" + d.hintToMake(t)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):

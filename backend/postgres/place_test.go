@@ -266,7 +266,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			user, password := db.AddUser(t)
 			return Options{DSN: db.DSNOf(user, password, "")}
 		}},
-		"in a schema that is not there": {"CREATE SCHEMA", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"in a schema that is not there": {`has no such schema; an administrator makes it for this account: CREATE SCHEMA "nowhere" AUTHORIZATION`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(""), Schema: "nowhere"}
 		}},
 	} {

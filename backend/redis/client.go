@@ -127,7 +127,7 @@ func (d *driver) locate() error {
 		return errors.New("the Client is a Ring, which moves keys to another server when one is down")
 	case interface{ Options() *goredis.Options }:
 		o := c.Options()
-		d.db, d.user = o.DB, o.Username
+		d.db, d.user, d.poolSize = o.DB, o.Username, o.PoolSize
 		d.password.Set(o.Password)
 		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
 	case interface {
@@ -256,6 +256,15 @@ func broken(err error) bool {
 	return has(err.Error(), "READONLY ") || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
+// poolIsBusy reports whether a call has found no connection in the program's pool.
+func (d *driver) poolIsBusy(err error) bool {
+	if d.newClient != nil || d.poolSize == 0 || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, goredis.ErrPoolTimeout) {
+		return false
+	}
+	s := d.clients.Get().PoolStats()
+	return int(s.TotalConns)-int(s.IdleConns) >= d.poolSize
+}
+
 // isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
 // else, a database that is not there, or because the server refuses to write.
 func isDenied(err error) bool {
@@ -289,6 +298,9 @@ func has(text string, parts ...string) bool {
 func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
+	}
+	if d.poolIsBusy(err) {
+		err = fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, d.poolSize, err)
 	}
 	class, hint := backend.Class(err), ""
 	moved := d.moved(err)

@@ -25,6 +25,7 @@ import (
 type driver struct {
 	clients   client.Renewed[goredis.UniversalClient]
 	newClient func() goredis.UniversalClient // nil: there is only the program's
+	poolSize  int                            // of the program's client, of one server; 0: of none
 	calls     atomic.Int32                   // that run
 	db        int                            // that each run of the script selects
 	prefix    string
