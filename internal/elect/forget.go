@@ -3,8 +3,6 @@ package elect
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +19,8 @@ func (a *app) forgetCommand() *cobra.Command {
 a pattern of the shell, in quotes: 'shard/*' stands for each election whose name it matches.
 
 Stop its candidates first: a candidate that still campaigns leads NAME again, and then NAME
-is not forgotten. It is an error if somebody leads NAME. After a leader has failed, elect waits
+is not forgotten. It is an error if somebody leads NAME. Elect first shows what it would
+forget; without a terminal and without --yes it does no more. After a leader has failed, elect waits
 until its lease has expired. The store keeps the last term, some hundred bytes, so that terms
 grow if NAME is ever led again.`,
 		Example: example(onStore + "\nelect run billing -- true\nelect forget billing --yes\nelect list"),
@@ -58,7 +57,8 @@ func (a *app) forget(ctx context.Context, args []string, yes bool) error {
 		return nil
 	}
 	if !yes {
-		if err := a.confirm("This retires %s. Stop the candidates first.", elections(records)); err != nil {
+		a.preview(records)
+		if err := a.confirm("This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
 			return err
 		}
 	}
@@ -93,16 +93,15 @@ func (a *app) forgetOne(ctx context.Context, s *store, m *election.Manager, r ba
 	return err
 }
 
-// elections names the elections of a few records, or counts those of many.
-func elections(records []backend.Record) string {
-	if len(records) > 5 {
-		return fmt.Sprintf("%d elections, from %q to %q", len(records), records[0].Election, records[len(records)-1].Election)
-	}
-	var names []string
+// preview shows the elections that would be forgotten.
+func (a *app) preview(records []backend.Record) {
+	var t table
+	t.row("ELECTION", "LEADER", "LAST LEADER")
 	for _, r := range records {
-		names = append(names, strconv.Quote(r.Election))
+		s := stateOf(r)
+		t.row(r.Election, s.leaderText(), orDash(r.LastID))
 	}
-	return strings.Join(names, ", ")
+	fmt.Fprint(a.diag, t)
 }
 
 // takeover returns the longest time until a candidate is elected, after a leader with this TTL

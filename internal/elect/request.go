@@ -53,7 +53,7 @@ leaders. A leader that is stopped or cut off does not read the request; its leas
 			return err
 		},
 	}
-	nominate.Flags().DurationVar(&wait, "wait", 0, "wait until ID leads, for at most this time (default: do not wait)")
+	nominate.Flags().DurationVar(&wait, "wait", 0, "wait for at most this time until ID leads (default: do not wait)")
 	for i, c := range []*cobra.Command{nominate, depose} {
 		c.Flags().BoolVarP(&yes[i], "yes", "y", false, "do not ask for confirmation")
 	}

@@ -58,9 +58,9 @@ command cannot be executed, 127 that it does not exist. Elect can be process 1 o
 Unless elect is root, the command cannot become another user, for example by sudo, because
 elect could not kill it then.
 
-With --no-wait, elect ends with code 124 if another process leads, and with --wait if this
-process was not elected within that time; then the command was not started. Without them it
-waits until it is elected.
+With --wait 30s, elect ends with code 124 if this process was not elected within that time, and
+with --no-wait, which is --wait 0s, if another process leads; then the command was not started.
+Without them it waits until it is elected.
 
 With --slots N, up to N processes of the fleet run the command at the same time, each in one of
 the elections NAME/1 to NAME/N, and one command in each process. ELECTION_NAME then names the slot.
@@ -102,6 +102,10 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if o.wait < 0 {
 		return fmt.Errorf("--wait is %v; it must not be negative", o.wait)
 	}
+	o.noWait = o.noWait || c.Flags().Changed("wait") && o.wait == 0
+	if o.noWait && o.slots > 0 {
+		return fmt.Errorf("--slots needs time to find a free slot: give --wait some seconds, and not --no-wait")
+	}
 	if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
 		return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
 	}
@@ -115,11 +119,10 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end, to resign or to pause")
 	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
-	f.DurationVar(&o.wait, "wait", 0, "end with code 124 if this process was not elected within this time (default: wait for ever)")
-	f.BoolVar(&o.noWait, "no-wait", false, "end with code 124 at once if another process leads")
+	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected (default: for ever)")
+	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once if another process leads")
 	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
-	c.MarkFlagsMutuallyExclusive("slots", "no-wait")
 	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
 	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")

@@ -26,16 +26,16 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "wait NAME", Short: "Wait until somebody leads, or until nobody does", Args: cobra.ExactArgs(1),
 		Long: fmt.Sprintf(`Wait until somebody leads NAME, or with --until vacant until nobody does, and print who it is or
-was. The code is 0 then, and %d if it has not happened within --for. A store that does not
+was. The code is 0 then, and %d if it has not happened within --wait. A store that does not
 answer yet is waited for. Waiting needs no right to write, and never campaigns.`, exitTimeout),
-		Example: example(withRun + "elect wait billing --for 1m\nkill $!\nelect wait billing --until vacant --for 1m\nwait"),
+		Example: example(withRun + "elect wait billing --wait 1m\nkill $!\nelect wait billing --until vacant --wait 1m\nwait"),
 		RunE: func(c *cobra.Command, args []string) error {
 			reached := func(ev election.Event) bool { return ev.Kind == election.Elected }
 			switch {
 			case until != "leader" && until != "vacant":
 				return fmt.Errorf("--until is %q; it must be leader or vacant", until)
 			case limit < 0:
-				return fmt.Errorf("--for is %v; it must not be negative", limit)
+				return fmt.Errorf("--wait is %v; it must not be negative", limit)
 			case until == "vacant":
 				reached = func(ev election.Event) bool { return ev.Kind == election.Vacant }
 			}
@@ -54,7 +54,7 @@ answer yet is waited for. Waiting needs no right to write, and never campaigns.`
 		},
 	}
 	c.Flags().StringVar(&until, "until", "leader", "what to wait for: leader or vacant")
-	c.Flags().DurationVar(&limit, "for", 0, "end after this time (default: wait until interrupted)")
+	c.Flags().DurationVar(&limit, "wait", 0, "wait for at most this time (default: for ever)")
 	return c
 }
 

@@ -31,18 +31,18 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 func TestWaitEndsWhenSomebodyLeadsOrNobodyDoes(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
-	if out, code := call(t, env, "wait", "job", "--for", "300ms"); code != exitTimeout {
+	if out, code := call(t, env, "wait", "job", "--wait", "300ms"); code != exitTimeout {
 		t.Errorf("nobody leads: code %d: %s", code, out)
 	}
-	waiting := start(t, env, "wait", "job", "--for", "3m")
+	waiting := start(t, env, "wait", "job", "--wait", "3m")
 	leader := start(t, env, "run", "job", "--id", "host-1", "--", "sleep", "1000")
 	if code := waiting.code(); code != 0 || !strings.Contains(waiting.output.String(), `elected "host-1"`) {
 		t.Errorf("host-1 leads: code %d: %s", code, waiting.output.String())
 	}
-	if out, code := call(t, env, "wait", "job", "--until", "vacant", "--for", "300ms"); code != exitTimeout || !strings.Contains(out, "host-1") {
+	if out, code := call(t, env, "wait", "job", "--until", "vacant", "--wait", "300ms"); code != exitTimeout || !strings.Contains(out, "host-1") {
 		t.Errorf("until nobody leads: code %d: %s", code, out)
 	}
-	waiting = start(t, env, "wait", "job", "--until", "vacant", "--for", "3m")
+	waiting = start(t, env, "wait", "job", "--until", "vacant", "--wait", "3m")
 	leader.Process.Signal(os.Interrupt)
 	if code := waiting.code(); code != 0 {
 		t.Errorf("host-1 has ended: code %d: %s", code, waiting.output.String())
