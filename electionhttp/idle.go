@@ -40,18 +40,33 @@ type campaigns map[string]int
 
 func (c campaigns) of(name string) int { return c[name] + c[""] }
 
-// campaigns returns those of when the members were last read. It does not wait for the store, which may hang: it
-// starts a read in the background, at most one in cacheFor.
+// campaigns returns those of when the members were last read. It starts a read in the background, at most one in cacheFor.
+// Only if the last one was long ago, as for the first request, it waits for the read, and not for long: the store may hang.
 func (h *Handler) campaigns() campaigns {
 	sh := &h.shared
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if h.ctx.Err() == nil && !sh.readingCampaigned && time.Since(sh.campaignedAt) > cacheFor {
-		sh.readingCampaigned = true
+	age := time.Since(sh.campaignedAt)
+	if h.ctx.Err() == nil && sh.readingCampaigned == nil && age > cacheFor {
+		sh.readingCampaigned = make(chan struct{})
 		h.background.Go(h.readCampaigned)
+	}
+
+	if read := sh.readingCampaigned; read != nil && age > campaignsFor {
+		sh.mu.Unlock()
+		select {
+		case <-read:
+		case <-time.After(campaignsWait):
+		}
+		sh.mu.Lock()
 	}
 	return sh.campaigned
 }
+
+const (
+	campaignsFor  = time.Minute            // after which campaigns waits for new ones
+	campaignsWait = 250 * time.Millisecond // for how long at most
+)
 
 // readCampaigned reads the members and counts those that campaign for each election.
 func (h *Handler) readCampaigned() {
@@ -75,5 +90,6 @@ func (h *Handler) readCampaigned() {
 	sh := &h.shared
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.readingCampaigned, sh.campaignedAt, sh.campaigned = false, time.Now(), found
+	close(sh.readingCampaigned)
+	sh.readingCampaigned, sh.campaignedAt, sh.campaigned = nil, time.Now(), found
 }

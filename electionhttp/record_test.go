@@ -176,7 +176,11 @@ func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 		check("a minute after the last process has crashed", "crashed led never retired", 3, h)
 		later := manager(t, store, election.Options{Observer: true}, false, "led", "never")
 		time.Sleep(2 * time.Second)
-		check("for an observer that has started later", "led never", 2, handler(t, later, electionhttp.Options{}))
+		fresh := handler(t, later, electionhttp.Options{})
+		if got := read(t, fresh, "/elections")["counts"].(map[string]any)["idle"]; got != 2.0 {
+			t.Errorf("at the first request of all %v are idle, want 2", got)
+		}
+		check("for an observer that has started later", "led never", 2, fresh)
 		time.Sleep(2 * time.Hour)
 		check("hours after the crash", "crashed led never retired", 4, h)
 	})

@@ -24,8 +24,8 @@ type shared struct {
 	readingSince bool
 
 	campaigned        campaigns
-	campaignedAt      time.Time // when the members were last read
-	readingCampaigned bool
+	campaignedAt      time.Time     // when the members were last read
+	readingCampaigned chan struct{} // closed when the read is over that is under way; nil: none is
 }
 
 // maxSnapshotAge is how old a snapshot may be if nothing has changed since: a snapshot costs the
