@@ -79,7 +79,7 @@ func TestALineHasNoErrorThatIsNone(t *testing.T) {
 		e.publish(&state{kind: Notice, reason: ReasonDenied, err: backend.ErrDenied})
 		m.writeLines()
 		synctest.Wait()
-		if got := text.String(); !strings.Contains(got, `reason="store went back"`) || strings.Contains(got, "<nil>") || !strings.Contains(got, `error="store denied"`) {
+		if got := text.String(); !strings.Contains(got, `msg="store went back"`) || strings.Contains(got, "<nil>") || !strings.Contains(got, `error="store denied"`) {
 			t.Errorf("the log is:\n%s", got)
 		}
 	})

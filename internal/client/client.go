@@ -148,16 +148,19 @@ func Name() string {
 // Connections describes how many connections each process has while nothing happens, and at most, how many those have that
 // were seen, and how many the server has left for their account, of how many.
 func Connections(idle, most, processes, left, of int) backend.Diagnostic {
-	seen, advice := fmt.Sprintf("the %d processes that were seen lately have", processes), ""
-	if processes == 1 {
-		seen = "the 1 process that was seen lately has"
+	have, advice := fmt.Sprintf("the %d processes that were seen lately have %d to %d in all", processes, idle*processes, most*processes), ""
+	switch processes {
+	case 0:
+		have = "no process was seen lately"
+	case 1:
+		have = "one process was seen lately"
 	}
 	warning := left < processes+most
 	if warning {
 		advice = ". That is little: a busy moment or a few more processes fill it"
 	}
-	return clean.Diagnosticf(warning, "connections", "each process has %d, and up to %d for a moment; %s %d to %d in all. The server has %d left of %d%s",
-		idle, most, seen, idle*processes, most*processes, left, of, advice)
+	return clean.Diagnosticf(warning, "connections", "each process has %d, and up to %d for a moment; %s. The server has %d left of %d%s",
+		idle, most, have, left, of, advice)
 }
 
 // CloseIdle closes the connections of a program's pool that are idle, which may lead to a former server.

@@ -60,7 +60,7 @@ func TestTheDoctorCountsConnections(t *testing.T) {
 				}
 				return ""
 			}
-			if text := connections(); strings.Contains(text, "WARNING") || !strings.Contains(text, "the 1 process that was seen lately has ") {
+			if text := connections(); strings.Contains(text, "WARNING") || !strings.Contains(text, "; one process was seen lately. ") {
 				t.Errorf("the doctor says %q", text)
 			}
 			limit()
