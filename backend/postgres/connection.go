@@ -193,14 +193,11 @@ func textSQL(text string) string {
 	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
 }
 
-// withoutTLS leaves of an error only that the server refused the login, if it did: the text of pgx begins with an attempt to
-// use TLS.
+// withoutTLS leaves of an error only what the server refused, if it did: the text of pgx begins with an attempt to use TLS.
 func withoutTLS(err error) error {
-	switch e, _ := errors.AsType[*pgconn.PgError](err); code(err) {
-	case wrongPassword:
-		return fmt.Errorf("the server refused the password: %w", e)
-	case wrongAccount:
-		return fmt.Errorf("the server refused the login: %w", e)
+	what := map[string]string{wrongPassword: "password", wrongAccount: "login", noDatabase: "database"}[code(err)]
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
+		return fmt.Errorf("the server refused the %s: %w", what, e)
 	}
 	return err
 }
@@ -210,6 +207,7 @@ func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][
 
 // Codes of errors (postgresql.org/docs/current/errcodes-appendix.html).
 const (
+	noDatabase       = "3D000"
 	uniqueViolation  = "23505"
 	readOnly         = "25006"
 	wrongAccount     = "28000" // or pg_hba.conf does not let it in
@@ -300,6 +298,8 @@ func (d *driver) Hint(err error) string {
 	switch code(err) {
 	case wrongPassword:
 		return "; correct the account or its password in the dsn"
+	case noDatabase:
+		return "; make the database (CREATE DATABASE), or correct its name in the dsn"
 	case "3F000":
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable, "42703", "42804":

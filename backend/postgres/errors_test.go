@@ -68,6 +68,10 @@ func TestARefusedPasswordIsSaidFirst(t *testing.T) {
 			t.Errorf("%s: %v; want the refused password first", what, err)
 		}
 	}
+	other := Options{DSN: strings.Replace(db.DSNOf("hasty", "secret", ""), db.Name+"?sslmode=disable", "nowhere?sslmode=prefer", 1)}
+	if err := look(t, backendOn(t, other)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "store denied: the server refused the database: ") {
+		t.Errorf("a database that is not there: %v", err)
+	}
 }
 
 func TestALockedTableSaysWhoHasLockedIt(t *testing.T) {

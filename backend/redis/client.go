@@ -69,6 +69,7 @@ func (d *driver) connect(o Options) error {
 		}
 	}
 	// go-redis neither repeats requests nor announces itself: its CLIENT SETNAME needs a right.
+	d.tls = config != nil
 	tlsConfig := client.Fresh(config, o.CAFile)
 	d.newClient = func() goredis.UniversalClient {
 		d.password.ReadAgain(o.PasswordFile)
@@ -303,6 +304,9 @@ func (d *driver) fail(err error) error {
 		err = fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, d.poolSize, err)
 	}
 	class, hint := backend.Class(err), ""
+	if d.tls && d.unanswered() && errors.Is(err, context.DeadlineExceeded) {
+		hint = "; a server without TLS does not answer a client that uses TLS"
+	}
 	moved := d.moved(err)
 	if (moved || isDenied(err)) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied

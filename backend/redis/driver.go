@@ -25,6 +25,7 @@ import (
 type driver struct {
 	clients   client.Renewed[goredis.UniversalClient]
 	newClient func() goredis.UniversalClient // nil: there is only the program's
+	tls       bool                           // its own client uses it
 	poolSize  int                            // of the program's client, of one server; 0: of none
 	calls     atomic.Int32                   // that run
 	db        int                            // that each run of the script selects
@@ -120,6 +121,13 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	}
 	d.note(now, number)
 	return now, records, answer[5:], nil
+}
+
+// unanswered reports whether the server has never answered.
+func (d *driver) unanswered() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.epoch == ""
 }
 
 // note notes an answer. Another epoch may be that of another server, where somebody must listen anew.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"testing"
@@ -38,5 +39,20 @@ func TestAClientWithoutAFreeConnectionIsNamed(t *testing.T) {
 	used.Close()
 	if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); errors.Is(err, backend.ErrPoolBusy) {
 		t.Errorf("the program has given it back: %v", err)
+	}
+}
+
+// A server without TLS waits for the end of what it takes for a command, and says nothing.
+func TestAServerWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	b, err := Open(Options{Addresses: []string{testbed.SharedRedis(t).Addr()}, TLS: &tls.Config{ServerName: "redis"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err = b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); backend.Class(err) != backend.ErrUnavailable || !strings.Contains(err.Error(), "a server without TLS") {
+		t.Errorf("%v; want the missing TLS as the cause", err)
 	}
 }
