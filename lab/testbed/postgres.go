@@ -175,21 +175,8 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer,
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	if primary == nil {
-		template, err := postgresTemplate()
-		if err != nil {
-			return nil, err
-		}
-		err = runAsServer("cp", "-a", template, data)
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		host, port, _ := strings.Cut(primary.Addr(), ":")
-		if err := runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
-			"--dbname=host="+host+" port="+port+" user=postgres application_name=standby"); err != nil {
-			return nil, err
-		}
+	if err := fillPostgres(bin, data, primary); err != nil {
+		return nil, err
 	}
 	d := daemonOptions{kind: Postgres, dir: dir}
 	if d.version, err = postgresVersion(bin); err != nil {
@@ -235,6 +222,20 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer,
 		return nil, err
 	}
 	return p, nil
+}
+
+// fillPostgres makes the data directory: an empty one, or a copy of a primary's.
+func fillPostgres(bin, data string, primary *PostgresServer) error {
+	if primary == nil {
+		template, err := postgresTemplate()
+		if err != nil {
+			return err
+		}
+		return runAsServer("cp", "-a", template, data)
+	}
+	host, port, _ := strings.Cut(primary.Addr(), ":")
+	return runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+		"--dbname=host="+host+" port="+port+" user=postgres application_name=standby")
 }
 
 func postgresVersion(bin string) (string, error) {
