@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -53,8 +54,11 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	d.Password.Set(config.Passwd)
 	d.dsn = login{user: config.User, host: "%", schema: config.DBName}
-	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	c := config.Clone()
+	if c.Net == "tcp" {
+		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
+	}
+	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
@@ -73,6 +77,15 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	d.db, d.ownDB = sql.OpenDB(connector), true
 	return nil
+}
+
+// withPort returns an address with its port. The driver makes [[::1]]:3306 of [::1], which leads nowhere.
+func withPort(address string) string {
+	host, port, err := net.SplitHostPort(strings.NewReplacer("[[", "[", "]]", "]").Replace(address))
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), "3306"
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // dsnProblem describes the driver's error without the password. Most of its errors quote

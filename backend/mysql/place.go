@@ -68,9 +68,19 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 			return cmp.Or(err, errTold)
 		}
 	}
-	_, err := c.ExecContext(ctx, "DROP TEMPORARY TABLE IF EXISTS "+d.Settled().String())
+	role := ""
+	err := c.QueryRowContext(ctx, roleSQL).Scan(&role)
+	for _, s := range []string{"SET ROLE " + role, "DROP TEMPORARY TABLE IF EXISTS " + d.Settled().String()} {
+		if err == nil {
+			_, err = c.ExecContext(ctx, s)
+		}
+	}
 	return err
 }
+
+// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in. MariaDB has no word for its own.
+const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
+ /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */)`
 
 // saidUse reports whether somebody has said USE on a connection. The server counts it.
 func saidUse(ctx context.Context, c interface {

@@ -248,7 +248,7 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 		value, other := "", open(t, Options{Config: l.User})
 		for _, told := range []string{
 			"CREATE TEMPORARY TABLE " + l.Name + ".election_item (kind VARBINARY(7), name VARBINARY(255))", "SET completion_type = 'RELEASE'",
-			"USE " + tenant, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SET autocommit = 0", "LOCK TABLES " + tenant + ".other READ", "SET SESSION " + limit,
+			"USE " + tenant, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "START TRANSACTION READ ONLY", "SET TRANSACTION READ ONLY", "SET autocommit = 0", "LOCK TABLES " + tenant + ".other READ", "SET SESSION " + limit,
 			"SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE,ONLY_FULL_GROUP_BY'", "SET sql_mode = ''", "SET NAMES latin1", "SET NAMES binary",
 			"SET time_zone = '+05:30'", "SET timestamp = 1000000000", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET SESSION TRANSACTION READ ONLY",
 			"SET completion_type = 'CHAIN'", "SET sql_select_limit = 1", "SET sql_safe_updates = 1", "SET sql_big_selects = 0, max_join_size = 1", "SET innodb_lock_wait_timeout = 50",
@@ -283,6 +283,31 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			}
 			d.Close()
 			db.Close()
+		}
+	})
+}
+
+// A program that gives up its roles, or takes others, on connections of its pool takes no rights from its Backend, whose account
+// has them by a role.
+func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		member, reader, account := l.Name+"_member", l.Name+"_reader", l.userAtHost(t)
+		within := map[testbed.Kind]string{testbed.MySQL: "TO", testbed.MariaDB: "FOR"}[k]
+		l.exec(t, "REVOKE ALL PRIVILEGES ON "+l.Name+".* FROM "+account, "CREATE ROLE "+member, "CREATE ROLE "+reader,
+			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.election_item TO %s", l.Name, member), fmt.Sprintf("GRANT SELECT ON %s.election_item TO %s", l.Name, reader),
+			fmt.Sprintf("GRANT %s TO %s", member, account), fmt.Sprintf("GRANT %s TO %s", reader, account), fmt.Sprintf("SET DEFAULT ROLE %s %s %s", member, within, account))
+		t.Cleanup(func() {
+			l.admin.Exec("DROP ROLE " + member)
+			l.admin.Exec("DROP ROLE " + reader)
+		})
+		for _, told := range []string{"SET ROLE NONE", "SET ROLE " + reader} {
+			db := poolOf(t, l.User)
+			tell(t, db, told)
+			d := open(t, Options{DB: db, Schema: l.Name})
+			v := read(t, d, recordKey("jobs"))
+			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
 		}
 	})
 }

@@ -27,7 +27,7 @@ var everyVariable = map[testbed.Kind]string{
 
 // moreValues are values of variables that are text, and small ones of limits.
 var moreValues = map[string][]string{
-	"sql_mode":             {"NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT,PAD_CHAR_TO_FULL_LENGTH,IGNORE_SPACE,HIGH_NOT_PRECEDENCE,REAL_AS_FLOAT,NO_UNSIGNED_SUBTRACTION", "ANSI", "TRADITIONAL", "ORACLE"},
+	"sql_mode":             {"NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT,PAD_CHAR_TO_FULL_LENGTH,IGNORE_SPACE,HIGH_NOT_PRECEDENCE,REAL_AS_FLOAT,NO_UNSIGNED_SUBTRACTION", "ANSI", "TRADITIONAL", "ORACLE", "EMPTY_STRING_IS_NULL"},
 	"old_mode":             {"NO_DUP_KEY_WARNINGS_WITH_IGNORE,NO_PROGRESS_INFO,ZERO_DATE_TIME_CAST,UTF8_IS_UTF8MB3"},
 	"character_set_client": {"latin1", "sjis"}, "character_set_connection": {"utf16", "ucs2", "latin1"}, "character_set_results": {"utf16", "latin1"},
 	"character_set_database": {"utf16"}, "character_set_server": {"utf16", "utf32"}, "character_set_filesystem": {"utf16"},
@@ -149,7 +149,7 @@ func TestAnySettingsOfTheServerWillDo(t *testing.T) {
 			"--default-storage-engine=MyISAM", "--default-time-zone=+05:45", "--big-tables=1", "--group-concat-max-len=4", "--innodb-lock-wait-timeout=1", "--explicit-defaults-for-timestamp=0",
 			"--init-connect=SET sql_safe_updates=1, sql_select_limit=1, collation_connection='utf16_general_ci', character_set_results='utf16'"}
 		if k == testbed.MariaDB {
-			args = append(args, "--lower-case-table-names=1", "--query-cache-type=1", "--query-cache-size=1M", "--innodb-snapshot-isolation=ON", "--tmp-disk-table-size=1024")
+			args = append(args, "--sql-mode=ORACLE,EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES", "--lower-case-table-names=1", "--query-cache-type=1", "--query-cache-size=1M", "--innodb-snapshot-isolation=ON", "--tmp-disk-table-size=1024")
 		}
 		server := testbed.Start(t, testbed.Options{Kind: k, Args: args})
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
