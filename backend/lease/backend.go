@@ -25,7 +25,7 @@ type Backend struct {
 	session    *session          // nil: none
 	member     Session           // as it was announced last; only the fields of a member
 	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
-	known      map[string]bool   // elections that this process has read; true: with a record
+	known      map[string]uint64 // elections that this process has read, with the greatest term; 0: without a record
 	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
 	epoch      string            // the last that this process has read
 	moves      int               // how often another store has answered than before
@@ -42,7 +42,7 @@ var (
 func New(d Driver) *Backend {
 	limits := d.Limits()
 	limits.MaxValue = min(limits.MaxValue, MaxValue)
-	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]bool{}}
+	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]uint64{}}
 	b.keeper, _ = d.(Keeper)
 	b.cache.clear()
 	return b

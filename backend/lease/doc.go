@@ -53,8 +53,8 @@
 //   - Its record is held, with a session or without: after its Version was watched for the holder's TTL.
 //   - It has no record, and no record was ever deleted: at once.
 //   - It has no record, but its own was deleted, or any other: after that was watched for the greatest TTL.
-//   - Its record is of another epoch, from before the store went back, edited, or invalid: the same, also if it
-//     is vacant.
+//   - Its record is of another epoch, from before the store went back, of an older term than this process has
+//     read, edited, or invalid: the same, also if it is vacant.
 //
 // What this process was granted itself and has not released, it may bid for at once, in a new term.
 //

@@ -95,7 +95,7 @@ func (b *Backend) markHeld(r *Record, it Item) {
 	if len(b.held) <= maxRemembered {
 		g.record = r
 	}
-	b.held[r.Election], b.known[r.Election] = g, true
+	b.held[r.Election], b.known[r.Election] = g, max(b.known[r.Election], r.Term)
 	b.cache.forget(r.Election)
 }
 

@@ -32,6 +32,7 @@ type state struct {
 	record  *Record // nil: missing or invalid
 	session Item    // of the holder, unless the record is vacant or was edited
 	missing bool    // there is no record
+	seen    uint64  // the greatest term that this process has read; 0: no record
 	suspect bool    // it may not be the last grant: restored, deleted, edited or invalid
 	own     bool    // this process was granted it before, and a bid would be granted
 }
@@ -64,7 +65,7 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 	defer b.mu.Unlock()
 	for i := range states {
 		s := &states[i]
-		b.known[s.Election] = b.known[s.Election] || !s.missing
+		b.known[s.Election] = max(b.known[s.Election], s.knownTerm())
 	}
 	b.cache.addRead(v, items, b.driver.Now())
 	return v, states, nil
@@ -185,7 +186,7 @@ func (v *view) deleted() (ever int64, some bool) {
 // lastTerm returns the last term of the election, or one that later grants had if they were lost.
 func (s *state) lastTerm(now time.Time) uint64 {
 	if s.record == nil || s.suspect {
-		return s.Term
+		return max(s.Term, s.seen)
 	}
 	return backend.GrownTerm(s.Term, s.record.Written, now)
 }
@@ -197,17 +198,30 @@ func (v *view) lostTerms() bool {
 	return ever > 0 || v.meta.Value == nil && v.records > 0
 }
 
+// knownTerm returns the term of a record that nobody has edited. It is 1 of any other record, and 0 if there is none.
+func (s *state) knownTerm() uint64 {
+	switch r, _ := s.item.Value.(*Record); {
+	case s.missing:
+		return 0
+	case r == nil || s.item.Edited || r.Election != s.Election || r.Term > backend.MaxTerm:
+		return 1
+	default:
+		return max(1, r.Term)
+	}
+}
+
 // judge notes what is there of an election's record, and whether it may not be the last grant. It reports
 // whether the record is valid. The caller holds b.mu.
 func (b *Backend) judge(v *view, s *state) (valid bool) {
 	s.record, _ = s.item.Value.(*Record)
 	s.missing = s.item.Version == ""
+	s.seen = b.known[s.Election]
 
 	r := s.record
 	valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
-	s.suspect = !valid || s.item.Old || r.Epoch != v.epoch
+	s.suspect = !valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen
 	if s.missing {
-		s.suspect = b.known[s.Election] || b.mayMiss(v)
+		s.suspect = s.seen > 0 || b.mayMiss(v)
 	}
 	s.suspect = s.suspect || b.strange(v)
 	return valid

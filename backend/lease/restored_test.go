@@ -43,6 +43,22 @@ func TestARestoredRecordIsWatchedByAll(t *testing.T) {
 	})
 }
 
+// The snapshot is of a vacancy before b's grant, and nothing but the term, which b and c have seen, tells that something is
+// missing.
+func TestAnOlderTermIsWatchedByWhoHasSeenMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		a.releases(a.leads("jobs"))
+		was := w.store.Snapshot()
+		l := b.leads("jobs")
+		c.sees("jobs")
+		w.store.PutBack(was)
+		w.meanwhile(func() { c.waits("jobs", greatestTTL, "b may still trust its lease") })
+		b.isRefused(l, "the store has lost the grant")
+		time.Sleep(time.Second)
+	})
+}
+
 // The snapshot has a's last renewal. b has led since, and a notices the restore by a reading.
 func TestARestoredSessionRenewsNothing(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {

@@ -345,6 +345,56 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 	})
 }
 
+// A copy of all rows is put in the place of the table under a leader, at once and for everybody. Nothing is lost, and the leader
+// leads on. A copy that lacks its grant is noticed by the leader and by whoever has seen it: they wait for the greatest TTL.
+func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, older := range []bool{false, true} {
+			t.Run(fmt.Sprintf("older %v", older), func(t *testing.T) {
+				t.Parallel()
+				l, o := newLab(t, testbed.Shared(t, k)), Options{MaxTTL: 5 * time.Second}
+				o.Config = l.User
+				old, knew := join(t, "old", 3*time.Second, o), join(t, "knew", 3*time.Second, o)
+				led, err := old.Campaign(t.Context())
+				if err == nil && older {
+					if err = led.Resign(t.Context()); err == nil {
+						l.copied(t, "election_item", "copied")
+						led, err = old.Campaign(t.Context())
+					}
+				}
+				if err == nil {
+					err = knew.Lead(nil)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				testbed.Eventually(t, patience, "knew has seen the grant", func() error {
+					if who, term, known := knew.Leader(); !known || who.ID != "old" || term != led.Term {
+						return errors.New(knew.Current().String())
+					}
+					return nil
+				})
+				if !older {
+					l.copied(t, "election_item", "copied")
+				}
+				l.exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
+				for began := time.Now(); time.Since(began) < 4*time.Second; <-time.After(time.Millisecond) {
+					if led.Leading() && knew.Leading() {
+						t.Fatalf("two processes lead after %v", time.Since(began))
+					}
+				}
+				testbed.Eventually(t, patience, "one of them leads", func() error {
+					if old.Leading() || knew.Leading() {
+						return nil
+					}
+					return errors.New(knew.Current().String())
+				})
+			})
+		}
+	})
+}
+
 // sameAfterItsFileWasTouched checks that what changes a file of a table, and no row, makes no other store.
 func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
 	d := open(t, Options{Config: l.User})

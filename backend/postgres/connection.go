@@ -207,6 +207,7 @@ func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][
 
 // Codes of errors (postgresql.org/docs/current/errcodes-appendix.html).
 const (
+	notSupported     = "0A000"
 	noDatabase       = "3D000"
 	uniqueViolation  = "23505"
 	readOnly         = "25006"
@@ -227,10 +228,10 @@ func code(err error) string {
 }
 
 // standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its
-// own, and neither has one that does not tell a position of its log.
+// own, and neither has one that does not tell a position of its log. The former is also that of an encoding without UTF8.
 func standby(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == "0A000" || e.Code == "55000" && e.SeverityUnlocalized == "ERROR")
+	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == notSupported && !strings.Contains(e.Message, "UTF8") || e.Code == "55000" && e.SeverityUnlocalized == "ERROR")
 }
 
 // OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
@@ -255,6 +256,7 @@ var (
 	}
 	deniedCodes = []string{
 		"22P05",          // the encoding
+		notSupported,     // the same; of a standby: see there
 		"53100", "53400", // a full disk, a limit
 		"55000",          // the database takes no connections; of a standby: see there
 		"57P04",          // the database was dropped
@@ -306,7 +308,7 @@ func (d *driver) Hint(err error) string {
 		return d.hintToMake(t)
 	case "42501":
 		return "; " + d.hintToGrant(err, t)
-	case "22P05":
+	case "22P05", notSupported:
 		return "; the encoding of the database must be UTF8"
 	case readOnly:
 		return "; it is set for the account, the database or the server: ALTER ROLE " + d.account() + " RESET default_transaction_read_only;"

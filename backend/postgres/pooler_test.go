@@ -92,4 +92,15 @@ func TestTheDoctorNamesBadSettings(t *testing.T) {
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "must be UTF8") {
 		t.Errorf("a name that LATIN1 lacks: %v", err)
 	}
+	for _, encoding := range []string{"SQL_ASCII", "MULE_INTERNAL"} { // which the server converts nothing to
+		server.Exec(t, "CREATE DATABASE no"+encoding+" ENCODING "+encoding+" LOCALE 'C' TEMPLATE template0")
+		b := backendOn(t, Options{DSN: server.AdminDSN("no" + strings.ToLower(encoding))})
+		err := b.CreateTables(t.Context())
+		if err == nil {
+			_, err = b.Observe(t.Context(), []backend.Lease{{Election: "\u2028"}})
+		}
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "must be UTF8") {
+			t.Errorf("a database in %s: %v", encoding, err)
+		}
+	}
 }

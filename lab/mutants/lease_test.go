@@ -79,8 +79,11 @@ var leaseMutants = []mutant{
 
 	// Deleted, restored and edited records.
 	{"a deleted record is free at once", "read.go",
-		"s.suspect = b.known[s.Election] || b.mayMiss(v)",
+		"s.suspect = s.seen > 0 || b.mayMiss(v)",
 		"s.suspect = b.mayMiss(v) && v.wentBack > 0", "a deleted record is no vacancy", protocol("TestADeletedRecord")},
+	{"an older term than was read is believed", "read.go",
+		"r.Epoch != v.epoch || r.Term < s.seen",
+		"r.Epoch != v.epoch", "b may still trust its lease", protocol("TestAnOlderTerm")},
 	{"records are not counted", "read.go",
 		"return some || v",
 		"_ = some\n	return v", "must count the records", protocol("TestADeletionIsNoticed")},

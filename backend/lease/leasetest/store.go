@@ -80,6 +80,13 @@ func (s *Store) GoBack(was Snapshot) {
 	s.restore(was)
 }
 
+// PutBack makes the store what it was, and no driver notices it: a copy that was made then takes its place.
+func (s *Store) PutBack(was Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restore(was)
+}
+
 // RollBack changes an item in a transaction that is rolled back. Nobody else reads or writes meanwhile.
 func (s *Store) RollBack(k lease.Key) {
 	s.mu.Lock()
