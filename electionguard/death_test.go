@@ -111,6 +111,31 @@ func TestAChildThatLivesOnHasNotEnded(t *testing.T) {
 	}
 }
 
+// A child that closes all files that it does not know, as daemons do, is not known: docs/guard.md says that it must not do the
+// leader's work.
+func TestAChildThatClosesAllFilesIsNotKnown(t *testing.T) {
+	t.Parallel()
+	daemon := filepath.Join(t.TempDir(), "daemon")
+	text := "#!/bin/bash\nfor f in /proc/$$/fd/*; do n=${f##*/}; [ $n -gt 2 ] && [ $n -ne 255 ] && eval \"exec $n>&-\"; done\nexec /usr/bin/sleep 1000\n"
+	if err := os.WriteFile(daemon, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := startGuarded(t)
+	p.order("spawn " + daemon)
+	pid := p.child()
+	testbed.Eventually(t, 30*time.Second, "the child has closed its files", func() error {
+		if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.HasPrefix(string(command), "/usr/bin/sleep") {
+			return fmt.Errorf("it runs %q: %w", command, err)
+		}
+		return nil
+	})
+	p.kill()
+	p.wantReleased(released)
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Errorf("the child has ended: %v", err)
+	}
+}
+
 // A command's own files take numbers from 3 on, whatever it would have inherited there.
 func TestAChildWithFilesOfItsOwnHasNotEnded(t *testing.T) {
 	t.Parallel()
