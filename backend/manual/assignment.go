@@ -2,6 +2,7 @@ package manual
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,19 +20,7 @@ type assignment struct {
 	Elections map[string]string `json:"elections"`
 }
 
-const (
-	maxFile    = 8 << 20
-	maxVersion = 1 << 60 // terms must exceed it
-)
-
-func (a assignment) copy() assignment {
-	a.Elections = maps.Clone(a.Elections)
-	return a
-}
-
-func (a assignment) equal(o assignment) bool {
-	return a.Version == o.Version && a.Leader == o.Leader && maps.Equal(a.Elections, o.Elections)
-}
+const maxVersion = 1 << 60 // terms must exceed it
 
 // named returns the id of the leader of an election, "" if nobody may lead.
 func (a assignment) named(election string) string {
@@ -41,78 +30,65 @@ func (a assignment) named(election string) string {
 	return a.Leader
 }
 
-// check reports names and ids that are not valid. Self is valid only if self is true.
-func (a assignment) check(self bool) error {
+// check reports a name or an id that is not valid. Self is valid only if self is true.
+func (a assignment) check(self bool) (err error) {
 	ids := map[string]string{"leader": a.Leader}
 	for name, id := range a.Elections {
-		if err := backend.CheckName(name); err != nil {
-			return err
-		}
+		err = cmp.Or(err, backend.CheckName(name))
 		ids[fmt.Sprintf("the leader of %q", name)] = id
 	}
 	for what, id := range ids {
-		if id == "" {
-			continue
-		}
-		if err := backend.CheckID(id); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		if id == Self && !self {
-			return fmt.Errorf("%w: %s is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, what, Self)
+		switch {
+		case id == Self && !self:
+			err = cmp.Or(err, fmt.Errorf("%w: %s is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, what, Self))
+		case id != "":
+			err = cmp.Or(err, backend.CheckID(id))
 		}
 	}
-	return nil
+	return err
 }
 
 // assignment returns the current assignment. With a file it reads the file.
 func (b *Backend) assignment() (assignment, error) {
+	b.mu.Lock() // while it reads: otherwise a call could compare an older file with a newer one
+	defer b.mu.Unlock()
 	if b.file == "" {
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		return b.current, nil
 	}
-	b.fileMu.Lock() // otherwise a call could compare an older file with a newer one
-	defer b.fileMu.Unlock()
 	text, err := readText(b.file)
 	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // parsing a big file takes long
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		return b.current, nil
 	}
 	var a assignment
 	if err == nil {
 		a, err = parse(text)
 	}
-	if err != nil {
-		// ErrDenied, not ErrInvalid: an operator can mend the file.
-		return a, fmt.Errorf("%w: %s: %v; nobody is granted anything, and the leader stops at its deadline", backend.ErrDenied, b.file, err)
+
+	const mustGrow = "the version must grow with each change, and the file be replaced in one step (mv)"
+	old := b.current
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%v; nobody is granted anything, and the leader stops at its deadline", err)
+	case b.text != nil && a.Version < old.Version:
+		err = fmt.Errorf("it has version %d and had version %d before: %s", a.Version, old.Version, mustGrow)
+	case b.text != nil && a.Version == old.Version && (a.Leader != old.Leader || !maps.Equal(a.Elections, old.Elections)):
+		err = fmt.Errorf("it was changed and still has version %d: %s", a.Version, mustGrow)
+	default:
+		b.current, b.text = a, text
+		return a, nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch old := b.current; {
-	case a.Version < old.Version:
-		return a, fmt.Errorf("%w: %s has version %d and had version %d before: the version must grow with each change", backend.ErrDenied, b.file, a.Version, old.Version)
-	case a.Version == old.Version && !a.equal(old):
-		return a, fmt.Errorf("%w: %s was changed and still has version %d: the version must grow with each change, and the file be replaced in one step (mv)", backend.ErrDenied, b.file, a.Version)
-	}
-	b.current, b.text = a, text
-	return a, nil
+	return a, fmt.Errorf("manual: %w: %s: %v", backend.ErrDenied, b.file, err) // not ErrInvalid: an operator can mend it
 }
 
 func readText(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
 		return nil, errors.New("it is not a regular file")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("the file is longer than %d bytes", maxFile)
-	}
-	return text, err
+	return os.ReadFile(path)
 }
 
 func parse(text []byte) (a assignment, err error) {
@@ -128,31 +104,4 @@ func parse(text []byte) (a assignment, err error) {
 		return a, fmt.Errorf("the version is %d; it must be from 1 to %d", a.Version, uint64(maxVersion))
 	}
 	return a, a.check(false)
-}
-
-// Assign names the leader of one election while the process runs. The election "" stands
-// for all that have no leader of their own. An empty leader: nobody may lead. The lease
-// changes hands at the next renewal. Assign returns ErrInvalid where a file names the
-// leader. It is safe for concurrent use.
-func (b *Backend) Assign(election, leader string) error {
-	if b.file != "" {
-		return fmt.Errorf("manual: assign: %w: a file names the leader: edit %s", backend.ErrInvalid, b.file)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.current.copy()
-	a.Version++
-	if election == "" {
-		a.Leader = leader
-	} else {
-		if a.Elections == nil {
-			a.Elections = map[string]string{}
-		}
-		a.Elections[election] = leader
-	}
-	if err := a.check(true); err != nil {
-		return fail("assign", err)
-	}
-	b.current = a
-	return nil
 }

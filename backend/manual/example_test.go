@@ -34,15 +34,3 @@ func Example() {
 	}
 	// Output: leading jobs
 }
-
-// An operator moves the leader while the program runs.
-func ExampleBackend_Assign() {
-	store, err := manual.Open(manual.Options{Leader: "node-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Assign("billing", "node-2"); err != nil {
-		log.Fatal(err)
-	}
-}

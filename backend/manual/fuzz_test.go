@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"unicode/utf8"
 
@@ -49,14 +50,13 @@ func FuzzAssignment(f *testing.F) {
 		if err := os.WriteFile(file, again, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if back, err := readFile(file); err != nil || !back.equal(a) {
+		if back, err := readFile(file); err != nil || !reflect.DeepEqual(back, a) {
 			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}
 		// The leases made of it are clean, whatever the id.
-		b := &Backend{id: "me", private: true, file: file, maxTTL: 1, ledVersion: map[string]uint64{}}
-		b.owner.Enter(t.Context(), "n")
+		b := &Backend{me: backend.Candidate{ID: "me", Nonce: "n"}, private: true, file: file, maxTTL: 1}
 		for _, name := range []string{"jobs", "other"} {
-			l := b.lease(backend.Lease{Election: name}, a)
+			l, _ := b.lease(backend.Lease{Election: name}, a)
 			if l != clean.Lease(l) || len(l.Version) > 600 || l.Vacant() && a.named(name) != "" && a.named(name) != "me" {
 				t.Errorf("%q is named, and the lease is unclean or vacant: %+v", a.named(name), l)
 			}

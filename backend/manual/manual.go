@@ -3,177 +3,216 @@ package manual
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/file"
-	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/backend/single"
 )
 
-// A Backend grants leases to the candidates that are named. It implements
-// [backend.Backend].
+// A Backend grants leases to the candidates that are named. It implements [backend.Backend]: the methods that
+// are not here do not depend on who is named.
 type Backend struct {
-	inner   backend.Backend // keeps the leaderships
-	private bool            // inner belongs to this manager alone
-	inDir   bool            // inner is a directory, where the kernel allows one leader
-	file    string
-	maxTTL  time.Duration
+	backend.Backend        // keeps the leaderships
+	private         bool   // it belongs to this manager alone
+	inDir           bool   // it is a directory, where the kernel allows one leader
+	file            string // "": the options name the leaders
+	maxTTL          time.Duration
 
-	owner  single.Owner
-	fileMu sync.Mutex // held from reading the file until it was compared with the last one
-	text   []byte     // of the last file that was accepted; guarded by fileMu
-
-	mu         sync.Mutex
-	id         string            // of the candidate that this Backend serves, once known
-	current    assignment        // from the options, or as last read
-	ledVersion map[string]uint64 // the version under which this process has led each election
-}
-
-var _ backend.Backend = (*Backend)(nil)
-
-// Open checks o and returns a Backend. It does not read the file. All errors are
-// ErrInvalid, except those of package backend/file about Dir.
-func Open(o Options) (*Backend, error) {
-	if o.MaxTTL == 0 {
-		o.MaxTTL = defaultMaxTTL
-	}
-	b := &Backend{file: o.File, maxTTL: o.MaxTTL, ledVersion: map[string]uint64{}}
-	invalid := func(format string, args ...any) (*Backend, error) {
-		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case o.File != "" && (o.Leader != "" || len(o.Leaders) > 0):
-		return invalid("both a file and leaders are given; set one of them")
-	case o.File == "" && o.Leader == "" && len(o.Leaders) == 0:
-		return invalid("nobody is named: set leader (an id, or self), leaders or file")
-	case o.File != "" && !filepath.IsAbs(o.File):
-		return invalid("the file is %q, a relative path: processes started in different places would each read another; give an absolute one", o.File)
-	case o.Dir != "" && o.Store != nil:
-		return invalid("both a directory and a store are given; set one of them")
-	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
-		return invalid("the greatest TTL is %v; it must be from %v to %v", o.MaxTTL, minTTL, greatestTTL)
-	}
-	if o.File == "" {
-		b.current = assignment{Version: 1, Leader: o.Leader, Elections: o.Leaders}.copy()
-		if err := b.current.check(true); err != nil {
-			return nil, fmt.Errorf("manual: %w", err)
-		}
-	}
-	switch {
-	case o.Dir != "":
-		inner, err := file.Open(file.Options{Dir: o.Dir, MaxTTL: o.MaxTTL})
-		if err != nil {
-			return nil, fmt.Errorf("manual: %w", err)
-		}
-		b.inner, b.inDir = inner, true
-	case o.Store != nil:
-		b.inner = o.Store.Backend()
-	default:
-		b.inner, b.private = memory.New().Backend(), true
-	}
-	return b, nil
+	mu      sync.Mutex
+	me      backend.Candidate // that this Backend serves, once known
+	current assignment        // from the options, or as last read
+	text    []byte            // of the last file that was accepted
+	led     map[string]uint64 // the version under which this process has led each election
 }
 
 // Location implements [backend.Located]: the file that names the leader, else the directory.
-func (b *Backend) Location() string { return cmp.Or(b.file, clean.Where(b.inner)) }
+func (b *Backend) Location() string { return cmp.Or(b.file, clean.Where(b.Backend)) }
 
 // Guarantees says what a configuration can promise.
 func (b *Backend) Guarantees() backend.Guarantees {
-	g := b.inner.Guarantees()
+	g := b.Backend.Guarantees()
 	g.Name = Name
-	if g.Expiry == backend.ByKernel { // with Dir
-		return g
-	}
-	g.Expiry, g.Exclusive, g.DurableTerms = backend.ByOperator, false, false
 	if b.file != "" {
-		g.MinTTL, g.MaxTTL = minTTL, b.maxTTL
+		g.MinTTL, g.MaxTTL, g.Poll = minTTL, b.maxTTL, true
+	}
+	if !b.inDir {
+		g.Expiry, g.Exclusive, g.DurableTerms = backend.ByOperator, false, false
 	}
 	return g
 }
 
-// Preflight implements [backend.Preflighter]. It checks that leaderships can be written,
-// whoever is named.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs := make([]error, len(bids))
-	err := fail("preflight", b.enter(ctx, bids[0].Candidate))
-	inner, ok := b.inner.(backend.Preflighter)
-	if ok && err == nil {
-		errs = inner.Preflight(ctx, bids)
-	}
-	for i := range errs {
-		errs[i] = errors.Join(err, fail("preflight", errs[i]))
-	}
-	return errs
-}
-
-// Release ends leases, whoever is named.
-func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
-		return fail("release", err)
-	}
-	return fail("release", b.inner.Release(ctx, held))
-}
-
-// Request writes requests. They do not change who is named.
-func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
-		return fail("request", err)
-	}
-	return fail("request", b.inner.Request(ctx, requests))
-}
-
-// List returns what is kept of elections that were led.
-func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
-		return nil, fail("list", err)
-	}
-	list, err := b.inner.List(ctx, from, limit)
-	return list, fail("list", err)
+// serve notes which candidate this process is.
+func (b *Backend) serve(c backend.Candidate) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.me = cmp.Or(b.me, c)
 }
 
 // Announce writes this process's member record. Other processes see it only with Dir.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(ctx, m.Candidate); err != nil {
-		return fail("announce", err)
-	}
-	return fail("announce", b.inner.Announce(ctx, m))
+	b.serve(m.Candidate)
+	return b.Backend.Announce(ctx, m)
 }
 
-// Members returns the members that this process can see.
-func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
-		return nil, fail("members", err)
+// read returns the assignment, and the leases of n elections as the inner store has them.
+func (b *Backend) read(ctx context.Context, n int, name func(i int) string) (a assignment, inner []backend.Lease, err error) {
+	if a, err = b.assignment(); err != nil {
+		return a, nil, err
 	}
-	list, err := b.inner.Members(ctx, from, limit)
-	return list, fail("members", err)
+	unread := make([]backend.Lease, n)
+	for i := range unread {
+		unread[i].Election = name(i)
+	}
+	inner, err = b.Backend.Observe(ctx, unread) // it returns each of which it gets only the name
+	return a, inner, err
 }
 
-// Close frees what was opened. It does not release leases.
-func (b *Backend) Close() error {
-	b.owner.Close()
-	return fail("close", b.inner.Close())
+// lease turns a lease of the inner store into the one that this process must go by. named reports whether
+// this process may lead.
+func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := a.named(l.Election)
+	named = id == Self || id != "" && id == b.me.ID
+	switch {
+	case !l.Vacant() && l.Holder.Nonce == b.me.Nonce:
+		// Perhaps left from a bid whose answer was lost: the next bid is granted, or releases it.
+	case !named:
+		l.ObserveFor = backend.ExpiresInStore // only the operator can free it
+		if b.private && l.Vacant() && id != "" {
+			// Nothing is known of the other process but that the configuration names it.
+			l.Holder.ID, l.Version = id, fmt.Sprintf("assigned in version %d to %s", a.Version, id)
+		}
+	case b.file != "" && !b.inDir && l.Vacant() && b.led[l.Election] != a.Version:
+		// Whoever an earlier version named may still lead.
+		l.Version += fmt.Sprintf(" in version %d", a.Version)
+		l.ObserveFor = b.maxTTL
+	}
+	return l, named
 }
 
-// enter begins a call for a candidate, or for any if c is zero.
-func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
-	err := b.owner.Enter(ctx, c.Nonce)
-	if err == nil && c.Nonce != "" {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.id = c.ID
+// Acquire grants leases to the candidate if it is named. A bid that must not win expects a lease that there
+// never was, so the inner store refuses it.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	b.serve(bids[0].Candidate)
+	a, inner, err := b.read(ctx, len(bids), func(i int) string { return bids[i].Election })
+	if err != nil {
+		return nil, err
 	}
-	return err
+	bids = slices.Clone(bids)
+	var leftover []backend.Held
+	for i, l := range inner {
+		bid := &bids[i]
+		bid.MinTerm = max(bid.MinTerm, a.Version) // terms exceed versions
+		now, named := b.lease(l, a)
+		switch mine := l.Holder.Nonce == bid.Candidate.Nonce; {
+		case named && now.Unchanged(bid.Expected):
+			bid.Expected = l
+		case !named && mine:
+			leftover = append(leftover, backend.Held{Election: l.Election, Holder: l.Holder, End: backend.Failed})
+			bid.Expected.Version = ""
+		case !mine:
+			bid.Expected.Version = ""
+		}
+	}
+	if len(leftover) > 0 {
+		if err := b.Release(ctx, leftover); err != nil {
+			return nil, err
+		}
+	}
+	answers, err := b.Backend.Acquire(ctx, bids)
+	b.mu.Lock()
+	for _, answer := range answers {
+		if answer.Outcome == backend.Granted {
+			b.led[answer.Election] = a.Version // a renewal says nothing: it may come after a long pause
+		}
+	}
+	b.mu.Unlock()
+	b.translate(answers, a)
+	return answers, err
 }
 
-func fail(what string, err error) error {
-	if err == nil {
-		return nil
+// translate turns answers of the inner store into those that this process must go by.
+func (b *Backend) translate(answers []backend.Answer, a assignment) {
+	for i := range answers {
+		if answers[i].Outcome != backend.Unknown {
+			answers[i].Lease, _ = b.lease(answers[i].Lease, a)
+		}
 	}
-	return fmt.Errorf("manual: %s: %w", what, err)
+}
+
+// Renew extends leases if their holder is still named. It reads the file again.
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	b.serve(held[0].Holder)
+	a, inner, err := b.read(ctx, len(held), func(i int) string { return held[i].Election })
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(held))
+	var allowed []backend.Held
+	var places []int // of allowed, in held
+	for i, l := range inner {
+		now, named := b.lease(l, a)
+		if named {
+			allowed, places = append(allowed, held[i]), append(places, i)
+			continue
+		}
+		answers[i] = backend.Answer{Lease: now, Outcome: backend.Refused,
+			Err: fmt.Errorf("manual: renew %q: version %d of the configuration names %q", l.Election, a.Version, a.named(l.Election))}
+	}
+	if len(allowed) == 0 {
+		return answers, nil
+	}
+	renewed, err := b.Backend.Renew(ctx, allowed)
+	b.translate(renewed, a)
+	for n, answer := range renewed {
+		answers[places[n]] = answer
+	}
+	return answers, err
+}
+
+// Observe reads leases and the assignment.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	a, inner, err := b.read(ctx, len(seen), func(i int) string { return seen[i].Election })
+	for i, l := range inner {
+		if now, _ := b.lease(l, a); seen[i].Version == "" || now.Differs(seen[i]) {
+			changed = append(changed, now)
+		}
+	}
+	return changed, err
+}
+
+// Listen waits for a change of a lease. It hears of no change of the file.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	a, inner, err := b.read(ctx, len(seen), func(i int) string { return seen[i].Election })
+	if err != nil {
+		return err
+	}
+	for i, l := range inner {
+		if now, _ := b.lease(l, a); now.Differs(seen[i]) {
+			return nil
+		}
+	}
+	return b.Backend.Listen(ctx, inner)
+}
+
+// Inspect implements [backend.Inspector]: it says who is named and where, and explains the directory.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
+	a, err := b.assignment()
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("%q, by the configuration of this process", a.Leader)
+	if b.file != "" {
+		text = fmt.Sprintf("%q, by %s, version %d; it is read in each call, and a newly named process waits up to %v", a.Leader, b.file, a.Version, b.maxTTL)
+	}
+	list = append(list, clean.Diagnosticf(false, "named", "%s; elections with a leader of their own: %d", text, len(a.Elections)))
+	if dir, ok := b.Backend.(backend.Inspector); ok {
+		more, err := dir.Inspect(ctx, ttl, renew)
+		return append(list, more...), err
+	}
+	return list, ctx.Err()
 }

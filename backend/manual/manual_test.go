@@ -116,37 +116,6 @@ func TestLeadersNamesOthersForSingleElections(t *testing.T) {
 	})
 }
 
-func TestAssignMovesTheLeaderWhileRunning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New() // both see the leaderships in it
-		a, atA := campaign(t, "a", manual.Options{Leader: "a", Store: store})
-		b, atB := campaign(t, "b", manual.Options{Leader: "a", Store: store})
-		takes(t, time.Second, "a to lead", a.Leading)
-		first := a.Leadership().Term
-		for _, s := range []*manual.Backend{atA, atB} {
-			if err := s.Assign("jobs", "b"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		takes(t, 2*ttl, "b to lead once it is named", func() bool {
-			if a.Leading() && b.Leading() {
-				t.Fatal("two lead")
-			}
-			return b.Leading()
-		})
-		if term := b.Leadership().Term; term <= first {
-			t.Errorf("expected a term above %d, got %d", first, term)
-		}
-		if err := atA.Assign("jobs", "bad\x00id"); !errors.Is(err, backend.ErrInvalid) {
-			t.Errorf("expected ErrInvalid for an id with a control character, got %v", err)
-		}
-		if err := atB.Assign("jobs", ""); err != nil {
-			t.Fatal(err)
-		}
-		takes(t, ttl, "no leader when nobody is named", func() bool { return !b.Leading() })
-	})
-}
-
 func TestANewLeaderWaitsForTheGreatestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
@@ -196,6 +165,20 @@ func TestALeaderWithoutItsFileStopsAtItsDeadline(t *testing.T) {
 		}
 		if err := context.Cause(old.Context()); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("expected the cause to name the file, got %v", err)
+		}
+	})
+}
+
+// Nothing tells of an edit, so followers read the file although nobody leads.
+func TestAnEditIsSeenWhileNobodyLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		write(t, file, `{"version": 1}`)
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
+		time.Sleep(time.Hour)
+		write(t, file, `{"version": 2, "leader": "a"}`)
+		if took := takes(t, 2*maxTTL, "a to lead", a.Leading); took > maxTTL+ttl/3+time.Second {
+			t.Errorf("expected it to see the edit within a third of a TTL, it led after %v", took)
 		}
 	})
 }
@@ -341,39 +324,54 @@ func memoryDir(t *testing.T) string {
 
 // The configurations of the two processes differ.
 func TestInADirectoryTwoNeverLead(t *testing.T) {
-	dir := memoryDir(t) // a disk may be busy for seconds
-	a, atA := campaign(t, "a", manual.Options{Leader: "a", Dir: dir})
+	dir, file := memoryDir(t), filepath.Join(t.TempDir(), "leader.json") // a disk may be busy for seconds
+	write(t, file, `{"version": 1, "leader": "a"}`)
+	a, _ := campaign(t, "a", manual.Options{File: file, Dir: dir})
 	takes(t, patience, "a to lead", a.Leading)
-	b, atB := campaign(t, "b", manual.Options{Leader: "b", Dir: dir}) // a configuration that differs
+	b, atB := campaign(t, "b", manual.Options{Leader: "b", Dir: dir})
 	if g := atB.Guarantees(); !g.Exclusive || !g.DurableTerms || g.Expiry != backend.ByKernel {
 		t.Errorf("expected what the kernel promises, got %+v", g)
 	}
 	takes(t, patience, "b to know that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
-	if err := atB.Check(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `led by "a"`) {
-		t.Errorf("expected an error that names the other leader, got %v", err)
-	}
 	if b.Leading() {
 		t.Fatal("two lead")
 	}
-	if err := atA.Assign("", "ghost"); err != nil {
-		t.Fatal(err)
-	}
+	term := a.Leadership().Term
+	write(t, file, `{"version": 2, "leader": "nobody of them"}`)
 	takes(t, patience, "b to lead when a is no longer named", func() bool {
 		if a.Leading() && b.Leading() {
 			t.Fatal("two lead")
 		}
 		return b.Leading()
 	})
-	if err := atA.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `"ghost" is named, and no live member`) {
-		t.Errorf("expected an error that names the unknown id, got %v", err)
+	if l := b.Leadership(); l == nil || l.Term <= term {
+		t.Errorf("expected a term above %d, got %+v", term, l)
 	}
-	takes(t, patience, "no error with b's configuration", func() bool { return atB.Check(t.Context()) == nil })
+}
+
+// An operator moves the leader by one edit: all processes read the file, and the directory lets one lead.
+func TestAnEditMovesTheLeaderInADirectory(t *testing.T) {
+	dir, file := memoryDir(t), filepath.Join(t.TempDir(), "leader.json")
+	write(t, file, `{"version": 1, "leader": "a"}`)
+	a, _ := campaign(t, "a", manual.Options{File: file, Dir: dir})
+	b, _ := campaign(t, "b", manual.Options{File: file, Dir: dir})
+	takes(t, patience, "a to lead", a.Leading)
+	write(t, file, `{"version": 2, "leader": "a", "elections": {"jobs": "b"}}`)
+	takes(t, patience, "b to lead once it is named", func() bool {
+		if a.Leading() && b.Leading() {
+			t.Fatal("two lead")
+		}
+		return b.Leading()
+	})
+	write(t, file, `{"version": 3, "leader": "a", "elections": {"jobs": ""}}`)
+	takes(t, patience, "no leader when nobody is named", func() bool { return !b.Leading() })
 }
 
 // Before elections of a directory move to another store, its members change to package file.
 func TestADirectoryIsSharedWithPackageFile(t *testing.T) {
-	dir := memoryDir(t)
-	a, atA := campaign(t, "a", manual.Options{Leader: "a", Dir: dir, MaxTTL: time.Minute})
+	dir, path := memoryDir(t), filepath.Join(t.TempDir(), "leader.json")
+	write(t, path, `{"version": 1, "leader": "a"}`)
+	a, _ := campaign(t, "a", manual.Options{File: path, Dir: dir, MaxTTL: time.Minute})
 	takes(t, patience, "a to lead", a.Leading)
 	inFile, err := file.Open(file.Options{Dir: dir, MaxTTL: time.Minute})
 	if err != nil {
@@ -381,9 +379,7 @@ func TestADirectoryIsSharedWithPackageFile(t *testing.T) {
 	}
 	b := campaignOn(t, "b", inFile)
 	takes(t, patience, "b to know that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
-	if err := atA.Assign("", ""); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, `{"version": 2}`)
 	takes(t, patience, "b to lead when nobody is named", func() bool {
 		if a.Leading() && b.Leading() {
 			t.Fatal("two lead")
