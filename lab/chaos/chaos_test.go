@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestMain(m *testing.M) {
@@ -24,6 +25,12 @@ func TestMain(m *testing.M) {
 			log.Fatal(err)
 		}
 		return
+	}
+	for name, value := range map[string]string{ // of members that use S3, which inherit them
+		"AWS_ACCESS_KEY_ID": testbed.S3AccessKey, "AWS_SECRET_ACCESS_KEY": testbed.S3SecretKey,
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
+	} {
+		os.Setenv(name, value)
 	}
 	os.Exit(m.Run())
 }
@@ -216,6 +223,7 @@ var short = map[string][]string{
 	"redis x2":            {"failover, and back", "failover, a grant lost"},
 	"redis x2 waits":      {"failover, old master goes on", "kill -9"},
 	"etcd":                {longPause, "server stopped, long"},
+	"s3":                  {longPause, "server killed"},
 	"consul":              {longPause, "cut off"},
 	"kubernetes":          {longPause, "etcd killed"},
 	"curator":             {longPause, "held back"},

@@ -27,6 +27,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"postgres pooled":  pooledSite,
 	"redis":            redisSite,
 	"etcd":             etcdSite,
+	"s3":               s3Site,
 	"consul":           consulSite,
 	"kubernetes":       kubernetesSite,
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
@@ -203,6 +204,19 @@ func etcdSite(t testing.TB) *Site {
 	}
 	site.faults = join(processFaults(), networkFaults(), serverFaults(n), etcdAdmin(n.URL(), prefix))
 	addSlowDisk(t, site, n)
+	return site
+}
+
+// s3Site is a versitygw. Members find their credentials in the environment.
+func s3Site(t testing.TB) *Site {
+	n := testbed.StartS3(t, testbed.S3Options{})
+	site := &Site{Backend: "s3", TTL: ttl, Bound: bound(time.Second), takesOver: true, proxies: proxiesFor(t, n.Addr())}
+	prefix := rand.Text() + "/"
+	site.environ = func(i int) []string {
+		return environ("s3", "BUCKET", testbed.S3Bucket, "PREFIX", prefix, "REGION", "us-east-1",
+			"ENDPOINT", "http://"+site.proxies[i][0].Addr(), "PATH_STYLE", "true")
+	}
+	site.faults = join(processFaults(), networkFaults(), serverFaults(n))
 	return site
 }
 
