@@ -1,17 +1,15 @@
-// Package register makes a backend of a store that keeps one value. Whatever can read a value, and replace
-// it only if it has not changed meanwhile, can keep the leases of any number of elections: an object in an
-// object store, a file, a row, a key. Such a store is a [Register], of two methods, and [New] does the rest.
-// The package's example is a whole backend in fifty lines.
+// Package register makes a backend of a store that keeps one value: an object in an object store, a file, a
+// row, a key. Such a store is a [Register], which can read the value, and replace it only if it has not changed
+// meanwhile. [New] does the rest. The package's example is a whole backend in fifty lines.
 //
 // # The document
 //
-// The value is one JSON document with all items of the lease protocol (package lease): the record of each
-// election, the session of each process. A change reads the document, compares the items that it requires,
-// puts the new ones in, and swaps the document. So a change of several items is atomic because it is one
-// swap, and renewing a thousand leases is one swap, too.
+// The value is one JSON document with all items of package lease: the record of each election, the session of
+// each process. A change reads it, compares the items that it requires, puts the new ones in, and swaps it. So
+// a change of several items is atomic, and renewing a thousand leases is one swap, too.
 //
-// The document has an identity, a count of its swaps, and a fresh random text of the swap that wrote
-// it, its tag. Each item has the tags of the swaps that made it and wrote it last.
+// The document has an identity, a count of its swaps, and a tag: fresh random text of the swap that wrote it.
+// Each item has the tags of the swaps that made it and wrote it last.
 //
 // # What could two processes each believe?
 //

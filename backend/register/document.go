@@ -16,8 +16,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// layout is the version of what this package writes.
-const layout = 1
+const layout = 1 // the version of what this package writes
 
 // A document is the value of a register. It is not modified after it was read or written.
 type document struct {
@@ -37,12 +36,9 @@ type entry struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// newTag returns 80 random bits.
-func newTag() string { return rand.Text()[:16] }
+func newTag() string { return rand.Text()[:16] } // 80 random bits
 
-func newDocument() *document {
-	return &document{layout, newTag(), 1, newTag(), map[string]entry{}}
-}
+func newDocument() *document { return &document{layout, newTag(), 1, newTag(), map[string]entry{}} }
 
 // next returns a copy for the next swap.
 func (d *document) next() *document {
@@ -99,11 +95,24 @@ func (d *document) item(k lease.Key) lease.Item {
 }
 
 // has reports whether an item is as it was read.
-func (d *document) has(it *lease.Item) bool { return d.item(it.Key).Version == it.Version }
+func (d *document) has(it lease.Item) bool { return d.item(it.Key).Version == it.Version }
+
+// change makes changes in the document, and returns what Driver.Write does once it is there.
+func (d *document) change(changes []lease.Change, verify []lease.Item) (w lease.Written) {
+	for i := range changes {
+		w.Results = append(w.Results, d.apply(&changes[i]))
+	}
+	for n, it := range verify {
+		if !d.has(it) {
+			w.Stale = append(w.Stale, n)
+		}
+	}
+	return w
+}
 
 // apply makes a change if what it requires holds.
 func (d *document) apply(c *lease.Change) lease.Result {
-	changed := func(it lease.Item) bool { return !d.has(&it) }
+	changed := func(it lease.Item) bool { return !d.has(it) }
 	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, func(p lease.Put) bool { return changed(p.Over) }) {
 		return lease.Result{Outcome: backend.Refused}
 	}

@@ -16,9 +16,9 @@ import (
 
 // A driver keeps the items of package lease in the document of a register. It implements [lease.Driver].
 type driver struct {
-	register Register
-	limits   Limits
-	writing  chan struct{} // held while changes are made, so that calls of one process do not collide
+	Register
+	limits  Limits
+	writing chan struct{} // held while changes are made, so that calls of one process do not collide
 
 	mu       sync.Mutex
 	newest   *document // that was read or written; nil: none
@@ -26,12 +26,9 @@ type driver struct {
 	oldUpTo  uint64 // items up to this count are from before the store went back
 }
 
-// NewDriver returns the driver of New. It panics if the limits are not as described.
+// NewDriver returns the driver of New.
 func NewDriver(r Register, limits Limits) lease.Driver {
-	if limits.MinTTL <= 0 || limits.MaxTTL < limits.MinTTL || limits.MaxBytes < 1<<20 {
-		panic(fmt.Sprintf("register: limits %+v", limits))
-	}
-	d := &driver{register: r, limits: limits, writing: make(chan struct{}, 1)}
+	d := &driver{Register: r, limits: limits, writing: make(chan struct{}, 1)}
 	if w, ok := r.(Waiter); ok {
 		return listener{d, w}
 	}
@@ -44,11 +41,7 @@ func (d *driver) Limits() lease.Limits {
 		Batch: 100, MaxValue: d.limits.MaxBytes / 8}
 }
 
-// Now implements [lease.Driver].
 func (d *driver) Now() time.Time { return time.Now() }
-
-// Close implements [lease.Driver].
-func (d *driver) Close() error { return d.register.Close() }
 
 // A reading is a document as this process sees it.
 type reading struct {
@@ -65,28 +58,26 @@ func (d *driver) get(ctx context.Context) (r reading, err error) {
 		before, wentBack := d.newest, d.wentBack
 		d.mu.Unlock()
 
-		value, version, err := d.register.Get(ctx)
+		value, version, err := d.Get(ctx)
 		if err == nil && version == "" {
-			if _, err = d.register.Swap(ctx, "", newDocument().encode()); err == nil || errors.Is(err, ErrChanged) {
+			if _, err = d.Swap(ctx, "", newDocument().encode()); err == nil || errors.Is(err, ErrChanged) {
 				continue // whoever has made it
 			}
 		}
-		if err != nil {
-			return r, err
+		var doc *document
+		if err == nil {
+			doc, err = decode(value)
 		}
-		doc, err := decode(value)
-		if err != nil {
-			return r, err
+		if err == nil {
+			r, err = d.note(doc, before, wentBack)
+			r.version = version
 		}
-		r, err = d.note(doc, before, wentBack)
-		r.version = version
 		return r, err
 	}
 	return r, ctx.Err()
 }
 
-// note compares a document with the newest one that was known when its reading began, and remembers it.
-// wentBack was how often the store had gone back then.
+// note remembers a document. It compares it with what was known when its reading began: before, and wentBack.
 func (d *driver) note(doc, before *document, wentBack int) (r reading, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,22 +98,15 @@ func (d *driver) note(doc, before *document, wentBack int) (r reading, err error
 	return reading{document: doc, wentBack: d.wentBack, oldUpTo: d.oldUpTo}, nil
 }
 
-// item returns an item as it was read.
-func (r *reading) item(k lease.Key) lease.Item {
-	it := r.document.item(k)
-	if e, ok := r.Items[keyOf(k)]; ok {
-		it.Value = lease.Decode(k.Kind, e.Value)
-		it.Edited = e.Sum != e.sum(keyOf(k))
-		it.Old = e.Count <= r.oldUpTo
-	}
-	return it
-}
-
 // view returns what Driver.Read returns of these items.
 func (r *reading) view(keys []lease.Key) lease.View {
 	v := lease.View{Epoch: r.Epoch, WentBack: r.wentBack, Position: r.Count, Records: int64(len(r.keys(lease.Records)))}
 	for _, k := range keys {
-		v.Items = append(v.Items, r.item(k))
+		it := r.item(k)
+		if e, ok := r.Items[keyOf(k)]; ok {
+			it.Value, it.Edited, it.Old = lease.Decode(k.Kind, e.Value), e.Sum != e.sum(keyOf(k)), e.Count <= r.oldUpTo
+		}
+		v.Items = append(v.Items, it)
 	}
 	return v
 }
@@ -130,10 +114,10 @@ func (r *reading) view(keys []lease.Key) lease.View {
 // Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	r, err := d.get(ctx)
-	if err != nil {
-		return v, err
+	if err == nil {
+		v = r.view(keys)
 	}
-	return r.view(keys), nil
+	return v, err
 }
 
 // List implements [lease.Driver].
@@ -168,66 +152,39 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return w, nil // it was made, though the answer was ErrChanged
 		}
 		next = r.next()
-		if w = next.change(changes, verify); !slices.ContainsFunc(w.Results, granted) {
+		w = next.change(changes, verify)
+		if !slices.ContainsFunc(w.Results, func(r lease.Result) bool { return r.Outcome == backend.Granted }) {
 			return w, nil
 		}
-		value := next.encode()
-		if err := d.checkSize(len(value), len(next.Items) > len(r.Items)); err != nil {
-			return lease.Written{}, err
-		}
-		switch _, err = d.register.Swap(ctx, r.version, value); {
-		case err == nil:
-			if _, err = d.note(next, r.document, wentBack); err != nil {
-				return lease.Written{}, err
-			}
+		if err = d.swap(ctx, &r, next); err == nil {
 			return w, nil
-		case !errors.Is(err, ErrChanged):
+		}
+		if !errors.Is(err, ErrChanged) {
 			return lease.Written{}, err
 		}
-		if err := pause(ctx, time.Since(began), round); err != nil {
-			return lease.Written{}, err
+		select { // processes that have collided do not do so again
+		case <-time.After(rand.N(max(time.Since(began), time.Millisecond) << min(round, 4))):
+		case <-ctx.Done():
+			return lease.Written{}, ctx.Err()
 		}
 	}
 }
 
-func granted(r lease.Result) bool { return r.Outcome == backend.Granted }
-
-// change makes changes in the document, and returns what Driver.Write does once it is there.
-func (d *document) change(changes []lease.Change, verify []lease.Item) (w lease.Written) {
-	for i := range changes {
-		w.Results = append(w.Results, d.apply(&changes[i]))
-	}
-	for n := range verify {
-		if !d.has(&verify[n]) {
-			w.Stale = append(w.Stale, n)
-		}
-	}
-	return w
-}
-
-// checkSize refuses a value that is too large. The last eighth is left to items that are there.
-func (d *driver) checkSize(size int, grows bool) error {
-	most := d.limits.MaxBytes
-	if grows {
+// swap replaces a document by the next one, unless that is too large. The last eighth is left to items that are
+// there.
+func (d *driver) swap(ctx context.Context, r *reading, next *document) error {
+	value, most := next.encode(), d.limits.MaxBytes
+	if len(next.Items) > len(r.Items) {
 		most -= most / 8
 	}
-	if size > most {
-		return fmt.Errorf("%w: the value would have %d bytes, %d are allowed: delete elections that are over, or move some to another place", backend.ErrDenied, size, most)
+	if len(value) > most {
+		return fmt.Errorf("%w: the value would have %d bytes, %d are allowed: delete elections that are over, or move some to another place", backend.ErrDenied, len(value), most)
 	}
-	return nil
-}
-
-// pause waits for a random part of what an attempt took, longer in each round, so that processes that have
-// collided do not do so again.
-func pause(ctx context.Context, took time.Duration, round int) error {
-	timer := time.NewTimer(rand.N(max(took, time.Millisecond) << min(round, 4)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	_, err := d.Swap(ctx, r.version, value)
+	if err == nil {
+		_, err = d.note(next, r.document, r.wentBack)
 	}
+	return err
 }
 
 // A listener is a driver whose register tells of changes. It implements [lease.Listener].
@@ -243,7 +200,9 @@ func (l listener) Listen(ctx context.Context, position uint64, known []lease.Ite
 		if err != nil || r.Count < position {
 			return err
 		}
-		if r.recordsChanged(position, known) {
+		written := func(k lease.Key) bool { return r.Items[keyOf(k)].Count > position }
+		gone := func(it lease.Item) bool { return it.Kind == lease.Records && !r.has(it) }
+		if slices.ContainsFunc(r.keys(lease.Records), written) || slices.ContainsFunc(known, gone) {
 			on(nil, r.Count)
 			return nil
 		}
@@ -252,11 +211,4 @@ func (l listener) Listen(ctx context.Context, position uint64, known []lease.Ite
 		}
 	}
 	return nil
-}
-
-// recordsChanged reports whether a record was written after position, or one of those known was deleted.
-func (r *reading) recordsChanged(position uint64, known []lease.Item) bool {
-	written := func(k lease.Key) bool { return r.Items[keyOf(k)].Count > position }
-	gone := func(it lease.Item) bool { return it.Kind == lease.Records && !r.has(&it) }
-	return slices.ContainsFunc(r.keys(lease.Records), written) || slices.ContainsFunc(known, gone)
 }

@@ -49,7 +49,6 @@ type Limits struct {
 }
 
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.
-// It panics if the limits are not as described.
 func New(r Register, limits Limits) *lease.Backend {
 	return lease.New(NewDriver(r, limits))
 }
