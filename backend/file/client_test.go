@@ -22,14 +22,20 @@ type client struct {
 	me backend.Candidate
 }
 
+// open opens a Backend that polls, because a synctest bubble does not know that a read from the kernel blocks.
 func open(t *testing.T, dir, id string) *client {
 	t.Helper()
-	return openWith(t, id, file.Options{Dir: dir, Poll: true})
+	return newClient(t, id, file.Options{Dir: dir}, file.OpenPolled)
 }
 
 func openWith(t *testing.T, id string, o file.Options) *client {
 	t.Helper()
-	b, err := file.Open(o)
+	return newClient(t, id, o, file.Open)
+}
+
+func newClient(t *testing.T, id string, o file.Options, open func(file.Options) (*file.Backend, error)) *client {
+	t.Helper()
+	b, err := open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,11 +80,11 @@ func plant(t testing.TB, dir, election string) (err error) {
 }
 
 // newStore makes a directory for the suite.
-func newStore(t testing.TB, o file.Options) conformance.Store {
+func newStore(t testing.TB, o file.Options, open func(file.Options) (*file.Backend, error)) conformance.Store {
 	o.Dir = memoryDir(t)
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := file.Open(o)
+			b, err := open(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func newStore(t testing.TB, o file.Options) conformance.Store {
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true, // a day of renewals writes many files
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, file.Options{Poll: true}) },
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, file.Options{}, file.OpenPolled) },
 	})
 }
 
@@ -115,7 +115,9 @@ func TestConformance(t *testing.T) {
 func TestConformanceInRealTime(t *testing.T) {
 	conformance.Run(t, testbed.InTier(conformance.Harness{
 		TTL: 2 * time.Second, Parallel: true, Late: time.Second, Short: true,
-		NewStore: func(t testing.TB) conformance.Store { return newStore(t, file.Options{MaxTTL: 2 * time.Second}) },
+		NewStore: func(t testing.TB) conformance.Store {
+			return newStore(t, file.Options{MaxTTL: 2 * time.Second}, file.Open)
+		},
 	}))
 }
 

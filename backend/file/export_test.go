@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
 )
 
@@ -25,13 +26,21 @@ func Die(b *Backend) {
 	b.store.unshare()
 }
 
-// RegisterOf returns the register of a Backend.
-func RegisterOf(b *Backend) register.Register {
-	if b.poll {
-		return b.store
+// OpenPolled opens a Backend that is told of no changes.
+func OpenPolled(o Options) (*Backend, error) {
+	b, err := Open(o)
+	if err != nil {
+		return nil, err
 	}
-	return &waiter{store: b.store}
+	limits := limits
+	limits.MaxTTL = b.store.maxTTL
+	b.driver = register.NewDriver(struct{ register.Register }{b.store}, limits)
+	b.Backend = lease.New(b.driver)
+	return b, nil
 }
+
+// RegisterOf returns the register of a Backend.
+func RegisterOf(b *Backend) register.Register { return b.store }
 
 // Value returns the value in a directory; nil: there is none.
 func Value(t testing.TB, dir string) []byte {

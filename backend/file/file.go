@@ -34,7 +34,6 @@ type Backend struct {
 	store  *store
 	driver lease.Driver
 	life   life
-	poll   bool
 
 	mu    sync.Mutex
 	nonce backend.Nonce   // of this process, once it has bid
@@ -77,12 +76,8 @@ func Open(o Options) (*Backend, error) {
 	}
 	limits := limits
 	limits.MaxTTL = o.MaxTTL
-	var r register.Register = s
-	if !o.Poll {
-		r = &waiter{store: s}
-	}
-	d := register.NewDriver(r, limits)
-	return &Backend{Backend: lease.New(d), store: s, driver: d, poll: o.Poll, held: map[string]bool{}}, nil
+	d := register.NewDriver(s, limits)
+	return &Backend{Backend: lease.New(d), store: s, driver: d, held: map[string]bool{}}, nil
 }
 
 // Location implements [backend.Located].
@@ -134,40 +129,16 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	if err := b.appear(ctx, bids[0].Candidate.Nonce); err != nil {
 		return nil, fail("file: acquire", err)
 	}
-	answers := make([]backend.Answer, len(bids))
-	var free []backend.Bid
-	var places []int // of free, in bids
-	var refused []backend.Lease
+	bids = slices.Clone(bids)
 	f := b.fates()
-	for i, bid := range bids {
-		if f.of(&bid.Expected) == lives {
-			answers[i].Outcome = backend.Refused
-			refused = append(refused, backend.Lease{Election: bid.Election})
-			continue
-		}
-		free, places = append(free, bid), append(places, i)
-	}
-	if len(refused) > 0 {
-		now, err := b.Observe(ctx, refused)
-		if err != nil {
-			return nil, err
-		}
-		for i := range answers {
-			for _, l := range now {
-				if answers[i].Outcome == backend.Refused && bids[i].Election == l.Election {
-					answers[i].Lease = l
-				}
-			}
+	b.mu.Lock()
+	for i := range bids {
+		if b.held[bids[i].Election] = true; f.of(&bids[i].Expected) == lives {
+			bids[i].Expected.Version = "" // so that the bid is refused
 		}
 	}
-	if len(free) == 0 {
-		return answers, nil
-	}
-	b.hold(free)
-	got, err := b.Backend.Acquire(ctx, free)
-	for i, a := range got {
-		answers[places[i]] = a
-	}
+	b.mu.Unlock()
+	answers, err := b.Backend.Acquire(ctx, bids)
 	b.settle(answers, f)
 	return answers, err
 }
@@ -181,15 +152,6 @@ func (b *Backend) settle(answers []backend.Answer, f fates) {
 			delete(b.held, answers[i].Election)
 		}
 		f.mark(&answers[i].Lease)
-	}
-}
-
-// hold notes that leases may be held from now on.
-func (b *Backend) hold(bids []backend.Bid) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, bid := range bids {
-		b.held[bid.Election] = true
 	}
 }
 
@@ -355,21 +317,6 @@ func (f fates) mark(l *backend.Lease) fate {
 		l.ObserveFor = backend.ExpiresInStore
 	}
 	return fate
-}
-
-// Lock returns another descriptor of what shows that this process lives, or nil if it does not hold the
-// election. No other process leads before every descriptor is closed or the election is released. So a
-// process that works under the lease in the holder's place can inherit it. While it has it, all that the
-// holder has not released stays with it. The caller closes the descriptor.
-func (b *Backend) Lock(election string) (*os.File, error) {
-	b.mu.Lock()
-	held := b.held[election]
-	b.mu.Unlock()
-	if !held {
-		return nil, nil
-	}
-	f, err := b.life.share()
-	return f, fail("file: share a lock", err)
 }
 
 // Close implements [backend.Backend]. As long as leases may be held, because a leader's function may still be

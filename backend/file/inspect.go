@@ -4,13 +4,10 @@ package file
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -51,12 +48,11 @@ type survey struct {
 	valueErr        error // why the leases are not believed
 	watchErr        error // why the kernel does not report changes
 	maxTTL          time.Duration
-	poll            bool
 }
 
 func (b *Backend) survey(ctx context.Context) (s survey, err error) {
 	dir := b.store.dir
-	s = survey{dir: dir, maxTTL: b.store.maxTTL, poll: b.poll}
+	s = survey{dir: dir, maxTTL: b.store.maxTTL}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return s, err
@@ -72,9 +68,9 @@ func (b *Backend) survey(ctx context.Context) (s survey, err error) {
 	if s.freeBytes, s.freeFiles = st.Bavail*uint64(st.Bsize), st.Ffree; st.Files == 0 { // this file system counts only bytes
 		s.freeFiles = s.freeBytes
 	}
-	w, err := fsnotify.NewWatcher()
+	watch, err := watchDir(dir)
 	if err == nil {
-		err = errors.Join(w.Add(dir), w.Close())
+		err = watch.Close()
 	}
 	s.watchErr = err
 
@@ -105,12 +101,9 @@ func (s survey) diagnostics() (list []backend.Diagnostic) {
 		add(false, "rights", "only this user can write %s (%04o)", s.dir, s.mode)
 	}
 	add(s.freeBytes < fewBytes || s.freeFiles < fewFiles, "space", "%d MiB are free, and %d files; each renewal writes one with all leases", s.freeBytes>>20, s.freeFiles)
-	switch {
-	case s.poll:
-		add(false, "notification", "followers read at a leader's expected renewals (poll), and learn of its end no sooner")
-	case s.watchErr != nil:
+	if s.watchErr != nil {
 		add(true, "notification", "followers read every %v, because the kernel does not tell them of changes: %v (see fs.inotify.max_user_instances)", pollEvery, s.watchErr)
-	default:
+	} else {
 		add(false, "notification", "the kernel tells followers of changes")
 	}
 	if s.valueErr != nil {

@@ -88,23 +88,6 @@ func (l *life) end() {
 	l.over, l.path, l.pipes = true, "", nil
 }
 
-// share returns another descriptor of the pipe.
-func (l *life) share() (*os.File, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pipes) == 0 {
-		return nil, nil
-	}
-	syscall.ForkLock.RLock() // no child may inherit it by chance
-	defer syscall.ForkLock.RUnlock()
-	fd, err := syscall.Dup(l.pipes[len(l.pipes)-1])
-	if err != nil {
-		return nil, err
-	}
-	syscall.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), l.path), nil
-}
-
 // A fate is what the kernel says of a process.
 type fate int
 
@@ -195,9 +178,6 @@ func (s *store) cleanPipe(path string) {
 		os.Remove(path)
 	}
 }
-
-// pollEvery is how often files are read where the kernel tells of no changes.
-const pollEvery = 50 * time.Millisecond
 
 // untilEnded waits until a process has ended that lives.
 func (s *store) untilEnded(ctx context.Context, nonce backend.Nonce) error {

@@ -237,13 +237,13 @@ func TestAPreflightFindsADirectoryThatCannotBeUsed(t *testing.T) {
 func TestItIsRegisteredByName(t *testing.T) {
 	dir := newDir(t)
 	b, err := backend.Open("file", func(into any) error {
-		return decode(into, `{"dir": "`+dir+`", "max_ttl": 20000000000, "poll": true}`)
+		return decode(into, `{"dir": "`+dir+`", "max_ttl": 20000000000}`)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := b.Guarantees()
-	if g.Name != "file" || g.MaxTTL != 20*time.Second || g.Push || g.Expiry != backend.ByKernel {
+	if g.Name != "file" || g.MaxTTL != 20*time.Second || !g.Push || g.Expiry != backend.ByKernel {
 		t.Errorf("expected what was configured, got %+v", g)
 	}
 }

@@ -16,28 +16,20 @@ type Options struct {
 	// it with mode 0700 if it does not exist and its parent does. It must be on a local
 	// file system, belong to this user, and not be writable for every user. All members
 	// have the same Dir and run as the same user.
-	Dir string
+	Dir string `yaml:"dir" json:"dir"`
 
 	// MaxTTL is the greatest TTL in this directory. If files of a live leader are deleted,
 	// no process leads that election for up to MaxTTL. The first member writes it into the
 	// directory, and all others must have the same. From 50 ms to 1 h. Default: 1 minute.
-	MaxTTL time.Duration
-
-	// Poll switches off Listen. Followers then read at the leader's expected renewals, and
-	// learn of the end of a process no sooner. Default: false.
-	Poll bool
+	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 }
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			Dir    string        `yaml:"dir" json:"dir"`
-			MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
-			Poll   bool          `yaml:"poll" json:"poll"`
-		}
-		if err := decode(&c); err != nil {
+		var o Options
+		if err := decode(&o); err != nil {
 			return nil, err
 		}
-		return Open(Options{Dir: c.Dir, MaxTTL: c.MaxTTL, Poll: c.Poll})
+		return Open(o)
 	})
 }

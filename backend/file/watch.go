@@ -4,8 +4,9 @@ package file
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -13,91 +14,50 @@ import (
 	"github.com/go-election/go-election/backend/register"
 )
 
-// A waiter is a store that tells of changes. It implements [register.Waiter].
-type waiter struct {
-	*store
+var _ register.Waiter = (*store)(nil)
 
-	watchMutex sync.Mutex
-	watch      *fsnotify.Watcher // nil: not yet, or the kernel has none left
-	changed    chan struct{}     // closed by the next change
-}
-
-var _ register.Waiter = (*waiter)(nil)
-
-// recheckEvery is how often Wait reads the directory though nothing was told: it may have been replaced.
-const recheckEvery = time.Second
+const (
+	recheckEvery = time.Second           // how often Wait reads though nothing was told: the directory may have been replaced
+	pollEvery    = 50 * time.Millisecond // how often files are read where the kernel tells of no changes
+)
 
 // Wait implements [register.Waiter].
-func (w *waiter) Wait(ctx context.Context, version string) error {
+func (s *store) Wait(ctx context.Context, version string) error {
+	watch, err := watchDir(s.dir)
+	every := recheckEvery
+	if err != nil { // the kernel has no watches left
+		watch, every = &fsnotify.Watcher{}, pollEvery
+	} else {
+		defer watch.Close()
+	}
 	for {
-		changed, every := w.next()
-		_, now, err := w.Get(ctx)
+		_, now, err := s.Get(ctx)
 		if err != nil || now != version {
 			return err
 		}
-		select {
-		case <-changed:
-		case <-time.After(every):
-		case <-ctx.Done():
-			return ctx.Err()
+		for again, told := time.After(every), false; !told; {
+			select {
+			case e := <-watch.Events:
+				told = strings.HasPrefix(filepath.Base(e.Name), valuePrefix)
+			case <-watch.Errors: // such as an overflow
+				told = true
+			case <-again:
+				told = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 }
 
-// next returns a channel that the next change closes, and how long to wait for it.
-func (w *waiter) next() (changed <-chan struct{}, every time.Duration) {
-	w.watchMutex.Lock()
-	defer w.watchMutex.Unlock()
-	if w.watch == nil {
-		watch, err := fsnotify.NewWatcher()
-		if err != nil {
-			return nil, pollEvery
-		}
-		w.watch = watch
-		go w.pass(watch)
+// watchDir has the kernel tell of changes in a directory.
+func watchDir(dir string) (*fsnotify.Watcher, error) {
+	watch, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
 	}
-	if err := w.watch.Add(w.dir); err != nil { // the directory that is there now
-		return nil, pollEvery
+	if err := watch.Add(dir); err != nil {
+		return nil, errors.Join(err, watch.Close())
 	}
-	if w.changed == nil {
-		w.changed = make(chan struct{})
-	}
-	return w.changed, recheckEvery
-}
-
-// pass tells of changes until the watcher is closed.
-func (w *waiter) pass(watch *fsnotify.Watcher) {
-	for {
-		select {
-		case e, ok := <-watch.Events:
-			if !ok {
-				return
-			}
-			if !strings.Contains(e.Name, valuePrefix) && e.Name != w.dir {
-				continue
-			}
-		case _, ok := <-watch.Errors: // such as an overflow
-			if !ok {
-				return
-			}
-		}
-		w.watchMutex.Lock()
-		if w.changed != nil {
-			close(w.changed)
-			w.changed = nil
-		}
-		w.watchMutex.Unlock()
-	}
-}
-
-// Close implements [register.Register].
-func (w *waiter) Close() error {
-	w.watchMutex.Lock()
-	defer w.watchMutex.Unlock()
-	if w.watch == nil {
-		return nil
-	}
-	err := w.watch.Close()
-	w.watch = nil
-	return err
+	return watch, nil
 }
