@@ -37,6 +37,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"postgres guarded":         func(t testing.TB) *Site { return guarded(postgresSite(t)) },
 	"redis guarded":            func(t testing.TB) *Site { return guarded(redisSite(t)) },
 	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
+	"s3 guarded":               func(t testing.TB) *Site { return guarded(s3Site(t)) },
 	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
 	"kubernetes guarded":       func(t testing.TB) *Site { return guarded(kubernetesSite(t)) },
 	"zookeeper guarded": func(t testing.TB) *Site {
