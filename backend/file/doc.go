@@ -29,6 +29,7 @@
 //     expires after a TTL, as in any other store.
 //   - Children do not inherit it: Go opens files with O_CLOEXEC and does not fork without exec. A C library
 //     that does so keeps the pipe open for longer, which delays a failover and makes no second leader.
+//     [Backend.Lock] passes it to a child on purpose: as long as that lives, nobody else leads.
 //   - Unlike the locks of fcntl(2), a pipe is not closed when some other descriptor of the file is.
 //   - The process never closes it while it may hold a lease, not even in Close.
 //

@@ -319,6 +319,21 @@ func (f fates) mark(l *backend.Lease) fate {
 	return fate
 }
 
+// Lock returns another descriptor of what shows that this process lives, or nil if it does not hold the
+// election. No other process leads before every descriptor is closed or the election is released. So a
+// process that works under the lease in the holder's place can inherit it, as the guard of "elect run" does. While it
+// has it, all that the holder has not released stays with it. The caller closes the descriptor.
+func (b *Backend) Lock(election string) (*os.File, error) {
+	b.mu.Lock()
+	held := b.held[election]
+	b.mu.Unlock()
+	if !held {
+		return nil, nil
+	}
+	f, err := b.life.share()
+	return f, fail("file: share a lock", err)
+}
+
 // Close implements [backend.Backend]. As long as leases may be held, because a leader's function may still be
 // running, the process is shown to live until it ends.
 func (b *Backend) Close() error {

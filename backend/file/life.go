@@ -88,6 +88,23 @@ func (l *life) end() {
 	l.over, l.path, l.pipes = true, "", nil
 }
 
+// share returns another descriptor of the pipe.
+func (l *life) share() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pipes) == 0 {
+		return nil, nil
+	}
+	syscall.ForkLock.RLock() // no child may inherit it by chance
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Dup(l.pipes[len(l.pipes)-1])
+	if err != nil {
+		return nil, err
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), l.path), nil
+}
+
 // A fate is what the kernel says of a process.
 type fate int
 
