@@ -199,7 +199,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.Backend.Listen(ctx, inner)
 }
 
-// Inspect implements [backend.Inspector]: it says who is named and where, and explains the directory.
+// Inspect implements [backend.Inspector]: it says who is named and where, what does not fit, and explains the directory.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	a, err := b.assignment()
 	if err != nil {
@@ -210,9 +210,47 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 		text = fmt.Sprintf("%q, by %s, version %d; it is read in each call, and a newly named process waits up to %v", a.Leader, b.file, a.Version, b.maxTTL)
 	}
 	list = append(list, clean.Diagnosticf(false, "named", "%s; elections with a leader of their own: %d", text, len(a.Elections)))
-	if dir, ok := b.Backend.(backend.Inspector); ok {
-		more, err := dir.Inspect(ctx, ttl, renew)
-		return append(list, more...), err
+	if b.private {
+		return list, ctx.Err()
 	}
-	return list, ctx.Err()
+
+	wrong, err := b.mismatches(ctx, a)
+	list = append(list, wrong...)
+	if dir, ok := b.Backend.(backend.Inspector); ok && err == nil {
+		var more []backend.Diagnostic
+		more, err = dir.Inspect(ctx, ttl, renew)
+		list = append(list, more...)
+	}
+	return list, err
+}
+
+// mismatches warns of leaders that are not named here, and of named ids that no member has.
+func (b *Backend) mismatches(ctx context.Context, a assignment) (list []backend.Diagnostic, err error) {
+	const limit = 10000
+	records, err := b.List(ctx, "", limit)
+	if err != nil {
+		return nil, err
+	}
+	members, err := b.Members(ctx, "", limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if id := a.named(r.Election); !r.Vacant() && id != Self && r.Holder.ID != id {
+			list = append(list, clean.Diagnosticf(true, "leader", "%q is led by %q, and the configuration here names %q: configurations differ, or the leader has not stepped down yet", r.Election, r.Holder.ID, id))
+		}
+	}
+
+	named := []string{a.Leader}
+	for _, id := range a.Elections {
+		named = append(named, id)
+	}
+	slices.Sort(named)
+	for _, id := range slices.Compact(named) {
+		alive := slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id })
+		if id != "" && id != Self && !alive {
+			list = append(list, clean.Diagnosticf(true, "leader", "%q is named, and no live member has that id", id))
+		}
+	}
+	return list, nil
 }

@@ -98,11 +98,6 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 		return list
 	}
 	s.checkServers(ctx, &list)
-	if b, ok := s.Backend.(interface{ Check(context.Context) error }); ok {
-		if err := s.within(ctx, b.Check); err != nil {
-			list.add(gradeProblem, "assignment", "%v", err)
-		}
-	}
 	if err := s.checkElections(ctx, &list); err != nil {
 		list.add(gradeProblem, "elections", "%v", advise(err))
 	}
