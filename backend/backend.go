@@ -24,10 +24,6 @@ type Backend interface {
 	// random heartbeat, and with it another Version, and is Granted if and only if the store
 	// confirms that heartbeat.
 	//
-	// A store that expires leases itself ([ByStore]) may write the session alone and leave
-	// the Version; then a renewal is Granted if and only if the store confirms, with a
-	// majority of its servers, that session and lease are still the caller's.
-	//
 	// The answer has the request that is pending beside the lease.
 	Renew(ctx context.Context, held []Held) ([]Answer, error)
 
@@ -92,13 +88,10 @@ type Candidate struct {
 type Guarantees struct {
 	Name string // of the backend, as it is registered
 
-	MinTTL      time.Duration // least TTL; at least 1 ns
-	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows it (then the store refuses a longer bid with ErrDenied, or ErrInvalid if nobody can raise the limit)
-	MaxSession  time.Duration // longest session of the store; TTL + 2 * Renew must not exceed it; 0: no limit
-	ClockMargin time.Duration // least clock margin that the store's own expiry needs; 0: none
+	MinTTL time.Duration // least TTL; at least 1 ns
+	MaxTTL time.Duration // greatest TTL; 0: none, or only the store knows it (then the store refuses a longer bid with ErrDenied, or ErrInvalid if nobody can raise the limit)
 
-	Expiry   Expiry        // who decides that a lease has expired
-	Takeover time.Duration // longest time that the store may keep a lease after its TTL has passed
+	Expiry Expiry // who decides that a lease has expired
 
 	Push bool // Listen hears of changes
 	Poll bool // Listen may miss changes: the manager must also read each lease after each expected renewal
@@ -112,7 +105,6 @@ type Expiry string
 
 const (
 	ByChallengers Expiry = "challengers" // a challenger that has observed the lease for its TTL
-	ByStore       Expiry = "store"       // the store, when a session or key expires
 	ByKernel      Expiry = "kernel"      // the kernel, when the process ends
 	ByOperator    Expiry = "operator"    // an operator, who edits the assignment
 )

@@ -57,7 +57,7 @@ func listenNotBusy(t *Trial) error {
 		ttls = 3
 	}
 	stop := func() error { return nil }
-	if t.hidesRenewals() || t.Poll { // otherwise the lease expires, which is a change; these renewals are none
+	if t.Poll { // otherwise the lease expires, which is a change; these renewals are none
 		stop = a.keepRenewing(own)
 	}
 	returns := must(t.countReturns(b, ttls, held, vacant))
@@ -75,7 +75,7 @@ func listenReturns(t *Trial) error {
 		do   func() error
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }},
-		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }},
+		{"a renewal", func() (err error) { held, err = a.keep(held); return err }},
 		{"a request", func() error {
 			return a.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}},
@@ -104,7 +104,7 @@ func listenNothingMissed(t *Trial) error {
 	held := must(a.win("jobs"))
 	other := must(b.read("other"))
 	seen := must(b.read("jobs"))
-	must(a.changeVisibly(held))
+	must(a.keep(held))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

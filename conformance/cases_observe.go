@@ -57,7 +57,7 @@ func observeChanged(t *Trial) error {
 	require(equal("leases returned without a change", len(must(b.observe(seen...))), 0))
 
 	for _, i := range []int{17, 3} {
-		must(a.changeVisibly(seen[i]))
+		must(a.keep(seen[i]))
 	}
 	var changed []string
 	for _, l := range must(b.observe(seen...)) {
@@ -79,7 +79,7 @@ func observeEachKind(t *Trial) error {
 		is   func(l backend.Lease) bool
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.candidate && l.Term == held.Term }},
-		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }, func(l backend.Lease) bool { return l.Version == held.Version }},
+		{"a renewal", func() (err error) { held, err = a.keep(held); return err }, func(l backend.Lease) bool { return l.Version == held.Version }},
 		{"a nomination", func() error {
 			return b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}, func(l backend.Lease) bool { return l.Request.Kind == backend.Nominate && l.Request.ID == "b" }},

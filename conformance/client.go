@@ -128,7 +128,7 @@ func (c *client) win(name string) (backend.Lease, error) {
 }
 
 func (c *client) winWith(name string, change func(*backend.Bid)) (backend.Lease, error) {
-	deadline := time.Now().Add(4*c.t.TTL + c.t.Takeover + c.t.Late)
+	deadline := time.Now().Add(4*c.t.TTL + c.t.Late)
 	for {
 		l, err := c.read(name)
 		if err != nil {
@@ -195,20 +195,6 @@ func (c *client) keepAfter(what string, held backend.Lease) (backend.Lease, erro
 	}
 	return held, err
 }
-
-// changeVisibly renews a lease, and writes a request beside it where renewals are
-// invisible, so that every reader sees a change.
-func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
-	held, err := c.keep(held)
-	if err == nil && c.t.hidesRenewals() {
-		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: string(backend.NewNonce())})
-	}
-	return held, err
-}
-
-// hidesRenewals reports whether renewals need not change the lease: no challenger
-// observes a lease that the store expires by itself.
-func (t *Trial) hidesRenewals() bool { return t.Expiry == backend.ByStore }
 
 // keepRenewing renews a lease in the background until stop is called.
 func (c *client) keepRenewing(held backend.Lease) (stop func() error) {

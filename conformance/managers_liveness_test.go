@@ -246,4 +246,4 @@ func liveHeal(t *Trial) error {
 	return nil
 }
 
-func (t *Trial) clockMargin() time.Duration { return max(t.TTL/6, t.ClockMargin) }
+func (t *Trial) clockMargin() time.Duration { return t.TTL / 6 }

@@ -103,7 +103,7 @@ func nominateDead(t *Trial) error {
 		return fmt.Errorf("expected the leadership of term %d to continue beside a nominee that does not exist, got %v", term, leader.events())
 	}
 	leader.node.crash()
-	if _, err := t.waitTime(t.TTL+t.Takeover+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading); err != nil {
+	if _, err := t.waitTime(t.TTL+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading); err != nil {
 		return err
 	}
 	now, err := t.client("reader").read("jobs")

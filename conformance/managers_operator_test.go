@@ -283,7 +283,7 @@ func operatorSameID(t *Trial) error {
 		return err
 	}
 	// Where renewals are invisible, the record may be of a dead predecessor for a while.
-	if err := t.waitUntil(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id, with that id", func() bool {
+	if err := t.waitUntil(2*t.TTL, "a notice that another process has the same id, with that id", func() bool {
 		return twin.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Notice && e.Reason == election.ReasonSameID && e.Err != nil && strings.Contains(e.Err.Error(), strconv.Quote("a"))
 		})

@@ -43,7 +43,7 @@ func (t *Trial) callTimeout() time.Duration { return t.TTL / 4 }
 // takeoverBound is the longest time until there is a leader again when nothing fails:
 // the time of a takeover, two readings and a call.
 func (t *Trial) takeoverBound() time.Duration {
-	return t.TTL + t.Takeover + 2*t.renewEvery() + t.callTimeout() + t.Late
+	return t.TTL + 2*t.renewEvery() + t.callTimeout() + t.Late
 }
 
 // handoverBound is the longest time from an orderly release to the next leadership: one
@@ -66,7 +66,7 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	}
 	n := &node{t: t, key: processKey(id, t.started), ttl: o.TTL, clockMargin: o.ClockMargin, grantsSent: map[grantKey]time.Duration{}}
 	if n.clockMargin == 0 {
-		n.clockMargin = max(o.TTL/6, t.ClockMargin)
+		n.clockMargin = o.TTL / 6
 	}
 	n.wire = Wrap(t.Store.Open(t.tb))
 	n.wire.Notify(func(c Call) { t.checker.recordCall(n, c) })

@@ -67,7 +67,7 @@ func electAndClose(t *testing.T, open func(t *testing.T) backend.Backend) {
 	t.Helper()
 	for range 2 { // the second manager finds the first one's data
 		// With this TTL a busy machine costs no leadership.
-		m, err := election.New(open(t), election.Options{TTL: 15 * time.Second})
+		m, err := election.New(open(t), election.Options{TTL: 12 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@
 //     is paused, cut off, restarted or set to another time. At times there is no leader.
 //   - Fenced. Each leadership has a term greater than every earlier one of that election.
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
-//     leader within TTL + RenewEvery + CallTimeout + [backend.Guarantees].Takeover, and
+//     leader within TTL + RenewEvery + CallTimeout, and
 //     FailoverDelay + IncumbentGrace more after a failure. Where many candidates take turns it may
 //     be up to RenewEvery/8 more.
 //   - Sticky. Only a fault, an operator's request or a resignation ends a leadership.

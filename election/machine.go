@@ -27,10 +27,9 @@ import (
 type machine struct {
 	Options
 	me             backend.Candidate
-	listen         bool          // the store pushes changes (Guarantees.Push)
-	poll           bool          // the store must be polled, even if it pushes (Guarantees.Poll)
-	observed       bool          // a lease is free when a challenger has observed it (Guarantees.Expiry)
-	takeover       time.Duration // how long the store may keep a lease beyond its TTL (Guarantees.Takeover)
+	listen         bool // the store pushes changes (Guarantees.Push)
+	poll           bool // the store must be polled, even if it pushes (Guarantees.Poll)
+	observed       bool // a lease is free when a challenger has observed it (Guarantees.Expiry)
 	random         *rand.Rand
 	jitterFraction float64 // drawn for each reply; see jitter
 
@@ -118,6 +117,7 @@ type elec struct {
 	noBidBefore      time.Duration // after a resignation, a deposition or a loss
 	waitAfterRelease time.Duration // from the release until noBidBefore
 	retryBidAt       time.Duration // after a bid without success
+	futile           bool          // the last bid was refused by the lease as it was observed
 	turn             time.Duration // after the lease is free, so that not all candidates bid at once
 	passedOver       int32         // how often another candidate was elected since this process led, or began; up to maxCount
 	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
@@ -234,7 +234,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, outage: outage{since: never}, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, random: rnd, lastContact: now, unreadableSince: never, outage: outage{since: never}, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now

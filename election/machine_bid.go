@@ -33,6 +33,7 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 			m.on(e, enqueued)
 			e.expiresAt = sent + m.TTL
 		}
+		e.futile = futile && a.Err == nil
 		if futile {
 			m.retryLater(now, e, class)
 		} else {

@@ -44,6 +44,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 			e.turn = m.drawTurn(e)
 		}
 		m.setObserved(e, l)
+		if e.futile && l.Vacant() { // whoever kept the bid out has gone
+			e.futile, e.retryBidAt, e.failures = false, now, 0
+		}
 		e.unchangedSince, e.hasObserved, e.tooEarly = now, true, 0
 		e.renewalDue = 0
 		if l.Term <= backend.MaxTerm {
@@ -145,7 +148,7 @@ func (m *machine) checkSameID(e *elec, l *backend.Lease, renewed bool) {
 // change. By now the store would have ended the lease of a predecessor.
 func (m *machine) checkSameIDInSession(now time.Duration, e *elec) {
 	l := e.observed
-	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.sameIDReported && now >= e.unchangedSince+l.TTL+m.takeover {
+	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.sameIDReported && now >= e.unchangedSince+l.TTL {
 		m.reportNotice(e, ReasonSameID, sameID(l.Holder))
 		e.sameIDReported = true
 	}

@@ -185,7 +185,7 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 	setDefault(&o.TTL, DefaultTTL)
 	setDefault(&o.RenewEvery, o.TTL/3)
 	setDefault(&o.CallTimeout, o.TTL/4)
-	setDefault(&o.ClockMargin, max(o.TTL/6, g.ClockMargin))
+	setDefault(&o.ClockMargin, o.TTL/6)
 	setDefault(&o.StepDownTimeout, 30*time.Second)
 
 	if e := cmp.Or(o.checkDurations(), o.checkTimings(g), o.checkText()); e != nil {
@@ -223,14 +223,9 @@ func (o *Options) checkTimings(g backend.Guarantees) *OptionError {
 		return &OptionError{"TTL", o.TTL, "at most", g.MaxTTL, nil, onStore}
 	case o.ClockMargin < o.TTL/20:
 		return &OptionError{"ClockMargin", o.ClockMargin, "at least", o.TTL / 20, []string{"TTL"}, "a twentieth of TTL"}
-	case o.ClockMargin < g.ClockMargin:
-		return &OptionError{"ClockMargin", o.ClockMargin, "at least", g.ClockMargin, nil, onStore}
 	case sum >= o.TTL:
 		return &OptionError{"TTL", o.TTL, "more than", sum, []string{"RenewEvery", "CallTimeout", "ClockMargin"},
 			fmt.Sprintf("RenewEvery + CallTimeout + ClockMargin = %v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))}
-	case g.MaxSession > 0 && o.TTL+2*o.RenewEvery > g.MaxSession:
-		return &OptionError{"TTL", o.TTL, "at most", g.MaxSession - 2*o.RenewEvery, []string{"RenewEvery"},
-			fmt.Sprintf("%v - 2 * RenewEvery = %v - 2 * %v on backend %s", g.MaxSession, g.MaxSession, short(o.RenewEvery), g.Name)}
 	}
 	return nil
 }

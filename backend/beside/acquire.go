@@ -44,7 +44,25 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	err = b.giveBack(ctx, back)
 
 	granted, bidErr := b.bid(ctx, passed)
-	return answers, errors.Join(err, bidErr, b.take(ctx, granted))
+	return answers, errors.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
+}
+
+// wait takes places in the queues of locks that cannot be had yet.
+func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) error {
+	queue, is := b.lock.(Queue)
+	if !is {
+		return nil
+	}
+	var owned []Owned
+	for i, bid := range bids {
+		if s := &pairs[i].state; s.Firm && s.Err == nil {
+			owned = append(owned, Owned{Election: bid.Election, ID: bid.Candidate.ID, Address: bid.Candidate.Address})
+		}
+	}
+	if owned == nil {
+		return nil
+	}
+	return queue.Wait(ctx, owned)
 }
 
 // A verdict is what becomes of a bid before anything is written.
@@ -68,7 +86,7 @@ func (b *Backend) judge(t *attempt) verdict {
 	case most > 0 && bid.TTL > most:
 		t.answer.Err = fmt.Errorf("%s: acquire %q: %w: TTL is %v; beside other programs it may be %v at most",
 			b.name, bid.Election, backend.ErrInvalid, bid.TTL, most)
-	case !p.ours() && p.state.Firm && !leftover:
+	case p.state.Firm && (p.state.Free || !p.ours()) && !leftover:
 		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
 	case p.state.Most > 0 && bid.TTL > p.state.Most:
 		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused, Err: b.tooLong(&bid, &p.state)}
@@ -183,7 +201,7 @@ func (b *Backend) giveBack(ctx context.Context, attempts []*attempt) error {
 
 // ownedBy names the lock beside a lease that is held.
 func ownedBy(h backend.Held) Owned {
-	return Owned{Election: h.Election, ID: h.Holder.ID, Term: h.Term, Sealed: h.MovedTo != ""}
+	return Owned{Election: h.Election, ID: h.Holder.ID, Address: h.Holder.Address, Term: h.Term, Sealed: h.MovedTo != ""}
 }
 
 // result returns result i, which is Unknown if there is none.

@@ -89,8 +89,11 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		errs = p.Preflight(ctx, bids)
 	}
 
-	err := b.lock.Preflight(ctx)
-	for i := range errs {
+	names := make([]string, len(bids))
+	for i, bid := range bids {
+		names[i] = bid.Election
+	}
+	for i, err := range b.lock.Preflight(ctx, names) {
 		if errs[i] == nil {
 			errs[i] = err
 		}

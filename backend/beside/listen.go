@@ -23,7 +23,30 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	}
 	b.mu.Unlock()
 
-	return ListenPastRenewals(ctx, b.inner, inner)
+	queue, is := b.lock.(Queue)
+	if !is {
+		return ListenPastRenewals(ctx, b.inner, inner)
+	}
+	names := make([]string, len(seen))
+	for i, l := range seen {
+		names[i] = l.Election
+	}
+	return first(ctx, func(ctx context.Context) error { return ListenPastRenewals(ctx, b.inner, inner) },
+		func(ctx context.Context) error { return queue.Listen(ctx, names) })
+}
+
+// first returns the result of the function that returns first, when both have returned.
+func first(ctx context.Context, f, g func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, 2)
+	for _, f := range []func(context.Context) error{f, g} {
+		go func() { results <- f(ctx) }()
+	}
+	err := <-results
+	cancel()
+	<-results
+	return err
 }
 
 // ListenPastRenewals listens to one store of several for a manager that polls because of another

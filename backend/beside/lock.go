@@ -30,14 +30,28 @@ type Lock interface {
 	// Drop returns nil, none of them is ours in these terms.
 	Drop(ctx context.Context, owned []Owned) error
 
-	// Preflight has the store check the rights that Take needs, without changing a lock.
-	Preflight(ctx context.Context) error
+	// Preflight has the store check the rights that Take needs, without changing a lock. It returns an error
+	// or nil for each name, in their order.
+	Preflight(ctx context.Context, elections []string) []error
 
 	// Limits never change, and the call does not use the store.
 	Limits() Limits
 
 	// Close frees what the Lock itself has opened. It gives no lock back.
 	Close() error
+}
+
+// A Queue is a Lock whose other programs wait in a queue. A member of this module waits there, too, so that it
+// has its turn.
+type Queue interface {
+	Lock
+
+	// Wait takes a place for each election that a member bids for and cannot have yet, or keeps the place
+	// that it has. Whoever does not bid for some time loses the place, without a call.
+	Wait(ctx context.Context, owned []Owned) error
+
+	// Listen returns nil when one of the locks may have changed since it was read.
+	Listen(ctx context.Context, elections []string) error
 }
 
 // Limits says what a Lock can do.
@@ -68,7 +82,8 @@ type State struct {
 	// Version changes with each change of the lock, such as a renewal. It is at most 64 bytes.
 	Version string
 
-	// Firm says that the lock's own rules do not let it go yet, whoever watches it: Take would refuse.
+	// Firm says that the lock's own rules do not let it go yet, whoever watches it: Take would refuse. If it
+	// is ours in the term of a lease that has expired, Take still frees it for those who wait.
 	Firm bool
 
 	// Sealed says that no other program can take the lock.
@@ -90,6 +105,7 @@ type Owned struct {
 	Election string
 	ID       string // of the member; not known in each Drop, for which the term suffices
 	Term     uint64 // of the grant of the inner lease
+	Address  string // of the member; as ID
 	Sealed   bool   // for Take and Keep: the lock must be sealed
 }
 

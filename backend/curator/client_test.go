@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,12 +16,6 @@ import (
 type client struct {
 	*Backend
 	me backend.Candidate
-}
-
-// nodeOf returns the lock node of the holder of a lease.
-func nodeOf(l backend.Lease) string {
-	_, node, _ := strings.Cut(l.Version, " ")
-	return node
 }
 
 func newClient(t testing.TB, id string, o Options) *client {
@@ -55,15 +48,6 @@ func reserve(t testing.TB, n int) {
 			<-servers.free
 		}
 	})
-}
-
-// wideSession is the longest session on the shared server: a busy machine does not stand
-// still for so long.
-const wideSession = 8 * time.Second
-
-// shared returns options for fresh paths on the shared server.
-func shared(t testing.TB) Options {
-	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + string(backend.NewNonce()[:12]), Tick: tick, MaxSession: wideSession}
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {

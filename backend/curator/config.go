@@ -16,9 +16,8 @@ type config struct {
 	Path            string            `yaml:"path" json:"path"`
 	Paths           map[string]string `yaml:"paths" json:"paths"`
 	Data            string            `yaml:"data" json:"data"`
-	Last            string            `yaml:"last" json:"last"`
 	Tick            time.Duration     `yaml:"tick" json:"tick"`
-	MaxSession      time.Duration     `yaml:"max_session" json:"max_session"`
+	Session         time.Duration     `yaml:"session" json:"session"`
 }
 
 func (c *config) options() (o Options, err error) {
@@ -28,6 +27,6 @@ func (c *config) options() (o Options, err error) {
 	}
 	return Options{
 		Servers: a.Servers, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS, PasswordFile: a.PasswordFile, CAFile: a.CAFile,
-		Root: c.Root, Layout: Layout(c.Layout), Path: c.Path, Paths: c.Paths, Data: c.Data, Last: c.Last, Tick: c.Tick, MaxSession: c.MaxSession,
+		Root: c.Root, Layout: Layout(c.Layout), Path: c.Path, Paths: c.Paths, Data: c.Data, Tick: c.Tick, Session: c.Session,
 	}, nil
 }

@@ -8,23 +8,23 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 const (
-	tick         = testbed.ZooKeeperTick
-	ttl          = 1500 * time.Millisecond
-	tightSession = 3100 * time.Millisecond // enough for a lease of ttl, and twice that
+	tick = testbed.ZooKeeperTick
+	ttl  = 1500 * time.Millisecond
 )
 
 // TestConformance runs the suite on one real server that all cases share.
 func TestConformance(t *testing.T) {
 	servers := testbed.SharedZooKeeper(t)
 	conformance.Run(t, testbed.InTier(conformance.Harness{
-		TTL: ttl, Late: time.Second, Short: true, Parallel: true,
+		TTL: ttl, Late: time.Second, KnowsMembers: true, Short: true, Parallel: true,
 		NewStore: func(t testing.TB) conformance.Store {
 			return newStore(t, servers, func(root string) Options {
-				return Options{Servers: servers, Root: root, Tick: tick, MaxSession: wideSession}
+				return Options{Servers: servers, Root: root, Tick: tick, Session: wideSession}
 			})
 		},
 	}))
@@ -38,10 +38,10 @@ func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, conformance.Harness{
-				TTL: ttl, Late: time.Second, Short: true, Parallel: true,
+				TTL: ttl, Late: time.Second, KnowsMembers: true, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store {
 					return newStore(t, servers, func(root string) Options {
-						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, MaxSession: wideSession}
+						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, Session: wideSession}
 					})
 				},
 				Only: func(c conformance.Case) bool { return c.Rule[0] == 'V' },
@@ -61,42 +61,46 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 		}
 		return b
 	}
-	l := open(t).layout
+	l := open(t).lock.layout
+	record := func(election string) string { return l.leaseRoot() + "/record/" + ensemble.Escape(election) }
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend { return open(t) },
 		Kill: func(b backend.Backend) { b.(*Backend).kill() },
 		Faults: map[string]conformance.Fault{
 			// Delete the record and all nodes of the election.
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				if err := admin.Delete(l.recordPath(election), -1); err != nil {
+				if err := admin.Delete(record(election), -1); err != nil {
 					return err
+				}
+				if l.kind == Node {
+					return ignoreMissing(admin.Delete(l.lockPath(election), -1))
 				}
 				nodes, _, err := admin.Children(l.lockPath(election))
 				if err != nil {
 					return err
 				}
 				for _, n := range nodes {
-					if err := admin.Delete(l.lockPath(election)+"/"+n, -1); err != nil && err != zk.ErrNoNode {
+					if err := ignoreMissing(admin.Delete(l.lockPath(election)+"/"+n, -1)); err != nil {
 						return err
 					}
 				}
 				return nil
 			},
-			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				data, _, err := admin.Get(l.recordPath(election))
-				if err != nil {
-					return err
-				}
-				r, err := parseRecord(data, election)
-				if err != nil {
-					return err
-				}
-				r.Holder.ID, r.Holder.Address, r.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				_, err = admin.Set(l.recordPath(election), r.encode(), -1)
-				return err
-			},
 		},
 	}
+}
+
+// kill ends a Backend as the death of its process would: nothing more is sent, and the sessions are left to expire.
+func (b *Backend) kill() {
+	b.lock.session.Close(false)
+	b.inner.Close()
+}
+
+func ignoreMissing(err error) error {
+	if err == zk.ErrNoNode {
+		return nil
+	}
+	return err
 }
 
 // noLogger drops what a plain client logs.

@@ -2,16 +2,17 @@ package curator
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/single"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
@@ -33,10 +34,9 @@ type Options struct {
 	// to 2181. Names are resolved at each attempt to connect.
 	Servers []string
 
-	// Root is an absolute path under which this module keeps its records, session records
-	// and members. It is created if necessary. Default: /election-curator. All members of an
-	// election must have the same Root. In place of a chroot, set Root and a prefix of
-	// Path.
+	// Root is an absolute path under which this module keeps its own nodes. It is created if
+	// necessary. Default: /election-curator. All members of an election must have the same
+	// Root. In place of a chroot, set Root and a prefix of Path.
 	Root string
 
 	// Layout is the kind of lock. Default: Latch.
@@ -57,11 +57,6 @@ type Options struct {
 	// in UTF-8. Members of other programs read it.
 	Data string
 
-	// Last, for layout Node, is the path of a persistent node to which the same data is
-	// written after each grant, as FireflySoft.LeaderElection does; {election} as in Path.
-	// Default: none.
-	Last string
-
 	// User and Password authenticate with the digest scheme, which sends them in the clear.
 	// Without TLS that is refused, unless all Servers are loopback addresses or
 	// InsecureAuth is set. They are never shown.
@@ -81,42 +76,28 @@ type Options struct {
 	// replaced: they are read again when a call is refused, and at each connection. Default: none.
 	PasswordFile, CAFile string
 
-	// Tick is the servers' tickTime, or more. The clock margin depends on it: do not set
-	// less than the servers have. Default: 2 s, as on the servers.
+	// Tick is the servers' tickTime, or more: do not set less than the servers have. Default:
+	// 2 s, as on the servers.
 	Tick time.Duration
 
-	// MaxSession is the longest session that the servers allow (maxSessionTimeout), 6 ticks
-	// to an hour. Default: 20 ticks, as on the servers.
-	MaxSession time.Duration
+	// Session is the length of the session that owns the lock nodes: after a crash, other
+	// programs wait for so long if no member of this module is there. The greatest TTL is
+	// three fifths of it. 6 ticks to an hour; servers allow 2 to 20 ticks by default.
+	// Default: 10 ticks.
+	Session time.Duration
 }
 
-// A Backend keeps leases in ZooKeeper. It implements [backend.Backend].
+// A Backend keeps a lease, and a lock node beside it. It implements [backend.Backend].
 type Backend struct {
-	options Options
-	layout  layout
-	access  ensemble.Access
-	owner   single.Owner
-
-	mu         sync.Mutex
-	session    *session
-	locks      map[string]*ownLock // by election
-	member     *backend.Member     // as last announced
-	grantCount int                 // grants so far, which numbers them
-	killed     bool                // by a test: behave like a process that died
-
-	expectedSession time.Duration // session length that the next bids will need
+	*beside.Backend
+	inner *zookeeper.Backend
+	lock  *lock
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Marker  = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 // Format prints the type's name and nothing that may be secret, whatever the verb.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "curator.Options") }
-
-// Format prints the type's name and nothing that may be secret, whatever the verb.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "curator.Backend") }
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
@@ -135,23 +116,42 @@ func init() {
 // Open checks o and returns a Backend. It does not contact the servers, which may be down;
 // the first call does. Errors are of class [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
-	o.Tick = cmp.Or(o.Tick, 2*time.Second)
-	o.MaxSession = cmp.Or(o.MaxSession, 20*o.Tick)
-	o.Root = cmp.Or(o.Root, "/election-curator")
-	o.Data = cmp.Or(o.Data, "id")
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
-	}
-	l, err := newLayout(o)
+	k, err := newLock(o)
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
-	b := &Backend{options: o, layout: l, locks: map[string]*ownLock{}}
-	b.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile}
-	if err := b.access.Check(); err != nil {
-		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
+	inner, err := zookeeper.Open(zookeeper.Options{
+		Servers: o.Servers, Root: k.layout.leaseRoot(), User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth,
+		ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("curator: %w", err)
 	}
-	return b, nil
+	return &Backend{beside.New(inner, k), inner, k}, nil
+}
+
+// newLock checks options, fills in defaults, and returns the lock alone.
+func newLock(o Options) (*lock, error) {
+	o.Tick = cmp.Or(o.Tick, 2*time.Second)
+	o.Session = cmp.Or(o.Session, 10*o.Tick)
+	o.Root = cmp.Or(o.Root, "/election-curator")
+	o.Data = cmp.Or(o.Data, "id")
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	l, err := newLayout(o)
+	if err != nil {
+		return nil, err
+	}
+	k := &lock{options: o, layout: l, places: map[string]*place{}}
+	k.access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile}
+	if err := k.access.Check(); err != nil {
+		return nil, err
+	}
+	k.session = ensemble.NewSession(&k.access, o.Session)
+	k.session.Quiet = true
+	k.life = ensemble.NewLifetime(k.session, o.Tick)
+	return k, nil
 }
 
 // check reports what is wrong with options that have their defaults.
@@ -159,64 +159,35 @@ func (o *Options) check() error {
 	switch {
 	case o.Tick < time.Millisecond || o.Tick > time.Minute:
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
-	case o.MaxSession < 6*o.Tick:
-		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
-	case o.MaxSession > ensemble.MaxLength:
-		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, ensemble.MaxLength)
+	case o.Session < 6*o.Tick:
+		return fmt.Errorf("session is %v; it must be at least six ticks of %v", o.Session, o.Tick)
+	case o.Session > ensemble.MaxLength:
+		return fmt.Errorf("session is %v; it must be %v at most", o.Session, ensemble.MaxLength)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
 	}
 	return nil
 }
 
+// Inspect implements [backend.Inspector]: for the leases, and for the session that owns the lock nodes.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
+	list, err := b.Backend.Inspect(ctx, ttl, renew)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.lock.session.Ready(ctx); err != nil {
+		return nil, b.lock.fail("inspect", err)
+	}
+	if most := b.lock.most(); most > 0 {
+		d := clean.Diagnosticf(true, "session", "the servers grant sessions of %v, and session is %v here: the greatest TTL is %v. Shorten the TTL, or raise the servers' maxSessionTimeout",
+			b.lock.session.Connection().Length, b.lock.options.Session, most)
+		d.Fatal = ttl > most
+		list = append(list, d)
+	}
+	return list, nil
+}
+
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return clean.Location(b.options.Root, b.access.Servers...) }
-
-// Guarantees says what ZooKeeper can promise. For the figures see docs/design/curator.md,
-// "Times".
-func (b *Backend) Guarantees() backend.Guarantees {
-	o := b.options
-	g := backend.Guarantees{
-		Name:   Name,
-		MinTTL: 3 * o.Tick,
-		// A session lasts TTL + 2 renewal intervals, which are usually a third of a TTL
-		// each.
-		MaxTTL: o.MaxSession * 3 / 5, MaxSession: o.MaxSession,
-		ClockMargin: o.Tick,
-		Expiry:      backend.ByChallengers,
-		Push:        true, Poll: true, // everything but renewals
-		Exclusive: true, DurableTerms: true,
-	}
-	if b.layout.kind == Node {
-		g.Expiry, g.Poll = backend.ByStore, false
-		// A session is two renewal intervals longer than the TTL, and the servers look for
-		// expired sessions once a tick.
-		g.Takeover = o.MaxSession*2/5 + 2*o.Tick
-	}
-	return g
-}
-
-// Close ends the session and so deletes its ephemeral nodes. If there is something to
-// release, Close leaves the session to expire instead: Close does not release leases.
-func (b *Backend) Close() error {
-	b.owner.Close() // first: openers of a session check it after b.mu
-	b.mu.Lock()
-	s, leave := b.session, b.killed
-	for _, own := range b.locks {
-		leave = leave || !own.empty()
-	}
-	b.session = nil
-	b.mu.Unlock()
-	if s != nil {
-		s.Close(!leave)
-	}
-	return nil
-}
-
-// admit starts a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) admit(nonce backend.Nonce) error {
-	if err := b.owner.Admit(nonce); err != nil {
-		return fmt.Errorf("curator: %w", err)
-	}
-	return nil
+func (b *Backend) Location() string {
+	return clean.Location(b.lock.options.Root, b.lock.access.Servers...)
 }

@@ -2,7 +2,6 @@ package curator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +24,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 			proxy := server.Proxy(t)
 			store := newStore(t, []string{server.Addr()}, func(root string) Options {
-				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
+				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, Session: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 			maps.Copy(store.Faults, testbed.LineFaults(proxy))
@@ -48,7 +47,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 		NewStore: func(t testing.TB) conformance.Store {
 			addrs := testbed.ZooKeeperAddrs(servers)
 			store := newStore(t, addrs, func(root string) Options {
-				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
+				return Options{Servers: addrs, Root: root, Tick: tick, Session: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.ZooKeeperLeaderFaults(t, servers))
 			return store
@@ -64,12 +63,6 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-type none struct{}
-
-func (none) Error() string { return "none" }
-
-var errNone error = none{}
-
 // A follower that is cut off from its peers keeps answering its clients. A lease renewed by
 // writes that this follower forwarded just before must not be trusted longer than its
 // session, which the ensemble counts from what the follower reported earlier. See
@@ -83,7 +76,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 	for round := range 2 {
 		leader := testbed.ZooKeeperLeader(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
+		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, Session: tightSession}
 		a := newClient(t, "a", o)
 		var held backend.Lease
 		deadline := time.Time{}
@@ -128,7 +121,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
 	admin := dial(t, []string{leader.Addr()})
-	path, cut := c.layout.nodePath("jobs", nodeOf(held)), time.Now()
+	path, cut := c.markPath(held), time.Now()
 	for {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
@@ -151,123 +144,10 @@ func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServe
 	}
 }
 
-// The same for a member that was granted the lease after it had only read for a while,
-// without a sync: its reads prove that its session lives, and nothing more.
-func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
-	t.Parallel()
-	reserve(t, 3)
-	network := testbed.NewNetwork(t, 3)
-	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := testbed.ZooKeeperLeader(t, servers)
-	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
-	first := newClient(t, "first", o)
-	requests := newMeter(t, servers[victim].Addr())
-	o.Servers = []string{requests.Addr}
-	a := newClient(t, "a", o)
-	var held backend.Lease
-	var deadline time.Time
-	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
-		before := first.win(t, "jobs")
-		seen := a.observeOne(t, "jobs")
-		connection := a.session.Connection()
-		requests.takeCounts()
-		for range 8 {
-			answers, err := first.renew(before)
-			if err != nil || answers[0].Outcome != backend.Granted {
-				return fmt.Errorf("%v, %w", answers, err)
-			}
-			pause(t, ttl/3) // by then the other server knows the renewal
-			changed, err := a.Observe(t.Context(), []backend.Lease{seen})
-			if err != nil || len(changed) == 0 {
-				return fmt.Errorf("nothing new, %w", err)
-			}
-			seen = changed[0]
-		}
-		if n := requests.takeCounts()[opSync]; n > 0 {
-			return fmt.Errorf("%d syncs, so that nothing rests on readings", n)
-		}
-		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
-			return err
-		}
-		over := a.observeOne(t, "jobs")
-		start := time.Now()
-		answer, err := a.try(over)
-		if err != nil || answer.Outcome != backend.Granted {
-			return fmt.Errorf("%+v, %w", answer, err)
-		}
-		held, deadline = answer.Lease, start.Add(answer.ValidFor)
-		network.Host(victim).Cut(t, true)
-		if now := a.session.Connection(); now != connection || answer.ValidFor < ttl {
-			network.Host(victim).Cut(t, false)
-			return errors.Join(fmt.Errorf("trusted for %v, on %+v after %+v", answer.ValidFor, now, connection), a.release(held))
-		}
-		return nil
-	})
-	a.expectNodeOutlives(t, leader, held, deadline)
-}
+// tightSession is enough for a lease of ttl.
+const tightSession = ttl * 5 / 3
 
-// A follower whose server was cut off reads one more renewal at most. It does not believe
-// that nothing has happened without a sync, which fails.
-func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	reserve(t, 3)
-	network := testbed.NewNetwork(t, 3)
-	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := testbed.ZooKeeperLeader(t, servers)
-	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := longSessions(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
-	a := newClient(t, "a", o)
-	o.Servers = []string{servers[victim].Addr()}
-	b := newClient(t, "b", o)
-	held := a.winLongSession(t, "jobs")
-	seen := b.observeOne(t, "jobs")
-	a.keep(t, held)
-	network.Host(victim).Cut(t, true)
-	news, cut := 0, time.Now()
-	for time.Since(cut) < 2*ttl {
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
-		changed, err := b.Observe(ctx, []backend.Lease{seen})
-		cancel()
-		switch {
-		case err != nil:
-		case len(changed) == 0:
-			t.Fatalf("%v after its server was cut off, b believes that nothing has happened", time.Since(cut))
-		default:
-			news++
-			seen = changed[0]
-		}
-	}
-	if news > 1 {
-		t.Errorf("b has read %d renewals from a server that can know one", news)
-	}
-}
-
-// A Listen returns when its connection breaks, even if other elections were observed on the
-// next connection before it began to wait.
-func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
-	t.Parallel()
-	o := longSessions(shared(t))
-	o.Layout = Node
-	b := newClient(t, "b", o)
-	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // vacant, so nothing else happens to them
-	s := b.session
-	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
-	if err != nil {
-		t.Fatal(err)
-	}
-	was := s.Connection()
-	s.Drop()
-	testbed.Eventually(t, patience, "another connection", func() error {
-		if s.Connection() == was {
-			return errNone
-		}
-		return nil
-	})
-	b.observeOne(t, "one")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel() // so that it returns in any case, but with another error if it would have waited
-	if err := b.awaitChange(ended, s, snaps); err != nil {
-		t.Errorf("it waits although its watches are gone: %v", err)
-	}
+// markPath is the path of the mark beside the lock node.
+func (c *client) markPath(held backend.Lease) string {
+	return c.lock.layout.markPath(held.Election, held.Term)
 }

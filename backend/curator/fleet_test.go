@@ -19,18 +19,12 @@ import (
 )
 
 // The test binary is also the program of the members that it starts.
-const (
-	memberArg = "GO_ELECTION_TEST_CURATOR_MEMBER"
-	replayArg = "GO_ELECTION_TEST_CURATOR_REPLAY"
-)
+const memberArg = "GO_ELECTION_TEST_CURATOR_MEMBER"
 
 // memberMain runs that program if this process was started as a member.
 func memberMain() {
 	if arg := os.Getenv(memberArg); arg != "" {
 		memberProgram(arg)
-	}
-	if arg := os.Getenv(replayArg); arg != "" {
-		replayMain(arg)
 	}
 }
 
@@ -47,8 +41,7 @@ const (
 // A memberConfig configures a process of this module.
 type memberConfig struct {
 	Options
-	ID, Address    string
-	IncumbentGrace time.Duration
+	ID, Address string
 
 	// A stage of the migration to MySQL, or "".
 	Stage migration.Stage
@@ -69,22 +62,21 @@ func memberProgram(arg string) {
 			b, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(b, err, election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
+	testbed.PlayMember(b, err, election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL}, "jobs")
 }
 
 // A fleet is one election, "jobs", among processes of this module and of other programs.
 type fleet struct {
 	*testbed.Fleet
-	t              *testing.T
-	admin          *zk.Conn
-	options        Options
-	incumbentGrace time.Duration // of our members
-	dsn            string        // of the MySQL that the fleet migrates to
+	t       *testing.T
+	admin   *zk.Conn
+	options Options
+	dsn     string // of the MySQL that the fleet migrates to
 }
 
 func newFleet(t *testing.T, change func(*Options)) *fleet {
 	o := shared(t)
-	o.MaxSession = 20 * time.Second
+	o.Session = fleetSession
 	change(&o)
 	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
 }
@@ -104,22 +96,6 @@ func newNodes(t *testing.T) *fleet {
 	f.makeParents(f.lockPath())
 	return f
 }
-
-const replayConfirm, replayInterval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
-
-// newReplays returns a fleet with replays of FireflySoft.
-func newReplays(t *testing.T) *fleet {
-	f := newFleet(t, func(o *Options) {
-		place := o.Root + "/leader-election/{election}"
-		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
-	})
-	f.incumbentGrace = replayConfirm * replayInterval
-	f.makeParents(f.lockPath())
-	return f
-}
-
-// lastPath returns the path of the node in which a FireflySoft fleet keeps its last leader.
-func (f *fleet) lastPath() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
 
 // lockPath returns the path of the queue, or of the node.
 func (f *fleet) lockPath() string {
@@ -154,22 +130,13 @@ func (f *fleet) startOurs(id, address string) *testbed.FleetMember { return f.st
 // startAt starts a member of this module at a stage of the migration to MySQL.
 func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, f.incumbentGrace, stage, f.dsn})
+	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, stage, f.dsn})
 }
 
 // startJava starts a member in Java.
 func (f *fleet) startJava(kind, id string) *testbed.FleetMember {
 	f.t.Helper()
 	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), id, false)
-}
-
-// startReplay starts a replay of a member of FireflySoft.
-func (f *fleet) startReplay(id string) *testbed.FleetMember {
-	f.t.Helper()
-	return f.Program(id, false, replayArg, &replay{
-		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.lastPath(), "/leader"), ID: id,
-		Session: fleetSession, Confirm: replayConfirm, Interval: replayInterval,
-	})
 }
 
 // waitQueued waits until a member of another program is in the queue.

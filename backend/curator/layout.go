@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-election/go-election/internal/ensemble"
@@ -14,19 +13,18 @@ import (
 
 // A layout computes the paths.
 type layout struct {
-	kind                                      Layout
-	base                                      string // of the names of queued nodes: "latch-" or "lock-"
-	pathTemplate, lastTemplate                string // with {election}
-	paths                                     map[string]string
-	root                                      string
-	recordParent, sessionParent, memberParent string
-	namePrefix                                string // of our nodes in queues
+	kind         Layout
+	base         string // of the names of queued nodes: "latch-" or "lock-"
+	pathTemplate string // with {election}
+	paths        map[string]string
+	root         string
+	namePrefix   string // of our nodes in queues
 }
 
 const placeholder = "{election}"
 
 func newLayout(o Options) (layout, error) {
-	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}, lastTemplate: o.Last}
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}}
 	switch l.kind {
 	case Latch:
 		l.base = "latch-"
@@ -37,16 +35,7 @@ func newLayout(o Options) (layout, error) {
 		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
 	}
 	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
-	switch {
-	case l.kind != Node && l.lastTemplate != "":
-		return l, fmt.Errorf("last is only for the layout node")
-	case l.lastTemplate == l.pathTemplate || strings.HasPrefix(l.lastTemplate, l.pathTemplate+"/"):
-		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.lastTemplate, l.pathTemplate)
-	}
-	for what, path := range map[string]string{"root": l.root, "path": l.pathTemplate, "last": l.lastTemplate} {
-		if path == "" && what == "last" {
-			continue
-		}
+	for what, path := range map[string]string{"root": l.root, "path": l.pathTemplate} {
 		if err := ensemble.CheckPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
 			return l, fmt.Errorf("%s: %w", what, err)
 		}
@@ -64,16 +53,15 @@ func newLayout(o Options) (layout, error) {
 		}
 		taken[path], l.paths[name] = name, path
 	}
-	l.recordParent, l.sessionParent, l.memberParent = l.root+"/record", l.root+"/session", l.root+"/member"
 	h := fnv.New32a()
 	h.Write([]byte(l.root))
 	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
 	paths := append([]string{l.pathTemplate}, slices.Collect(values(l.paths))...)
-	for _, name := range []string{"record", "session", "member"} { // an election may have this name
+	for _, name := range []string{"lease", "held"} { // an election may have this name
 		paths = append(paths, strings.ReplaceAll(l.pathTemplate, placeholder, name))
 	}
 	for _, path := range paths {
-		for _, ours := range []string{l.recordParent, l.sessionParent, l.memberParent} {
+		for _, ours := range []string{l.leaseRoot(), l.root + "/held"} {
 			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
 				return l, fmt.Errorf("path %.80q is where this module keeps other nodes: a stray child would break the election", path)
 			}
@@ -125,15 +113,18 @@ func (l *layout) lockPath(election string) string {
 	return strings.ReplaceAll(l.pathTemplate, placeholder, ensemble.Escape(election))
 }
 
-// lastPath returns the path of the node that holds the last leader, or "".
-func (l *layout) lastPath(election string) string {
-	return strings.ReplaceAll(l.lastTemplate, placeholder, ensemble.Escape(election))
+// leaseRoot is the path below which package zookeeper keeps the leases.
+func (l *layout) leaseRoot() string { return l.root + "/lease" }
+
+// heldPath is the parent of the marks that say in which terms an election's lock was taken.
+func (l *layout) heldPath(election string) string {
+	return l.root + "/held/" + ensemble.Escape(election)
 }
 
-func (l *layout) recordPath(election string) string {
-	return l.recordParent + "/" + ensemble.Escape(election)
+// markPath is the mark of one term.
+func (l *layout) markPath(election string, term uint64) string {
+	return fmt.Sprintf("%s/%016x", l.heldPath(election), term)
 }
-func (l *layout) sessionPath(id string) string { return l.sessionParent + "/" + id }
 
 // nodePath returns the path of a lock node with this name.
 func (l *layout) nodePath(election, name string) string {
@@ -147,31 +138,30 @@ func (l *layout) nodePath(election, name string) string {
 // lost answer. A UUID in canonical form follows.
 const curatorPrefix = "_c_"
 
-// newNodeName returns the name of a queued node up to the number that the server adds. Its
-// UUID is random except for the version, which is 8 (custom; Curator's is 4), and the first
-// eight digits, which stand for the root.
+// newNodeName returns the name of a queued node up to the number that the server adds. Its UUID is random except
+// for the first eight digits, which stand for the root, and the version, which is 9: no other program's UUID has it.
 func (l *layout) newNodeName() string {
 	var u [12]byte
 	rand.Read(u[:])
-	u[2], u[4] = u[2]&0x0f|0x80, u[4]&0x3f|0x80
+	u[2], u[4] = u[2]&0x0f|0x90, u[4]&0x3f|0x80
 	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.namePrefix, u[:2], u[2:4], u[4:6], u[6:], l.base)
 }
 
-// isOurs reports whether a queued node belongs to a member of this module with the same
-// root, by its name. Those members go by the record, so their nodes alone mean nothing to
-// each other.
+// isOurs reports whether a queued node belongs to a member of this module with the same root, by its name. Those
+// members exclude each other by their lease, so their nodes mean nothing to each other.
 func (l *layout) isOurs(name string) bool {
 	const version = len("_c_00000000-0000-")
-	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '8'
+	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '9'
 }
 
-// isHoldersNode reports whether a node with this name is the one of the holder's grant. A
-// queued node is known by the random part of its name, one at a fixed path by its czxid.
-func (l *layout) isHoldersNode(h *holder, name string) bool {
-	if l.kind == Node {
-		return name == h.Node
+// firstForeign returns the first child that is not ours, or "".
+func (l *layout) firstForeign(names []string) (least string) {
+	for _, n := range names {
+		if !l.isOurs(n) && (least == "" || l.before(n, least)) {
+			least = n
+		}
 	}
-	return l.isOurs(h.Node) && strings.HasPrefix(name, h.Node)
+	return least
 }
 
 // before orders children as Curator does: by the text after the last occurrence of the base
@@ -186,7 +176,3 @@ func (l *layout) orderKey(name string) string {
 	}
 	return name
 }
-
-func nodeName(r ensemble.Node) string { return strconv.FormatInt(r.Stat.Czxid, 16) }
-
-func sessionName(id int64) string { return fmt.Sprintf("%016x", uint64(id)) }

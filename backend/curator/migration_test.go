@@ -26,10 +26,6 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			f := newNodes(t)
 			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("node", id) }, Waits: (*testbed.FleetMember).Waits}
 		},
-		"FireflySoftReplays": func(t *testing.T) (*fleet, testbed.Road) {
-			f := newReplays(t)
-			return f, testbed.Road{Theirs: f.startReplay, Waits: (*testbed.FleetMember).Waits}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +40,11 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 				n++
 				return f.startAt(migration.Stage(stage), id, fmt.Sprintf("10.0.1.%d:9090", n))
 			}
-			reader := newClient(t, "reader", f.options)
+			reader, err := Open(f.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { reader.Close() })
 			road.Moved = func() (string, error) {
 				changed, err := reader.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 				if err != nil || len(changed) != 1 {

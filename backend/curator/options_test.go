@@ -19,20 +19,19 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"same for all":       {Servers: []string{"a"}, Path: "/app/latch"},
 		"absolute":           {Servers: []string{"a"}, Root: "x"},
 		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election-curator/record"}},
+		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election-curator/lease"}},
 		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
 		"within \"/p\" of":   {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p/q/r"}},
 		"or within it":       {Servers: []string{"a"}, Path: "/app/{election}", Paths: map[string]string{"x": "/app/y/z"}},
 		"neither may be":     {Servers: []string{"a"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y/x"}},
-		"lock at \"/a/{":     {Servers: []string{"a"}, Layout: Node, Path: "/a/{election}", Last: "/a/{election}/last"},
 		"ZooKeeper refuses":  {Servers: []string{"a"}, Root: "/😀"},
 		"a number from 1":    {Servers: []string{"zk1:client"}},
 		"to 65535":           {Servers: []string{"zk1:99999"}},
 		"tick":               {Servers: []string{"a"}, Tick: time.Hour},
-		"longest":            {Servers: []string{"a"}, MaxSession: time.Second},
-		"1h0m0s at most":     {Servers: []string{"a"}, MaxSession: time.Hour + 1},
-		"/app/record\" is":   {Servers: []string{"a"}, Root: "/app", Layout: Node, Path: "/app/{election}"},
-		"/record/queue\" is": {Servers: []string{"a"}, Root: "/app", Path: "/app/{election}/queue"},
+		"at least six ticks": {Servers: []string{"a"}, Session: time.Second},
+		"1h0m0s at most":     {Servers: []string{"a"}, Session: time.Hour + 1},
+		"/app/lease\" is":    {Servers: []string{"a"}, Root: "/app", Layout: Node, Path: "/app/{election}"},
+		"/lease/queue\" is":  {Servers: []string{"a"}, Root: "/app", Path: "/app/{election}/queue"},
 		"in the clear":       {Servers: []string{"zk.example"}, User: "u", Password: canary},
 		"colon":              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
 		"no user":            {Servers: []string{"a"}, Password: canary},
@@ -68,8 +67,8 @@ func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
 		{"x-latch-latch-0000000001", "latch-0000000002"},
 		{"0-stray-metadata", "latch-0000000001"},
 	} {
-		if first := l.first([]string{c[1], c[0]}); first != c[0] {
-			t.Errorf("first of %q: got %q", c, first)
+		if !l.before(c[0], c[1]) || l.before(c[1], c[0]) {
+			t.Errorf("of %q the first does not come first", c)
 		}
 	}
 }

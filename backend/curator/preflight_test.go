@@ -6,7 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/ensemble"
 )
 
 // Preflight reports, for the elections concerned, that the user may not create or write one
@@ -46,10 +45,7 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 				}
 				return nodes
 			}
-			if nodes := list(n.layout.recordParent); len(nodes) != 2 {
-				t.Errorf("after a proof there are records of %q, want those of led and old", nodes)
-			}
-			if nodes := list(n.layout.lockPath("new")); len(nodes) != 0 {
+			if nodes := list(n.lock.layout.lockPath("new")); len(nodes) != 0 {
 				t.Errorf("after a proof there stand %q in the queue of new", nodes)
 			}
 			read := func(path string) {
@@ -58,28 +54,12 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			read(n.layout.recordPath("old"))
+			read(n.lock.layout.heldPath("old"))
 			preflight(map[string]bool{"led": true, "new": true})
 			if kind != Node { // where all nodes have one parent
-				read(n.layout.lockPath("led"))
+				read(n.lock.layout.lockPath("led"))
 				preflight(map[string]bool{"new": true})
 			}
-			read(n.layout.recordParent)
-			n.session.Watches.Forget(ensemble.Data, n.layout.recordPath("new"))
-			preflight(map[string]bool{"led": kind == Node})
 		})
-	}
-}
-
-// Preflight reports a TTL for which no session is long enough.
-func TestPreflightFindsATTLThatIsTooLong(t *testing.T) {
-	t.Parallel()
-	o := shared(t)
-	n := newClient(t, "n", o)
-	long := n.bid(backend.Lease{Election: "long"})
-	long.TTL = 2 * o.MaxSession
-	errs := n.Preflight(t.Context(), []backend.Bid{long, n.bid(backend.Lease{Election: "jobs"})})
-	if backend.Class(errs[0]) != backend.ErrInvalid || errs[1] != nil {
-		t.Errorf("a TTL of %v with sessions of up to %v, and a fair one: %v", long.TTL, o.MaxSession, errs)
 	}
 }

@@ -69,104 +69,56 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 		}
 	}
 	walk(o.Root)
-	if s := fmt.Sprintf("%v %+v", a.wrap("x", errors.New("y")), a.Guarantees()); strings.Contains(s, canary) {
+	if s := fmt.Sprintf("%v %+v", a.lock.fail("x", errors.New("y")), a.Guarantees()); strings.Contains(s, canary) {
 		t.Error("the password is shown")
 	}
 }
 
-// A renewal without the right to write is denied and grants nothing. With the right given
-// back the leadership continues.
-func TestRevokedRightsAreReported(t *testing.T) {
-	t.Parallel()
-	o := shared(t)
-	o.User, o.Password = "app", canary
-	a := newClient(t, "a", o)
-	held := a.win(t, "jobs")
-	a.keep(t, held)
-	admin := dial(t, o.Servers)
-	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
-		t.Fatal(err)
-	}
-	id := a.session.id()
-	path := a.layout.sessionPath(sessionName(id))
-	if _, err := admin.SetACL(path, zk.DigestACL(zk.PermRead|zk.PermAdmin, "app", canary), -1); err != nil {
-		t.Fatal(err)
-	}
-	answers, err := a.renew(held)
-	if backend.Class(err) != backend.ErrDenied || answers[0].Outcome == backend.Granted {
-		t.Fatalf("a renewal without the right to write: want ErrDenied and no outcome, got %+v, %v", answers, err)
-	}
-	if _, err := admin.SetACL(path, zk.DigestACL(zk.PermAll, "app", canary), -1); err != nil {
-		t.Fatal(err)
-	}
-	a.keep(t, held)
-}
-
-// Losing the rights to the nodes of one election affects that election only: all others of
-// the Backend are renewed and read as before. If no other election is read, it is an error.
-func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
+// Losing the rights to the lock of one election affects that election only. If they are given back, it is led again.
+func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
-		for _, at := range []string{"record", "lock"} {
-			t.Run(string(layout)+", at its "+at, func(t *testing.T) {
-				t.Parallel()
-				o := shared(t)
-				o.Layout, o.User, o.Password = layout, "app", canary
-				a, b := newClient(t, "a", o), newClient(t, "b", o)
-				jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
-				seen := []backend.Lease{b.observeOne(t, "jobs"), b.observeOne(t, "mail")}
-				path := a.layout.recordPath("jobs")
-				if at == "lock" {
-					path = a.layout.lockPath("jobs")
-				}
-				admin := dial(t, o.Servers)
-				if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+		t.Run(string(layout), func(t *testing.T) {
+			t.Parallel()
+			o := shared(t)
+			o.Layout, o.User, o.Password = layout, "app", canary
+			a, b := newClient(t, "a", o), newClient(t, "b", o)
+			jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
+			path := a.lock.layout.lockPath("jobs")
+			admin := dial(t, o.Servers)
+			if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+				t.Fatal(err)
+			}
+			allow := func(perms int32) {
+				t.Helper()
+				if _, err := admin.SetACL(path, zk.DigestACL(perms|zk.PermAdmin, "app", canary), -1); err != nil {
 					t.Fatal(err)
 				}
-				allow := func(perms int32) {
-					t.Helper()
-					if _, err := admin.SetACL(path, zk.DigestACL(perms|zk.PermAdmin, "app", canary), -1); err != nil {
-						t.Fatal(err)
-					}
-				}
+			}
 
-				allow(0)
-				answers, err := a.renew(jobs, mail)
-				if err != nil || answers[1].Outcome != backend.Granted {
-					t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v, %v", answers, err)
-				}
-				// Checking a node in a queue needs no right to the queue.
-				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
-					t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
-				}
-				b.session.Watches.Forget(ensemble.Data, path) // otherwise rights are not read until something else happens
-				b.session.Watches.Forget(ensemble.Children, path)
-				ctx := t.Context()
-				changed, err := b.Observe(ctx, seen)
-				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
-					t.Fatalf("want b to read that mail was renewed, got %+v, %v", changed, err)
-				}
-				if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
-					t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
-				}
-				if _, err := b.Observe(ctx, seen[:1]); backend.Class(err) != backend.ErrDenied {
-					t.Errorf("nothing but jobs to be seen: want ErrDenied, got %v", err)
-				}
+			allow(0)
+			answers, err := a.renew(jobs, mail)
+			if err != nil || answers[1].Outcome != backend.Granted {
+				t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v, %v", answers, err)
+			}
+			// Checking a node in a queue needs no right to the queue.
+			if told := answers[0]; layout == Node && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
+				t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
+			}
+			changed, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}, {Election: "mail"}})
+			if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
+				t.Fatalf("want b to read both elections, got %+v, %v", changed, err)
+			}
+			if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
+				t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
+			}
 
-				over := changed[0]
-				allow(zk.PermAll)
-				if got, err := b.try(over); err != nil || got.Outcome != backend.Refused || got.Holder != a.me {
-					t.Fatalf("a bid with the lease shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
-				}
-				if l := b.observeOne(t, "jobs"); l.Holder != a.me {
-					t.Errorf("with the rights given back: want b to read a's lease, got %+v", l)
-				}
-				answers, err = a.renew(jobs, mail)
-				if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {
-					t.Errorf("with the rights given back: want both renewed, got %+v, %v", answers, err)
-				}
-			})
-		}
+			allow(zk.PermAll)
+			answers, err = a.renew(jobs, mail)
+			if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {
+				t.Errorf("with the rights given back: want both renewed, got %+v, %v", answers, err)
+			}
+		})
 	}
 }
 
@@ -174,7 +126,7 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
-	o := Options{Servers: []string{server.Secure()}, Root: "/tls", Tick: tick, MaxSession: tightSession, User: "app", Password: canary}
+	o := Options{Servers: []string{server.Secure()}, Root: "/tls", Tick: tick, Session: wideSession, User: "app", Password: canary}
 	o.TLS = server.TLSConfig()
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")

@@ -120,9 +120,9 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if b.stage != From {
 		n := b.new.Guarantees()
 		g = backend.Guarantees{
-			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), MaxSession: lesser(g.MaxSession, n.MaxSession),
-			ClockMargin: max(g.ClockMargin, n.ClockMargin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
-			Push: g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
+			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL),
+			Expiry: g.Expiry,
+			Push:   g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
 			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,
 		}
 		if n.Expiry == backend.ByChallengers || b.stage == To {

@@ -33,7 +33,7 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_item")
 	enter := func(ttl time.Duration) (asked int, answers []backend.Answer) {
 		t.Helper()
-		old, err := curator.Open(curator.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
+		old, err := curator.Open(curator.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 func TestConformanceFromCuratorToMySQL(t *testing.T) {
 	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
-	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
-		from := curator.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
+	runSuite(t, true, func(t testing.TB, stage migration.Stage) conformance.Store {
+		from := curator.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond}
 		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
@@ -58,7 +58,7 @@ func TestConformanceFromCuratorToMySQL(t *testing.T) {
 func TestConformanceFromMySQLToEtcd(t *testing.T) {
 	t.Parallel()
 	endpoints, maria := testbed.SharedEtcd(t), largeServer(t)
-	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
+	runSuite(t, false, func(t testing.TB, stage migration.Stage) conformance.Store {
 		from, faults := faultyTables(t, maria)
 		if stage == migration.To {
 			faults = nil // MySQL is no longer used
@@ -80,13 +80,13 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 }
 
 // runSuite runs the suite at the stages that use both stores, and logs the cases that it leaves
-// out.
-func runSuite(t *testing.T, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
+// out. knowsMembers is that of [conformance.Harness].
+func runSuite(t *testing.T, knowsMembers bool, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		t.Run("at "+string(stage), func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, conformance.Harness{
-				TTL: 2500 * time.Millisecond, Late: 3 * time.Second, Short: true, Parallel: true,
+				TTL: 2500 * time.Millisecond, Late: 3 * time.Second, KnowsMembers: knowsMembers, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store { return newStore(t, stage) },
 				Only:     func(c conformance.Case) bool { return leftOut(c.Rule) == "" },
 			})

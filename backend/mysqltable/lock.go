@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -289,8 +290,8 @@ func (t *table) Drop(ctx context.Context, owned []beside.Owned) error {
 
 // Preflight implements [beside.Lock]: it runs the statements that take and insert a row. They change nothing:
 // no holder is NULL, and the INSERT selects no row.
-func (t *table) Preflight(ctx context.Context) error {
-	return t.call(ctx, "preflight", func(conn *sql.Conn) error {
+func (t *table) Preflight(ctx context.Context, elections []string) []error {
+	err := t.call(ctx, "preflight", func(conn *sql.Conn) error {
 		args := []any{"", nil, "", nil, vacated}
 		if _, err := conn.ExecContext(ctx, t.statement(takeSQL), args...); err != nil {
 			return err
@@ -301,6 +302,7 @@ func (t *table) Preflight(ctx context.Context) error {
 		_, err := conn.ExecContext(ctx, t.statement(preflightSQL))
 		return err
 	})
+	return slices.Repeat([]error{err}, len(elections))
 }
 
 // nextSpringForward returns the next moment at which the other programs' clocks spring

@@ -92,7 +92,7 @@ func demo(ctx context.Context, file string) error {
 			return err
 		}
 	}
-	limit := 3*o.TTL + guarantees.Takeover + o.FailoverDelay + o.IncumbentGrace + 20*time.Second
+	limit := 3*o.TTL + o.FailoverDelay + o.IncumbentGrace + 20*time.Second
 
 	leader, err := g.leader(ctx, limit)
 	if err != nil {

@@ -335,7 +335,7 @@ func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, 
 		crash = "no leader until an operator names another one"
 	default:
 		// The crash comes at some time between two renewals.
-		longest := o.TTL + o.RenewEvery + o.CallTimeout + g.Takeover + delay
+		longest := o.TTL + o.RenewEvery + o.CallTimeout + delay
 		shortest := o.TTL - o.RenewEvery
 		crash = fmt.Sprintf("from %v to %v without a leader", rounded(shortest), rounded(longest))
 		if delay > 0 {

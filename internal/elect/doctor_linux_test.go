@@ -116,42 +116,12 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 		}, []string{"is on its own", "rights"}},
 		"curator": {func(t *testing.T, own string) []string {
 			return []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
-		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},
+		}, []string{"is on its own", "rights"}},
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			env := environ(t.TempDir(), append(x.env(t, "doctor-"+string(backend.NewNonce()[:8])), "ELECTION_BACKEND="+store)...)
 			doctorSays(t, env, append(x.wants, "elected in term", "elections", "members", "without a leader")...)
-		})
-	}
-}
-
-// A TTL that the store does not allow needs an operator. Doctor says so at once, and what to do.
-func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
-	t.Parallel()
-	for store, x := range map[string]struct {
-		env  func(t *testing.T) []string
-		says []string
-	}{
-		"curator": {func(t *testing.T) []string {
-			return []string{"ELECTION_BACKEND=curator", "ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/long-" + string(backend.NewNonce()[:8])}
-		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
-	} {
-		t.Run(store, func(t *testing.T) {
-			t.Parallel()
-			env := environ(t.TempDir(), append(x.env(t), "ELECTION_TTL=20s")...)
-			if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "every bid is refused") {
-				t.Errorf("without --write: code %d, want %d, since no process can be elected:\n%s", code, exitVacant, out)
-			}
-			out, code := call(t, env, "doctor", "--write")
-			for _, want := range append(x.says, "problem  writing", "An operator must act") {
-				if !strings.Contains(out, want) {
-					t.Errorf("%q is missing", want)
-				}
-			}
-			if code != exitVacant || t.Failed() {
-				t.Errorf("code %d:\n%s", code, out)
-			}
 		})
 	}
 }

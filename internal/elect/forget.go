@@ -107,5 +107,5 @@ func (a *app) preview(records []backend.Record) {
 // takeover returns the longest time until a candidate is elected, after a leader with this TTL
 // has failed.
 func (s *store) takeover(ttl time.Duration) time.Duration {
-	return max(ttl, s.TTL) + s.TTL + s.Guarantees().Takeover + s.FailoverDelay + s.IncumbentGrace + 5*time.Second
+	return max(ttl, s.TTL) + s.TTL + s.FailoverDelay + s.IncumbentGrace + 5*time.Second
 }

@@ -74,12 +74,11 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 			env := environ(t.TempDir(), append(vars, "ELECTION_BACKEND="+store, "ELECTION_TTL=10s")...)
 			m := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
 			m.says("elect: leads")
-			ended := store == "curator" // ZooKeeper may end the session before the test reads the record
 			status := func(want int, silent bool) {
 				t.Helper()
 				testbed.Eventually(t, patience, fmt.Sprintf("status is %d, silent %v", want, silent), func() error {
 					out, code := call(t, env, "status", "job", "--json")
-					if _, all := call(t, env, "list", "--json"); code != want || all != 0 || strings.Contains(out, `"silent":true`) != silent && !(silent && ended && strings.Contains(out, `"leader":null`)) {
+					if _, all := call(t, env, "list", "--json"); code != want || all != 0 || strings.Contains(out, `"silent":true`) != silent {
 						return fmt.Errorf("code %d, list has %d:\n%s", code, all, out)
 					}
 					var s state
@@ -92,7 +91,7 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 			status(0, false)
 			m.Process.Signal(syscall.SIGSTOP)
 			status(exitVacant, true)
-			if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "one (silent)") && !(ended && strings.Contains(out, "nobody; the last was")) {
+			if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "one (silent)") {
 				t.Errorf("code %d:\n%s", code, out)
 			}
 		})
@@ -155,8 +154,7 @@ func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 		"ttl is 0s, must be more than 0s":                          onFiles(t, "ELECTION_TTL=0s"),
 		"is 2h0m0s, must be at most 1m0s: ":                        onFiles(t, "ELECTION_TTL=2h"),
 		"is 500ms, must be at least 1s: a limit of backend consul": environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
-		"is 5s, must be at least 6s: a limit of backend curator":   environ(t.TempDir(), append(curator, "ELECTION_TTL=5s")...),
-		"is 24s, must be at most 22s: 40s - 2 * renew_every":       environ(t.TempDir(), append(curator, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
+		"is 13s, must be at most 12s: a limit of backend curator":  environ(t.TempDir(), append(curator, "ELECTION_TTL=13s")...),
 	} {
 		for _, args := range [][]string{{"run", "job", "--", "true"}, {"status", "job"}, {"list"}, {"history", "job"}, {"watch", "job", "--for", "1s"}, {"serve", "job", "--for", "1s", "--listen", "127.0.0.1:0"}, {"depose", "job"}, {"doctor"}} {
 			if out, code := call(t, env, args...); code == 0 || !strings.Contains(out, want) {

@@ -421,7 +421,7 @@ func zooKeeperStores(t *testing.T) []store {
 	beside := zooKeeper
 	beside.name, beside.backend, beside.writer, beside.peers = "ZooKeeper, curator", "curator", nil, nil
 	beside.section = func(name string) any {
-		return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
+		return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "session": time.Minute}
 	}
 	return []store{zooKeeper, beside}
 }

@@ -248,5 +248,5 @@ func zooKeeperEnviron(proxies []*testbed.Proxy, root string) []string {
 }
 
 func curatorEnviron(proxies []*testbed.Proxy, root string) []string {
-	return environ("curator", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "MAX_SESSION", "20s")
+	return environ("curator", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "SESSION", "8s")
 }

@@ -156,6 +156,6 @@ func (c client) Drop(ctx context.Context, owned []beside.Owned) error {
 	return nil
 }
 
-func (c client) Preflight(context.Context) error { return nil }
-func (c client) Limits() beside.Limits           { return beside.Limits{Name: "besidetest", MaxTTL: c.Threshold} }
-func (c client) Close() error                    { return nil }
+func (c client) Preflight(context.Context, []string) []error { return nil }
+func (c client) Limits() beside.Limits                       { return beside.Limits{Name: "besidetest", MaxTTL: c.Threshold} }
+func (c client) Close() error                                { return nil }

@@ -1,0 +1,363 @@
+package curator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// A line is one queue, with members of this module and other programs.
+type line struct {
+	*testing.T
+	Options
+	programs *programs
+}
+
+func newLine(t *testing.T) *line {
+	o := shared(t)
+	o.Session = 30 * tick
+	l := openLock(t, o).layout
+	return &line{t, o, &programs{layout: l, servers: o.Servers, clients: map[string]*zk.Conn{}}}
+}
+
+func (l *line) runs(program string) bool { return l.programs.run(l, "jobs", program) }
+
+func (l *line) queue() []string {
+	l.Helper()
+	nodes, _, err := dial(l, l.Servers).Children(l.programs.layout.lockPath("jobs"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	slices.SortFunc(nodes, func(a, b string) int {
+		if l.programs.layout.before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return nodes
+}
+
+// bids bids over what it sees.
+func (l *line) bids(c *client) backend.Answer {
+	l.Helper()
+	got, err := c.try(c.observeOne(l, "jobs"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return got
+}
+
+// A member that bids while another program leads has its turn before those that come later.
+func TestAMemberHasItsTurnBetweenOtherPrograms(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	a := newClient(t, "a", l.Options)
+	l.runs("first")
+	if got := l.bids(a); got.Outcome != backend.Refused || got.Holder.ID != "first" {
+		t.Fatalf("a bid behind another program: %v, %+v", got.Outcome, got.Lease)
+	}
+	if l.runs("second") {
+		t.Fatal("second leads beside first")
+	}
+	l.programs.end(t, "first")
+	if l.runs("second") {
+		t.Fatal("second is served before a, which came earlier")
+	}
+	held := a.win(t, "jobs")
+	if err := a.release(held); err != nil {
+		t.Fatal(err)
+	}
+	if !l.runs("second") {
+		t.Error("second does not lead although a has gone")
+	}
+}
+
+// givesUp lets a member that no longer bids, but still reads, hold up another program. It
+// reports whether that goes on.
+func (l *line) givesUp(read func(k *lock)) (held bool) {
+	k := openLock(l, l.Options)
+	l.runs("first")
+	if err := k.Wait(l.Context(), []beside.Owned{{Election: "jobs", ID: "a"}}); err != nil {
+		l.Fatal(err)
+	}
+	l.runs("second")
+	l.programs.end(l, "first")
+	if l.runs("second") {
+		l.Fatal("second is served before a, which came earlier")
+	}
+	for end := time.Now().Add(2 * l.Session); time.Now().Before(end); time.Sleep(tick / 2) {
+		read(k)
+		if l.runs("second") {
+			return false
+		}
+	}
+	return true
+}
+
+// A place in the queue is withdrawn soon after the last bid, and a twin that keeps it starves others.
+func TestAPlaceOfWhoGaveUpHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	read := func(k *lock) {
+		if _, err := k.Read(context.Background(), "", []string{"jobs"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if newLine(t).givesUp(read) {
+		t.Error("a member that gave up holds up another program")
+	}
+	twin := func(k *lock) {
+		k.update("jobs", func(p *place) { p.wanted = time.Now() })
+		read(k)
+	}
+	if !newLine(t).givesUp(twin) {
+		t.Error("the test does not find a place that is kept")
+	}
+}
+
+// A place alone does not lead: a member that waits at the front has no lease.
+func TestAPlaceAtTheFrontDoesNotLead(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
+	l.runs("first")
+	l.bids(a)
+	l.bids(b)
+	l.programs.end(t, "first")
+	if got := b.win(t, "jobs"); got.Holder != b.me {
+		t.Fatalf("b bids: %+v", got)
+	}
+	if seen := a.observeOne(t, "jobs"); seen.Holder != b.me {
+		t.Errorf("a, whose node comes first, sees %+v; want b to lead", seen)
+	}
+}
+
+// When a member has died, another one removes its node once its lease has expired: those who wait need not wait
+// for the end of its session.
+func TestTheNodeOfADeadLeaderIsRemovedForOtherPrograms(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	l.Session = wideSession
+	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
+	a.win(t, "jobs")
+	if l.runs("other") {
+		t.Fatal("another program leads beside a")
+	}
+	a.kill()
+	began := time.Now()
+	seen := b.observeOne(t, "jobs")
+	if seen.Holder != a.me {
+		t.Fatalf("b sees %+v, want a", seen)
+	}
+	pause(t, seen.ObserveFor)
+	if got := l.bids(b); got.Outcome != backend.Refused {
+		t.Fatalf("b, which came after the other program: %v, %+v", got.Outcome, got.Lease)
+	}
+	if !l.runs("other") {
+		t.Error("the other program does not lead")
+	}
+	if took := time.Since(began); took > wideSession {
+		t.Errorf("a's session has ended by itself: %v", took)
+	}
+}
+
+// When a member has died, its guard gives back its node and its lease.
+func TestAGuardGivesBackTheLockNode(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Selector, Node} {
+		t.Run(string(layout), func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t)
+			l.Layout, l.Session = layout, wideSession
+			l.programs.layout = openLock(t, l.Options).layout
+			a := newClient(t, "a", l.Options)
+			dead := a.win(t, "jobs").Held()
+			dead.Holder = backend.Candidate{Nonce: dead.Holder.Nonce} // a guard knows no more
+			a.kill()
+			l.runs("other")
+
+			guard := newClient(t, "guard", l.Options)
+			if err := guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}); err != nil {
+				t.Fatal(err)
+			}
+			if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
+				t.Fatal(err)
+			}
+			if !l.runs("other") {
+				t.Error("the lock node of the dead is still there")
+			}
+			l.programs.end(t, "other")
+			newClient(t, "b", l.Options).win(t, "jobs")
+		})
+	}
+}
+
+// An operator deletes the leader's node. Its next renewal is refused although its session lives.
+func TestADeletedNodeEndsTheLeadership(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Node} {
+		l := newLine(t)
+		l.Layout = layout
+		a := newClient(t, "a", l.Options)
+		held, other := a.win(t, "jobs"), a.win(t, "other")
+		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), dial(t, l.Servers)
+		if err := admin.Delete(path, -1); err != nil {
+			t.Fatal(err)
+		}
+		if layout == Node { // another one with the same data is not ours
+			if _, err := admin.Create(path, []byte("a"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers, err := a.renew(held, other)
+		if err != nil || answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
+			t.Errorf("%s: want the one whose node was deleted refused and the other granted, got %+v, %v", layout, answers, err)
+		}
+		if err := a.release(held); err != nil {
+			t.Error(err)
+		}
+		if there, _, err := admin.Exists(path); err != nil || there != (layout == Node) {
+			t.Errorf("%s: after a's release the node is there: %v, %v; want only another's to be left", layout, there, err)
+		}
+	}
+}
+
+// The node is created and the answer is lost. The next bid finds it, and a release deletes it.
+func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	for _, release := range []bool{true, false} {
+		l := newLine(t)
+		proxy := testbed.NewProxy(t, l.Servers[0])
+		l.Session = wideSession
+		o := l.Options
+		o.Servers = []string{proxy.Addr()}
+		a := newClient(t, "a", o)
+		a.win(t, "warm") // opens the session and keeps it
+		over := a.observeOne(t, "jobs")
+		proxy.CutReplies(true)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+		answers, err := a.Acquire(ctx, []backend.Bid{a.bid(over)})
+		cancel()
+		if err == nil && answers[0].Outcome != backend.Unknown {
+			t.Fatalf("a bid whose answer is lost: want no outcome, got %+v, %v", answers, err)
+		}
+		proxy.CutReplies(false)
+		testbed.Eventually(t, patience, "a release of whatever is ours", func() error {
+			return a.release(backend.Lease{Election: "jobs", End: backend.Released})
+		})
+		if release {
+			if !l.runs("other") {
+				t.Errorf("after a release another program does not lead: %q", l.queue())
+			}
+			continue
+		}
+		a.win(t, "jobs")
+		if nodes := l.queue(); len(nodes) != 1 {
+			t.Errorf("want one node in the queue, got %q", nodes)
+		}
+	}
+}
+
+// What other programs rely on: the names and data of nodes, and that no node in a queue is ever written, because
+// Curator's members watch them with one-shot watches.
+func TestQueuedNodesAreCuratorsAndNeverWritten(t *testing.T) {
+	t.Parallel()
+	for layout, base := range map[Layout]string{Latch: "-latch-", Selector: "-lock-"} {
+		l := newLine(t)
+		l.Layout = layout
+		l.programs.layout = openLock(t, l.Options).layout
+		a, admin := newClient(t, "节点-1", l.Options), dial(t, l.Servers)
+		held := a.win(t, "jobs")
+		for range 5 {
+			a.keep(t, held)
+		}
+		for _, n := range l.queue() {
+			if len(n) != 3+36+len(base)+10 || n[:3] != "_c_" || n[39:39+len(base)] != base || strings.Count(n[3:39], "-") != 4 {
+				t.Errorf("%s: %q is not named as Curator names nodes", layout, n)
+			}
+			data, stat, err := admin.Get(l.programs.layout.lockPath("jobs") + "/" + n)
+			if err != nil || string(data) != a.me.ID || stat.Version != 0 {
+				t.Errorf("%s: node %q holds %q and was written %d times, %v", layout, n, data, stat.Version, err)
+			}
+		}
+	}
+}
+
+// brokenLocks do one thing wrong. Each has the rule that must find it.
+var brokenLocks = map[string]struct {
+	rule   string
+	broken func(k *lock) beside.Lock
+}{
+	"trusts its session for longer than it lasts": {"no other program takes a lock within ValidFor", func(k *lock) beside.Lock { return trusting{k} }},
+	"gives the lock back and keeps its node":      {"what is dropped can be taken at once by anybody", func(k *lock) beside.Lock { return keeping{k} }},
+	"seals nothing":                               {"no other program takes a sealed lock", func(k *lock) beside.Lock { return open{k} }},
+	"leads behind another program's node":         {"another program's lock is firm, and its renewals show", func(k *lock) beside.Lock { return pushing{k} }},
+}
+
+type trusting struct{ *lock }
+
+func (l trusting) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
+	results, err := l.lock.Keep(ctx, owned)
+	for i := range results {
+		results[i].ValidFor += l.options.Session + 4*tick
+	}
+	return results, err
+}
+
+type keeping struct{ *lock }
+
+func (l keeping) Drop(context.Context, []beside.Owned) error { return nil }
+
+type open struct{ *lock }
+
+func (l open) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
+	owned = slices.Clone(owned)
+	for i := range owned {
+		owned[i].Sealed = false
+	}
+	results, err := l.lock.Keep(ctx, owned)
+	for i := range results {
+		results[i].State.Sealed, results[i].ValidFor = true, beside.Always
+	}
+	return results, err
+}
+
+type pushing struct{ *lock }
+
+func (l pushing) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
+	results, err := l.lock.Take(ctx, takings)
+	for i := range results {
+		results[i].Outcome, results[i].ValidFor = backend.Granted, time.Second
+	}
+	return results, err
+}
+
+func TestEachBrokenLockIsFoundByItsRule(t *testing.T) {
+	t.Parallel()
+	for name, b := range brokenLocks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t)
+			l.Session = 6 * tick
+			i := slices.IndexFunc(besidetest.Rules(), func(r besidetest.Rule) bool { return r.Name == b.rule })
+			if i < 0 {
+				t.Fatalf("no rule is called %q", b.rule)
+			}
+			h := besidetest.Harness{
+				Open: func(t testing.TB) beside.Lock { return b.broken(openLock(t, l.Options)) },
+				Run:  l.programs.run, End: l.programs.end, Threshold: l.Session,
+			}
+			if besidetest.Rules()[i].Try(t, h) {
+				t.Errorf("%q does not find it", b.rule)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package curator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// mark marks a lease, and fails the test if that is not granted.
+func (c *client) mark(t testing.TB, held backend.Lease, to string) backend.Lease {
+	t.Helper()
+	held.MovedTo = to
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	answers, err := c.Mark(ctx, []backend.Held{held.Held()})
+	if err != nil || answers[0].Outcome != backend.Granted || answers[0].MovedTo != to {
+		t.Fatalf("a move to %q: want granted, got %+v, %v", to, answers, err)
+	}
+	return answers[0].Lease
+}
+
+func (c *client) free(t testing.TB, held backend.Lease) {
+	t.Helper()
+	if err := c.release(backend.Lease{Election: held.Election, Term: held.Term, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// At a fixed path the seal is a persistent node, so no other node can be created there.
+func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	o.Layout = Node
+	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
+	lock := a.lock.layout.lockPath("jobs")
+	held := a.mark(t, a.win(t, "jobs"), "mysql")
+	a.keep(t, held)
+	sealed := func() {
+		t.Helper()
+		text, stat, err := admin.Get(lock)
+		if err != nil || string(text) != sealText || stat.EphemeralOwner != 0 {
+			t.Fatalf("want a persistent seal, got %q, %+v, %v", text, stat, err)
+		}
+		if _, err := admin.Create(lock, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatalf("another program makes its node where the seal is: %v", err)
+		}
+	}
+	sealed()
+	a.free(t, held)
+	sealed()
+	held = b.win(t, "jobs") // by a bid that shows the seal
+	b.keep(t, held)
+	sealed()
+	open := b.mark(t, held, "")
+	if _, stat, err := admin.Get(lock); err != nil || stat.EphemeralOwner == 0 {
+		t.Fatalf("when the seal is broken: want b's own node, got %+v, %v", stat, err)
+	}
+	b.keep(t, open)
+	b.free(t, open)
+	if there, _, err := admin.Exists(lock); err != nil || there {
+		t.Fatalf("after a release there is a node: %v, %v", there, err)
+	}
+}
+
+// Curator's members wait behind a seal, and continue when it is broken.
+func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Selector} {
+		t.Run(string(layout), func(t *testing.T) {
+			t.Parallel()
+			o := shared(t)
+			o.Layout = layout
+			a, b := newClient(t, "a", o), newClient(t, "b", o)
+			a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
+			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.lock.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
+			shows := java.Who(t, 2)
+			if want := "moved* java-1"; layout == Latch && shows != want {
+				t.Errorf("Curator shows %q, want %q", shows, want)
+			}
+			t.Logf("Curator's participants behind a seal: %q", shows)
+			bid := b.bid(b.observeOne(t, "jobs"))
+			answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
+			if err != nil || answers[0].Outcome != backend.Granted {
+				t.Fatalf("a bid behind a seal that shows it: want granted, got %+v, %v", answers, err)
+			}
+			held := b.mark(t, answers[0].Lease, "")
+			b.keep(t, held)
+			java.Who(t, 2) // it has queued again
+			b.keep(t, held)
+			if led := java.Led(); len(led) > 0 {
+				t.Fatalf("java-1 has led beside b, or behind a seal: %v", led)
+			}
+			b.free(t, held)
+			java.Says(t, "leader")
+		})
+	}
+}

@@ -1,0 +1,289 @@
+package curator
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/ensemble"
+)
+
+// A view is the nodes of one election as they were read.
+type view struct {
+	names  []string      // of the nodes in the queue
+	node   ensemble.Node // at a fixed path
+	marks  []mark        // greatest term first
+	sealed bool
+
+	foreign string        // the first node of another program; "": there is none
+	leads   bool          // it comes before all of ours, or is the one at the fixed path
+	leader  ensemble.Node // then: what it is
+}
+
+// A mark says that a member of this module has taken the lock. It is an ephemeral node of the same session as the
+// lock node, made with it and deleted with it: while the mark is there, the node at a fixed path is its maker's.
+type mark struct {
+	term  uint64
+	node  string // the name of the node in a queue
+	owner int64  // the session
+}
+
+// term is the greatest term in which the lock was taken, or 0.
+func (v *view) term() uint64 {
+	if v.marks == nil {
+		return 0
+	}
+	return v.marks[0].term
+}
+
+// has reports whether the lock is taken in a term.
+func (v *view) has(term uint64) bool {
+	return slices.ContainsFunc(v.marks, func(m mark) bool { return m.term == term })
+}
+
+// kind is how the lock itself is read.
+func (k *lock) kind() ensemble.Kind {
+	if k.layout.kind == Node {
+		return ensemble.Data
+	}
+	return ensemble.Children
+}
+
+// watched reports whether an election's nodes are as they were read last, by watches.
+func (k *lock) watched(election string) bool {
+	_, queue := k.session.Watches.Node(k.kind(), k.layout.lockPath(election))
+	_, held := k.session.Watches.Node(ensemble.Children, k.layout.heldPath(election))
+	return queue && held
+}
+
+// forget makes the next view ask the server.
+func (k *lock) forget(election string) {
+	k.session.Watches.Forget(k.kind(), k.layout.lockPath(election))
+	k.session.Watches.Forget(ensemble.Children, k.layout.heldPath(election))
+}
+
+// view reads an election, from memory as far as watches say that it has not changed. If it changes meanwhile it
+// is read again, so that its parts are of one time.
+func (k *lock) view(ctx context.Context, election string) (*view, error) {
+	for range 8 {
+		v := &view{}
+		at, err := k.session.Watched(ctx, k.kind(), k.layout.lockPath(election))
+		if err != nil {
+			return nil, err
+		}
+		held, err := k.session.Watched(ctx, ensemble.Children, k.layout.heldPath(election))
+		if err != nil {
+			return nil, err
+		}
+		whole, err := k.readMarks(ctx, election, v, held.Children)
+		if err != nil {
+			return nil, err
+		}
+		if k.layout.kind == Node {
+			k.seeNode(v, at)
+		} else {
+			v.names = at.Children
+			seen, err := k.seeQueue(ctx, election, v)
+			if err != nil {
+				return nil, err
+			}
+			whole = whole && seen
+		}
+		if whole && !at.Watch.Over() && !held.Watch.Over() {
+			return v, nil
+		}
+	}
+	return nil, errBusy
+}
+
+// readMarks reads the marks with these names. whole is false if one has just gone.
+func (k *lock) readMarks(ctx context.Context, election string, v *view, names []string) (whole bool, err error) {
+	for _, name := range names {
+		term, err := strconv.ParseUint(name, 16, 64)
+		if err != nil || len(name) != 16 {
+			continue
+		}
+		n, err := k.session.Watched(ctx, ensemble.Unique, k.layout.markPath(election, term))
+		if err != nil {
+			return false, err
+		}
+		if n.Missing {
+			k.forget(election)
+			return false, nil
+		}
+		v.marks = append(v.marks, mark{term, string(n.Data), n.Stat.EphemeralOwner})
+	}
+	slices.SortFunc(v.marks, func(a, b mark) int {
+		if a.term > b.term {
+			return -1
+		}
+		return 1
+	})
+	return true, nil
+}
+
+// seeNode says whose the node at a fixed path is. This module writes each node that it makes once, and other
+// programs only create theirs.
+func (k *lock) seeNode(v *view, n ensemble.Node) {
+	v.node = n
+	switch {
+	case n.Missing:
+		return
+	case n.Stat.EphemeralOwner == 0 && strings.HasPrefix(string(n.Data), sealText):
+		v.sealed = true
+		return
+	case v.marks != nil && v.marks[0].owner == n.Stat.EphemeralOwner && n.Stat.Version == 1:
+		return
+	}
+	v.foreign, v.leads, v.leader = "node", true, n
+}
+
+// seeQueue says who comes first in a queue. ok is false if that node has just gone.
+func (k *lock) seeQueue(ctx context.Context, election string, v *view) (ok bool, err error) {
+	if v.sealed = slices.Contains(v.names, sealChild); v.sealed {
+		v.names = slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == sealChild })
+	}
+	v.foreign = k.layout.firstForeign(v.names)
+	if v.foreign == "" || v.sealed {
+		return true, nil
+	}
+	v.leads = !slices.ContainsFunc(v.names, func(name string) bool {
+		return k.layout.isOurs(name) && k.layout.before(name, v.foreign)
+	})
+	if !v.leads {
+		return true, nil
+	}
+	v.leader, err = k.session.Watched(ctx, ensemble.Unique, k.layout.nodePath(election, v.foreign))
+	if err == nil && v.leader.Missing {
+		k.forget(election)
+		return false, nil
+	}
+	return true, err
+}
+
+// state says what a view means to who bids.
+func (k *lock) state(v *view, election string) beside.State {
+	s := beside.State{Sealed: v.sealed, Most: k.most(), Seen: v.term()}
+	if v.leads {
+		s.Who = clean.Text(string(v.leader.Data), backend.MaxID, false)
+		if s.Who == "" {
+			s.Who = clean.Text(v.foreign, backend.MaxID, false)
+		}
+		s.Version = fmt.Sprintf("node %x %d", v.leader.Stat.Czxid, v.leader.Stat.Version)
+		s.Firm = true
+		return s
+	}
+	s.Term, s.Free = v.term(), v.term() == 0
+	s.Version = fmt.Sprintf("term %d", s.Term)
+	s.Firm = k.blocked(v, k.placeIn(v, election))
+	return s
+}
+
+// blocked reports whether other programs keep a taking out: one comes before our node, which is "" if we have none.
+func (k *lock) blocked(v *view, node string) bool {
+	if v.foreign == "" || v.sealed {
+		return false
+	}
+	return k.layout.kind == Node || node == "" || k.layout.before(v.foreign, node)
+}
+
+// A seal keeps every program that elects by a lock from leading: in a queue it is a PERSISTENT child that comes
+// before all others, at a fixed path a PERSISTENT node. It outlives all sessions, so no other node becomes the
+// first. A member of Curator's LeaderLatch takes it for the leader, and watches it.
+const (
+	sealChild = "+moved" // sorts before all numbers that servers give
+	sealText  = "moved"
+)
+
+// sealPath returns the path of an election's seal.
+func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
+
+// endEarlierTerms returns the writes that remove marks, with their lock nodes, of terms that have ended. Whoever
+// takes a lock has the lease in a later term. node is our own, which stays.
+func (k *lock) endEarlierTerms(v *view, election, node string) (ops []any) {
+	for _, m := range v.marks {
+		ops = append(ops, &zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1})
+		switch {
+		case k.layout.kind == Node:
+			if !v.node.Missing && !v.sealed && v.foreign == "" && v.node.Stat.EphemeralOwner == m.owner {
+				ops = append(ops, &zk.DeleteRequest{Path: k.layout.lockPath(election), Version: v.node.Stat.Version})
+			}
+		case m.node != node && slices.Contains(v.names, m.node):
+			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(election, m.node), Version: -1})
+		}
+	}
+	return ops
+}
+
+// dropOps returns the writes that remove a mark with its lock node.
+func (k *lock) dropOps(ctx context.Context, election string, m *mark) ([]any, error) {
+	ops := []any{&zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1}}
+	at := k.layout.nodePath(election, m.node)
+	n, err := k.session.ReadNode(ctx, ensemble.Data, at)
+	if err == nil && !n.Missing && n.Stat.EphemeralOwner == m.owner && m.owner != 0 {
+		ops = append(ops, &zk.DeleteRequest{Path: at, Version: n.Stat.Version})
+	}
+	return ops, err
+}
+
+// lockOps returns the writes that make or check the lock of o. node is our node in the queue. take: at a fixed
+// path there is no node of ours yet.
+func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []any) {
+	seal := k.layout.sealPath(o.Election)
+	makeSeal := &zk.CreateRequest{Path: seal, Data: []byte(sealText), Acl: k.access.ACL}
+	if k.layout.kind == Node {
+		switch {
+		case v.sealed && o.Sealed:
+			return []any{&zk.CheckVersionRequest{Path: seal, Version: v.node.Stat.Version}}
+		case v.sealed:
+			ops = append(ops, &zk.DeleteRequest{Path: seal, Version: v.node.Stat.Version})
+		case !take && !o.Sealed:
+			return []any{&zk.CheckVersionRequest{Path: seal, Version: 1}}
+		case !take:
+			ops = append(ops, &zk.DeleteRequest{Path: seal, Version: 1})
+		}
+		if o.Sealed {
+			return append(ops, makeSeal)
+		}
+		create := k.newNode(o)
+		return append(ops, create, &zk.SetDataRequest{Path: seal, Data: create.Data, Version: 0})
+	}
+
+	ours := &zk.CheckVersionRequest{Path: k.layout.nodePath(o.Election, node), Version: -1}
+	switch {
+	case v.sealed && o.Sealed: // the queue decides nothing
+		return []any{&zk.CheckVersionRequest{Path: seal, Version: -1}}
+	case o.Sealed:
+		return []any{ours, makeSeal}
+	case !v.sealed:
+		return []any{ours}
+	}
+	ops = []any{ours, &zk.DeleteRequest{Path: seal, Version: -1}}
+	for _, name := range v.names { // their owners have waited without leading, and queue again
+		if !k.layout.isOurs(name) && k.layout.before(name, node) {
+			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(o.Election, name), Version: -1})
+		}
+	}
+	return ops
+}
+
+// newNode returns the request for a lock node.
+func (k *lock) newNode(o *beside.Owned) *zk.CreateRequest {
+	r := &zk.CreateRequest{Path: k.layout.lockPath(o.Election), Data: []byte(o.ID), Acl: k.access.ACL, Flags: zk.FlagEphemeral}
+	if k.options.Data == "address" {
+		r.Data = []byte(o.Address)
+	}
+	if k.layout.kind != Node {
+		r.Path = path.Join(r.Path, k.layout.newNodeName())
+		r.Flags |= zk.FlagSequence
+	}
+	return r
+}
