@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,17 +48,24 @@ func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 	return err
 }
 
+// beginLimit is how long a connection may take to begin to listen.
+const beginLimit = time.Second
+
 func (d *driver) listen(ctx context.Context, c *conn) error {
+	// A call that needs the connection waits until it listens: to break a statement off is to lose the connection, and
+	// the server may have no place for another one.
+	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
+	defer cancel()
 	var err error
 	if !c.pooled {
-		c.pooled, err = behindPooler(ctx, c.Conn)
+		c.pooled, err = behindPooler(begin, c.Conn)
 	}
 	if c.pooled {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	if err == nil {
-		_, err = c.PgConn().Exec(ctx, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL).ReadAll()
+		_, err = c.PgConn().Exec(begin, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL).ReadAll()
 	}
 	if err == nil {
 		c.hears = true

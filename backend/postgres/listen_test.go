@@ -66,3 +66,28 @@ func TestAListenerComesBack(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// The server may have no place for another connection, so a call does not break off what makes this one listen.
+func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	db := withTable(t, server.Database(t))
+	proxy := testbed.NewProxy(t, server.Addr())
+	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
+	position := read(t, d).Position
+	proxy.Delay(20 * time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		d.Listen(ctx, position, nil, func([]lease.Item, uint64) bool { return true })
+	}()
+	for range 10 {
+		read(t, d) // it takes the connection as soon as the listener has it
+	}
+	cancel()
+	<-ended
+	if n := proxy.Stats().Accepted; n != 1 {
+		t.Errorf("%d connections were made, want 1", n)
+	}
+}
