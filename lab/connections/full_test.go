@@ -56,8 +56,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 
 // A process leads one election and follows another. All it has left is the connection that waits for changes, and the
 // server has no place for a second one. The renewal gets that place.
-func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
-	t.Parallel()
+func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the others: a renewal has seconds
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()
 		db := startMySQL(t)
