@@ -23,7 +23,8 @@ const (
 	maxConns     = 3                // of one Backend, besides one for notifications: one, unless that is slow
 	minPool      = 2                // of the program's pool: one is kept, and one waits while others do not need it
 	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
-	ioTimeout    = 5 * time.Second  // where the user set none, or less for an answer; each call has its own, shorter deadline
+	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
+	loginLimit   = 15 * time.Second // for an answer, if the user set less: a server looks up the client's name before its first one
 )
 
 // schemaHint is part of an error about a missing schema name.
@@ -60,7 +61,7 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, loginLimit), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
 	if !strings.Contains(c.ConnectionAttributes, "program_name:") {

@@ -36,7 +36,7 @@ var _ lease.Listener = (*driver)(nil)
 const (
 	minTTL   = time.Second
 	minDB    = 2 // of the program's DB: one is kept, and its successor is opened before it is closed
-	maxConns = 3 // of one Backend: one, unless that is slow, besides its successor for a moment
+	maxConns = 2 // of one Backend: one, unless that is slow, besides its successor for a moment
 )
 
 // Close implements [lease.Driver].

@@ -44,7 +44,7 @@ type Options struct {
 	DSNFile string `yaml:"-" json:"-"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
-	// package pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; up to two more for some
+	// package pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; one more for some
 	// seconds while the server is slow. Pool opens others in their place, up to its MaxConns. DB does not, so it must be
 	// able to open two at least, besides those that the program needs at once.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
@@ -217,6 +217,13 @@ func (d *driver) connect(dsn, file string) error {
 	return nil
 }
 
+// loginLimit is how long a server may take to let a connection in, unless the DSN has a connect_timeout. It may ask a
+// directory about the password, or be busy with many logins, and one that is broken off goes on there.
+const (
+	loginLimit       = 15 * time.Second
+	loginLimitOfMany = 5 * time.Second // another host may be the primary
+)
+
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(dsn)
@@ -230,13 +237,17 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = client.Name()
 	}
+	several := slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = 2 * time.Second
+		c.ConnectTimeout = loginLimit
+		if several {
+			c.ConnectTimeout = loginLimitOfMany
+		}
 	}
 	if c.ValidateConnect == nil {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
+	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	return c, nil
 }

@@ -30,7 +30,8 @@ type Pool[C any] struct {
 	stop    func()        // ends the watching of a connection; nil: none is watched
 
 	generation   int // connections of another one are not used again
-	opening      int // how many are being opened
+	opening      int // how many are being opened, also as successors, or for long
+	begun        int // how many of them have a place
 	failures     int // of opening, so far
 	failed       error
 	replaceAfter time.Time
@@ -46,17 +47,18 @@ type Conn[C any] struct {
 }
 
 const (
-	openSoon  = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
-	openAgain = 5 * time.Second  // after a successor could not be opened
-	idleLimit = 10 * time.Second // after which one of several that are idle is closed
+	openSoon   = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
+	openAtOnce = 2                // a server that is slow since it has too many logins to do gets no more of them
+	openAgain  = 5 * time.Second  // after a successor could not be opened
+	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
 )
 
 // errClosed is the error of a Pool that was closed.
 var errClosed = errors.New("the connections are closed")
 
 // Take returns an idle connection, or opens one. While another call uses the only one, Take waits for that, unless more
-// is set: then it opens another one, up to Most. If none can be opened, it waits for those that are used, and fails when
-// there are none. Each connection is given back by Give.
+// is set: then it opens another one, up to Most, one after the other. If none can be opened, it waits for those that are
+// used, and fails when there are none. Each connection is given back by Give.
 func (p *Pool[C]) Take(ctx context.Context, more bool) (*Conn[C], error) {
 	most := 1
 	if more {
@@ -92,7 +94,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 		case p.stop != nil && may():
 			p.stop()
 			p.stop = nil
-		case p.failures == failures && p.places < most:
+		case p.failures == failures && p.places < most && p.begun == 0 && p.opening < openAtOnce:
 			p.begin(false)
 		}
 		if err := p.wait(ctx); err != nil {
@@ -134,11 +136,13 @@ func (p *Pool[C]) begin(successor bool) {
 	generation, placed := p.generation, !successor
 	if placed {
 		p.places++
+		p.begun++
 	}
 	leave := func() {
 		if placed {
 			placed = false
 			p.places--
+			p.begun--
 			p.note()
 		}
 	}

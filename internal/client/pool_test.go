@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +168,27 @@ func TestAHangingOpeningKeepsNoPlace(t *testing.T) {
 		s.becomes(0, nil)
 		s.Give(s.mustTake(t, false), false)
 		time.Sleep(20 * time.Second)
+	})
+}
+
+// A server that is slow since many log in is not asked for more: for one connection while that is being opened, for a
+// second one if the first takes long, and for no third.
+func TestASlowServerIsNotAskedForMore(t *testing.T) {
+	withServer(t, func(t *testing.T, s *server) {
+		var begun atomic.Int32
+		connect := s.Open
+		s.Open = func(ctx context.Context) (int, error) {
+			begun.Add(1)
+			return connect(ctx)
+		}
+		s.becomes(13*time.Second, nil)
+		for second, want := range []int32{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2} {
+			go s.take(t, true)
+			s.take(t, true)
+			if n := begun.Load(); n != want {
+				t.Errorf("after %d s the server has %d logins to do, want %d", second+1, n, want)
+			}
+		}
 	})
 }
 
