@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -54,11 +56,17 @@ func (r Record) Since() time.Time {
 	return time.Time{}
 }
 
-// ElectionList returns the text of [Member].Elections: a line for each name. An empty line
-// at the end says that there is no room for all. It is part of the contract: a manager writes this
-// text, and Campaigns reads it on every other process.
-func ElectionList(names iter.Seq[string]) string {
+// priorityLine begins the line with a priority. No name of an election has a tab.
+const priorityLine = "priority\t"
+
+// ElectionList returns the text of [Member].Elections: a line for the priority, unless it is 0, and
+// one for each name. An empty line at the end says that there is no room for all. It is part of the
+// contract: a manager writes this text, and Priority and Campaigns read it on every other process.
+func ElectionList(priority int, names iter.Seq[string]) string {
 	var text strings.Builder
+	if priority != 0 {
+		fmt.Fprintf(&text, "%s%d\n", priorityLine, priority)
+	}
 	for name := range names {
 		if text.Len()+len(name)+2 > MaxElections {
 			text.WriteByte('\n')
@@ -74,11 +82,25 @@ func ElectionList(names iter.Seq[string]) string {
 func (m Member) Campaigns() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(m.Elections) {
+			if strings.HasPrefix(line, priorityLine) {
+				continue
+			}
 			if !yield(strings.TrimSuffix(line, "\n")) {
 				return
 			}
 		}
 	}
+}
+
+// Priority returns the priority in the list of [Member].Elections, or 0 if it has none.
+func (m Member) Priority() int {
+	line, _, _ := strings.Cut(m.Elections, "\n")
+	text, ok := strings.CutPrefix(line, priorityLine)
+	priority, err := strconv.ParseUint(text, 10, 31)
+	if !ok || err != nil {
+		return 0
+	}
+	return int(priority)
 }
 
 // CampaignsFor reports whether m campaigns for an election or leads it. It is also true if

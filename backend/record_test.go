@@ -36,7 +36,7 @@ func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 func TestAMemberNamesItsElections(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("job %03d", i) }
 	for _, n := range []int{0, 1, 400, 1000} {
-		m := backend.Member{Elections: backend.ElectionList(func(yield func(string) bool) {
+		m := backend.Member{Elections: backend.ElectionList(0, func(yield func(string) bool) {
 			for i := range n {
 				if !yield(name(i)) {
 					return

@@ -58,7 +58,7 @@ func (d *decoder) checkGeneral(k general) {
 		where := at(key)
 		d.problems = append(d.problems, &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(func(option string) string { return optionKeys[option] }), err: e})
 	}
-	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}} {
+	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}, {Priority: k.Priority}} {
 		_, err := text.Complete(backend.Guarantees{})
 		if e, ok := errors.AsType[*election.OptionError](err); ok {
 			bad(e)
@@ -73,7 +73,7 @@ func (d *decoder) checkGeneral(k general) {
 		if _, set := d.places[key]; !ok || !set || d.failed(key) {
 			continue
 		}
-		switch positive := key != "failover_delay" && key != "incumbent_grace"; {
+		switch positive := key != "failover_delay" && key != "incumbent_grace" && key != "reclaim"; {
 		case x <= 0 && positive:
 			bad(&election.OptionError{Option: f.Name, Value: x, Must: "more than", Reason: "leave it out for the default"})
 		case x < 0:

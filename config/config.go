@@ -70,6 +70,8 @@ type general struct {
 	ClockMargin     time.Duration `yaml:"clock_margin"`
 	FailoverDelay   time.Duration `yaml:"failover_delay"`
 	IncumbentGrace  time.Duration `yaml:"incumbent_grace"`
+	Priority        int           `yaml:"priority"`
+	Reclaim         time.Duration `yaml:"reclaim"`
 	StepDownTimeout time.Duration `yaml:"step_down_timeout"`
 	Observer        bool          `yaml:"observer"`
 	Guard           bool          `yaml:"guard"`
@@ -145,7 +147,7 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	c := &Config{Backend: k.Backend, Election: election.Options{
 		ID: k.ID, Address: k.Address, Metadata: k.Metadata,
 		TTL: k.TTL, RenewEvery: k.RenewEvery, CallTimeout: k.CallTimeout, ClockMargin: k.ClockMargin,
-		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, StepDownTimeout: k.StepDownTimeout,
+		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, Priority: k.Priority, Reclaim: k.Reclaim, StepDownTimeout: k.StepDownTimeout,
 		Observer: k.Observer,
 	}}
 	c.Guard = k.Guard

@@ -42,7 +42,7 @@ func (m *Manager) Check(ctx context.Context) error {
 func (m *Manager) campaigningFor() (names string) {
 	done := make(chan struct{})
 	if m.send(func(time.Duration) input {
-		names = backend.ElectionList(m.machine.campaigns)
+		names = m.machine.announcement()
 		close(done)
 		return nil
 	}) {

@@ -18,9 +18,9 @@
 //   - Fenced. Each leadership has a term greater than every earlier one of that election.
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
 //     leader within TTL + RenewEvery + CallTimeout, and
-//     FailoverDelay + IncumbentGrace more after a failure. Where many candidates take turns it may
-//     be up to RenewEvery/8 more.
-//   - Sticky. Only a fault, an operator's request or a resignation ends a leadership.
+//     FailoverDelay + IncumbentGrace more after a failure. It may be RenewEvery/8 more where many
+//     candidates take turns, and 2 * (RenewEvery + CallTimeout) more where they have priorities.
+//   - Sticky. Only a fault, a request or a resignation ends a leadership ([Options.Reclaim] asks).
 //
 // A process that is stopped between Leading and its next write may write late; no lease can
 // prevent that. Send [Leadership.Term] with every write, and let the receiver refuse smaller

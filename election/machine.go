@@ -22,6 +22,7 @@ import (
 //	machine_observe.go  the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
+//	priority.go         who lets others bid first, and asks for a leadership
 //	machine_outage.go   what is logged when the store is away
 //	machine_timers.go   elections by the time of their next step
 type machine struct {
@@ -61,6 +62,7 @@ type machine struct {
 	unreachableReported bool          // watchers were told that the store is unreachable
 	deniedLogged        bool          // a denial was logged
 	outage              outage
+	priorities          priorities
 	nextStep            time.Duration // the last result of next
 	resumedAt           time.Duration // when this process last continued after it had been stopped
 	unhealthy           bool
@@ -119,6 +121,8 @@ type elec struct {
 	retryBidAt       time.Duration // after a bid without success
 	futile           bool          // the last bid was refused by the lease as it was observed
 	turn             time.Duration // after the lease is free, so that not all candidates bid at once
+	claimAt          time.Duration // from when on this process asks for the leadership; 0: it is not ready to
+	claims           int32         // how often it has asked and then not led for long, up to maxClaims
 	passedOver       int32         // how often another candidate was elected since this process led, or began; up to maxCount
 	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
 	functionErrors   int32         // consecutive errors of the function, up to maxCount
@@ -192,6 +196,7 @@ type (
 		call    *call
 		answers []backend.Answer // Acquire, Renew
 		changed []backend.Lease  // Observe
+		members []backend.Member // Members
 		err     error
 	}
 )
@@ -239,6 +244,10 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now
 	m.announceSoon(now)
+	m.priorities.readAt = never
+	if (o.Priority > 0 || o.Reclaim > 0) && !o.Observer { // processes that start together have announced themselves by then
+		m.priorities.readAt = now + o.RenewEvery
+	}
 	if o.Health == nil {
 		m.healthAt = never
 	}

@@ -34,6 +34,7 @@ const (
 	callObserve
 	callRequest // this one and the next ones are not made while the manager closes
 	callAnnounce
+	callMembers
 	callHealth
 	callListen
 	callKinds // their number
@@ -71,7 +72,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	case callObserve:
 		return !e.observing && !m.mayBeOurs(now, e)
 	case callRequest:
-		return m.nominated(e)
+		return m.nominated(e) || m.mayClaim(e)
 	}
 	return false
 }
@@ -83,6 +84,8 @@ func (m *machine) callDueAt(k callKind) time.Duration {
 		return never
 	case k == callAnnounce:
 		return m.announceAt
+	case k == callMembers:
+		return m.priorities.readAt
 	case k == callHealth:
 		return m.healthAt
 	case k == callListen && m.listen && !m.notificationUnread:
@@ -104,9 +107,9 @@ func (m *machine) dispatch(now time.Duration) {
 		}
 		c := &call{kind: k, sent: now, timeout: m.CallTimeout, restartAt: never}
 		switch k {
-		case callHealth:
+		case callHealth, callMembers:
 		case callAnnounce:
-			c.names, m.announced = backend.ElectionList(m.campaigns), now
+			c.names, m.announced = m.announcement(), now
 		case callListen:
 			// Listen is restarted at intervals, in case it hangs. Where leases are also polled,
 			// that costs only a slower handover.
@@ -149,6 +152,9 @@ func (m *machine) announceSoon(now time.Duration) {
 		m.announceAt = min(m.announceAt, max(now+m.shortWait(), m.announced+m.RenewEvery))
 	}
 }
+
+// announcement returns what this process announces.
+func (m *machine) announcement() string { return backend.ElectionList(m.Priority, m.campaigns) }
 
 // campaigns yields the elections that this process leads, or for which it campaigns.
 func (m *machine) campaigns(yield func(string) bool) {

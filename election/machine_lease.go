@@ -17,6 +17,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 		m.deadlinePassed(now, e)
 	}
 
+	m.noteReady(now, e)
 	wake := never
 	if !m.mayBeOurs(now, e) && !e.leaving {
 		wake = m.readIfDue(now, e)
@@ -175,7 +176,6 @@ func (m *machine) bidAt(e *elec) time.Duration {
 		return never
 	}
 	l := e.observed
-	at := max(m.holdBackUntil(e), e.retryBidAt)
 	if l.ObserveFor < 0 && e.phase == phaseQueued {
 		return never
 	}
@@ -183,7 +183,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	if e.mode != modeTry && l.Request.Nonce != m.me.Nonce {
 		free += e.turn
 	}
-	return max(at, free)
+	return max(e.retryBidAt, max(free, m.holdBackUntil(e))+m.deferral(e))
 }
 
 // drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If one of

@@ -29,9 +29,11 @@ func (m *machine) reply(now time.Duration, r reply) {
 		}
 	case callAnnounce:
 		// Counted from the answer: processes that have delayed each other do not meet again.
-		if m.announceAt = now + m.TTL; c.names != backend.ElectionList(m.campaigns) {
+		if m.announceAt = now + m.TTL; c.names != m.announcement() {
 			m.announceSoon(now)
 		}
+	case callMembers:
+		m.membersReplied(now, r)
 	case callHealth:
 		m.healthReplied(now, r.err)
 	case callListen:

@@ -223,6 +223,8 @@ func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
 		r.err = m.backend.Request(ctx, c.requests)
 	case callAnnounce:
 		r.err = m.announce(ctx, c.names)
+	case callMembers:
+		r.members, r.err = m.Members(ctx)
 	}
 }
 

@@ -64,6 +64,17 @@ type Options struct {
 	// members must have the same value. Default: 0.
 	IncumbentGrace time.Duration
 
+	// Priority orders the candidates of an election. When nobody leads, those of a lower priority
+	// let a higher one bid first, for 2 * (RenewEvery + CallTimeout) at most. Equal ones are in no order.
+	// 0 to 2,147,483,647. With 0 and no Reclaim, this process lets nobody bid first: set one of the
+	// two in all members. Default: 0, the lowest.
+	Priority int
+
+	// Reclaim is how long this process must have been ready to lead before it asks for a leadership
+	// of a lower priority, and that one steps down in order. After each claim that has not made it
+	// a lasting leader it waits twice as long, up to 64 times Reclaim. 0, or at least TTL. Default: 0, never.
+	Reclaim time.Duration
+
 	// StepDownTimeout is how long a leader that steps down waits for its function to return.
 	// It renews the lease meanwhile. After that time the lease is not released: it expires.
 	// Default: 30 s.
@@ -112,8 +123,8 @@ type OptionError struct {
 	// Option is the field of [Options], such as "TTL", or of config.Options.
 	Option string
 
-	// Value is the option's value, set or by default: a time.Duration, or a string if the field
-	// is one.
+	// Value is the option's value, set or by default: a time.Duration, a string or an int, as
+	// the field is.
 	Value any
 
 	// Must is the rule that a duration breaks: "at least", "at most" or "more than" Bound.
@@ -201,7 +212,7 @@ func (o *Options) checkDurations() *OptionError {
 		v, least time.Duration
 	}{
 		{"TTL", o.TTL, 1}, {"RenewEvery", o.RenewEvery, 1}, {"CallTimeout", o.CallTimeout, 1}, {"ClockMargin", o.ClockMargin, 0},
-		{"FailoverDelay", o.FailoverDelay, 0}, {"IncumbentGrace", o.IncumbentGrace, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
+		{"FailoverDelay", o.FailoverDelay, 0}, {"IncumbentGrace", o.IncumbentGrace, 0}, {"Reclaim", o.Reclaim, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
 	} {
 		switch most := maxDuration / 20; {
 		case d.v < d.least:
@@ -226,12 +237,17 @@ func (o *Options) checkTimings(g backend.Guarantees) *OptionError {
 	case sum >= o.TTL:
 		return &OptionError{"TTL", o.TTL, "more than", sum, []string{"RenewEvery", "CallTimeout", "ClockMargin"},
 			fmt.Sprintf("RenewEvery + CallTimeout + ClockMargin = %v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))}
+	case o.Reclaim > 0 && o.Reclaim < o.TTL:
+		return &OptionError{"Reclaim", o.Reclaim, "at least", o.TTL, []string{"TTL"}, "TTL, or 0 for never"}
 	}
 	return nil
 }
 
 // checkText checks the options that the store shows to others.
 func (o *Options) checkText() *OptionError {
+	if o.Priority < 0 || o.Priority > maxPriority {
+		return &OptionError{Option: "Priority", Value: o.Priority, Reason: fmt.Sprintf("is %d, must be 0 to %d", o.Priority, maxPriority)}
+	}
 	for _, t := range []struct {
 		name, v string
 		limit   int

@@ -32,6 +32,8 @@ func TestABadOptionIsReportedByFieldsAndText(t *testing.T) {
 		{Options{TTL: 9 * time.Second, ClockMargin: ms}, "ClockMargin", ms, "at least", 450 * ms, "TTL", "ClockMargin is 1ms, must be at least 450ms: a twentieth of TTL"},
 		{Options{FailoverDelay: -time.Second}, "FailoverDelay", -time.Second, "at least", 0, "", "FailoverDelay is -1s, must be at least 0s"},
 		{Options{StepDownTimeout: math.MaxInt64}, "StepDownTimeout", time.Duration(math.MaxInt64), "at most", maxDuration / 20, "", "must be at most 8760h0m0s"},
+		{Options{Reclaim: time.Second, TTL: 9 * time.Second}, "Reclaim", time.Second, "at least", 9 * time.Second, "TTL", "Reclaim is 1s, must be at least 9s: TTL, or 0 for never"},
+		{Options{Priority: -1}, "Priority", -1, "", 0, "", "Priority is -1, must be 0 to 2147483647"},
 		{Options{ID: "a\nb"}, "ID", "a\nb", "", 0, "", `ID contains the control character U+000A: "a\nb"`},
 		{Options{Address: strings.Repeat("a", 256)}, "Address", strings.Repeat("a", 256), "", 0, "", "Address has 256 bytes, at most 255 are allowed"},
 		{Options{Metadata: "\xff"}, "Metadata", "\xff", "", 0, "", `Metadata is not valid UTF-8: "\xff"`},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
@@ -145,9 +144,16 @@ func (d *simDriver) Write(ctx context.Context, epoch string, wentBack int, chang
 	return a.written, nil
 }
 
-// List is not called by the machine.
-func (d *simDriver) List(context.Context, lease.Kind, string, int) (v lease.View, err error) {
-	return v, backend.ErrInvalid
+func (d *simDriver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) {
+		place := d.place()
+		reply(place.read(place.keys(kind, from, limit)))
+	})
+	if err != nil {
+		return lease.View{}, err
+	}
+	d.finish(&a.view, a.versions)
+	return a.view, nil
 }
 
 // A tellingDriver is the driver of a store that tells of changes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -126,6 +127,17 @@ func (it *simItems) read(keys []lease.Key) (a itemsAnswer) {
 	a.counter = it.counter
 	a.view.Position = it.position()
 	return a
+}
+
+// keys returns up to limit keys of a kind, in the order of their names.
+func (it *simItems) keys(kind lease.Kind, from string, limit int) (keys []lease.Key) {
+	for k := range it.table {
+		if k.Kind == kind && k.Name >= from {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
+	return keys[:min(len(keys), limit)]
 }
 
 func (it *simItems) write(d *simDriver, epoch string, changes []lease.Change, verify []lease.Item) (a itemsAnswer) {

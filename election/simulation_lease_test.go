@@ -87,6 +87,8 @@ func (n *simNode) leaseCall(c *call) {
 			r.err = b.Request(ctx, c.requests)
 		case callAnnounce:
 			r.err = b.Announce(ctx, backend.Member{Candidate: me, TTL: n.ttl, Elections: c.names})
+		case callMembers:
+			r.members, r.err = b.Members(ctx, "", 100)
 		case callListen:
 			r.err = b.Listen(ctx, c.leases)
 		}

@@ -119,6 +119,9 @@ func (n *simNode) start() {
 	n.nonce = backend.Nonce(fmt.Sprint(n.id, "-", n.life))
 	n.openLease()
 	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
+	if s.hasPriorities() {
+		o.Priority, o.Reclaim = 1+n.i%3, s.reclaim()
+	}
 	if n.hasHealthCheck {
 		o.Health = func(context.Context) error { return nil }
 	}
@@ -370,6 +373,7 @@ func (n *simNode) functionReturnsAfter(p *simPlace, term uint64, why Reason, wai
 func (n *simNode) heal() {
 	n.cutOff, n.answersCut, n.slow, n.overrun, n.lingers = false, false, 0, 0, false
 	n.unhealthy, n.healthHangs = false, false
+	n.m.Reclaim = n.s.reclaim()
 	n.resume()
 	if !n.up {
 		n.start()

@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -26,6 +27,7 @@ type simStore struct {
 	denied    time.Duration // every request is denied before that time
 	locked    []time.Duration
 	listeners []simListener
+	members   []announced
 }
 
 // A storeKind is a kind of store.
@@ -40,6 +42,12 @@ const (
 
 // storeKinds are the stores of the seeds, in turn.
 var storeKinds = []storeKind{durable, failingOver, losesCommits, failingOver, durable, failingOver, endsSessions}
+
+// An announced member is known to the store since its last announcement.
+type announced struct {
+	backend.Member
+	at time.Duration
+}
 
 type simListener struct {
 	n    *simNode
@@ -120,6 +128,15 @@ func (st *simStore) serve(n *simNode, life int, nonce backend.Nonce, c *call, se
 				now.Election = l.Election
 				r.changed = append(r.changed, now)
 			}
+		}
+	case callAnnounce:
+		m := backend.Member{Candidate: backend.Candidate{ID: n.id, Nonce: nonce}, TTL: n.ttl, Elections: c.names}
+		st.members = slices.DeleteFunc(st.members, func(a announced) bool { return a.Nonce == nonce || st.s.now-a.at > 4*a.TTL })
+		st.members = append(st.members, announced{m, st.s.now})
+	case callMembers:
+		for _, a := range st.members {
+			a.Age = st.s.now - a.at
+			r.members = append(r.members, a.Member)
 		}
 	case callRequest:
 		for _, w := range c.requests {

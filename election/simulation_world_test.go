@@ -94,6 +94,9 @@ func (s *sim) run(hours int) error {
 		s.until(end)
 		s.checkLeaders()
 		s.calm, s.settled = false, false
+		for _, n := range s.nodes {
+			n.m.Reclaim = s.reclaim()
+		}
 		s.figures.hours++
 		if s.err != nil {
 			break
@@ -114,7 +117,22 @@ func (s *sim) end() {
 // times for which candidates hold back.
 func (s *sim) bound() time.Duration {
 	ttl := 14 * time.Second
-	return maxDelay + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
+	bound := maxDelay + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
+	if s.hasPriorities() {
+		bound += 2 * (ttl/3 + ttl/4)
+	}
+	return bound
+}
+
+// hasPriorities reports whether the nodes have three different priorities. They claim leaderships only
+// while there are faults, so that the leader does not change in calm times.
+func (s *sim) hasPriorities() bool { return s.seed%9 == 4 }
+
+func (s *sim) reclaim() time.Duration {
+	if s.hasPriorities() && !s.calm {
+		return 20 * time.Second
+	}
+	return 0
 }
 
 func (s *sim) failoverDelay() time.Duration {

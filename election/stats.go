@@ -42,8 +42,8 @@ type Change struct {
 	Count  uint64
 }
 
-// CallStats counts the calls of one kind: renew, release, acquire, observe, request, announce, health
-// or listen. A failed health check counts as unavailable. A listen waits for changes, so its
+// CallStats counts the calls of one kind: renew, release, acquire, observe, request, announce,
+// members, health or listen. A failed health check counts as unavailable. A listen waits for changes, so its
 // duration means nothing.
 type CallStats struct {
 	Kind string
@@ -95,7 +95,7 @@ type counters struct {
 
 var callNames = [callKinds]string{
 	callRenew: "renew", callRelease: "release", callAcquire: "acquire", callObserve: "observe",
-	callRequest: "request", callAnnounce: "announce", callHealth: "health", callListen: "listen",
+	callRequest: "request", callAnnounce: "announce", callMembers: "members", callHealth: "health", callListen: "listen",
 }
 
 // newCounters has bounds for calls from 1 ms to 16 s, each twice the one before, and bounds for

@@ -229,7 +229,7 @@ func (d *differential) list(c *client) {
 }
 
 func (d *differential) announce(c *client, names []string) {
-	m := backend.Member{Candidate: c.me, Stage: []string{"", "one", "two"}[d.random.IntN(3)], Elections: backend.ElectionList(slices.Values(names)), TTL: c.ttl}
+	m := backend.Member{Candidate: c.me, Stage: []string{"", "one", "two"}[d.random.IntN(3)], Elections: backend.ElectionList(0, slices.Values(names)), TTL: c.ttl}
 	d.trace(c, "announces %v", names)
 	d.errors("Announce", c.memory.Announce(d.Context(), m), c.lease.Announce(d.Context(), m))
 }

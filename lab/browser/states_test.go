@@ -198,7 +198,7 @@ func TestHostileTextHasNoEffect(t *testing.T) {
 	standby := who
 	standby.ID, standby.Nonce = who.ID+"2", backend.NewNonce()
 	for c, b := range map[backend.Candidate]backend.Backend{who: b, standby: store.Backend()} {
-		if err := b.Announce(t.Context(), backend.Member{Candidate: c, Elections: backend.ElectionList(slices.Values([]string{evil})), TTL: time.Hour}); err != nil {
+		if err := b.Announce(t.Context(), backend.Member{Candidate: c, Elections: backend.ElectionList(0, slices.Values([]string{evil})), TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -140,6 +140,20 @@ var mutants = []mutant{
 		"!e.leaving && m.healthKnown && !m.unhealthy && !m.closing",
 		"!e.leaving && m.healthKnown && !m.closing", "P3 an unhealthy node steps down and stays out: rule violated", suite("P3 an unhealthy node steps down and stays out")},
 
+	// Priority.
+	{"a lower candidate waits as long as a higher one is announced", "priority.go",
+		"return m.outrankedBy(e, last) * each",
+		"return m.outrankedBy(e, last) * maxDuration", "TestOneThatCannotLeadStarvesNobody", core("TestOneThatCannotLeadStarvesNobody")},
+	{"the last leader is let bid first", "priority.go",
+		"if id != last && n < 2 {",
+		"if (true || id != last) && n < 2 {", "TestTheHighestReclaimsInOrder", core("TestTheHighestReclaimsInOrder")},
+	{"a claim replaces an operator's request", "priority.go",
+		"&& !requested &&",
+		"&& (true || requested) &&", "TestAnOperatorsRequestGoesBeforeAClaim", core("TestAnOperatorsRequestGoesBeforeAClaim")},
+	{"claims do not become rare", "priority.go",
+		"e.claims = min(e.claims+1, maxClaims)",
+		"e.claims = 0", "TestClaimsOfOneThatFailsBecomeRare", core("TestClaimsOfOneThatFailsBecomeRare")},
+
 	// Load.
 	{"what fails is tried as often as ever", "machine_replies.go",
 		"m.shortWait()<<min(failures, 10)",

@@ -1,0 +1,113 @@
+package election
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+const (
+	maxPriority = math.MaxInt32 // of Options.Priority
+	maxClaims   = 6             // the wait before a claim is at most Reclaim << maxClaims
+)
+
+// priorities is what this process knows of the other members' priorities. They decide only who bids
+// when, and who asks for a leadership: docs/design/election.md, "Priority".
+type priorities struct {
+	readAt time.Duration         // when the members are read next; never: priorities are not used
+	of     map[backend.Nonce]int // by member; nil: not read yet
+	higher map[string][]string   // ids of those of a higher priority, by election, two at most
+}
+
+// membersReplied handles the announcements of all members.
+func (m *machine) membersReplied(now time.Duration, r reply) {
+	p := &m.priorities
+	if r.err != nil { // retryAt says when to read again
+		m.each(nil, func(e *elec) { e.claimAt = 0 })
+	} else {
+		p.readAt = now + m.TTL
+		p.of, p.higher = map[backend.Nonce]int{}, map[string][]string{}
+		for _, v := range r.members {
+			if v.Age <= 2*v.TTL {
+				p.add(v, v.Priority() > m.Priority && v.ID != m.me.ID)
+			}
+		}
+	}
+
+	m.each(nil, func(e *elec) {
+		switch {
+		case e.phase == phaseLeading && now-e.electedAt > m.Reclaim<<e.claims:
+			e.claims = 0
+		case m.claimDue(now, e):
+			e.claims = min(e.claims+1, maxClaims)
+			e.claimAt = now + m.Reclaim<<e.claims
+			m.enqueue(callRequest, e)
+		}
+		m.advance(now, e)
+	})
+}
+
+func (p *priorities) add(v backend.Member, higher bool) {
+	p.of[v.Nonce] = v.Priority()
+	for name := range v.Campaigns() {
+		if ids := p.higher[name]; higher && len(ids) < 2 && !slices.Contains(ids, v.ID) {
+			p.higher[name] = append(ids, v.ID)
+		}
+	}
+}
+
+// outrankedBy returns how many others of a higher priority campaign for e, two at most. The last
+// leader does not count: its announcement outlasts it.
+func (m *machine) outrankedBy(e *elec, last string) (n time.Duration) {
+	for _, id := range slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""]) {
+		if id != last && n < 2 {
+			n++
+		}
+	}
+	return n
+}
+
+// deferral returns how long this process lets those of a higher priority bid first, once it could
+// bid itself: each of them needs one reading and one bid. Until the members have been read, it lets
+// anybody.
+func (m *machine) deferral(e *elec) time.Duration {
+	l, each := e.observed, m.RenewEvery+m.CallTimeout
+	last := cmp.Or(l.Holder.ID, l.LastID)
+	switch {
+	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce:
+		return 0
+	case m.IncumbentGrace > 0 && last == m.me.ID:
+		return 0
+	case m.priorities.of == nil:
+		return each
+	}
+	return m.outrankedBy(e, last) * each
+}
+
+// noteReady begins the wait before a claim when this process becomes a candidate.
+func (m *machine) noteReady(now time.Duration, e *elec) {
+	switch {
+	case m.Reclaim == 0:
+	case e.phase != phaseFollowing || !m.isCandidate(e):
+		e.claimAt = 0
+	case e.claimAt == 0:
+		e.claimAt = max(now, e.noBidBefore) + m.Reclaim<<e.claims
+	}
+}
+
+// claimDue reports whether this process has been ready for so long that it asks for the leadership.
+// If one of a higher priority is there as well, that one asks first.
+func (m *machine) claimDue(now time.Duration, e *elec) bool {
+	return e.claimAt > 0 && now >= e.claimAt+m.outrankedBy(e, e.observed.Holder.ID)*m.Reclaim && m.mayClaim(e)
+}
+
+// mayClaim reports whether a process of a lower priority leads, and nobody has asked for anything.
+func (m *machine) mayClaim(e *elec) bool {
+	l := e.observed
+	priority, known := m.priorities.of[l.Holder.Nonce]
+	requested := l.Request.Kind != "" && l.Request.Term == l.Term
+	return m.Reclaim > 0 && !l.Vacant() && known && priority < m.Priority && !requested && m.isCandidate(e) && e.mode != modeTry
+}

@@ -1,0 +1,253 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// A ranked fleet has processes of different priorities on one store, in virtual time.
+type ranked struct {
+	t     *testing.T
+	store *memory.Store
+	open  func(backend.Backend) backend.Backend // what each process has of the store
+	all   map[string]*Manager
+	began time.Time
+	fails string   // the process whose work fails at once
+	led   []string // who was elected, in order
+}
+
+func newRanked(t *testing.T) *ranked {
+	f := &ranked{t: t, store: memory.New(), open: func(b backend.Backend) backend.Backend { return b }, all: map[string]*Manager{}, began: time.Now()}
+	t.Cleanup(func() {
+		for _, m := range f.all {
+			closes(t, m)
+		}
+	})
+	return f
+}
+
+// start starts a process that leads whenever it can.
+func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...func(*Options)) *Election {
+	f.t.Helper()
+	o := Options{ID: id, Priority: priority, Reclaim: reclaim}
+	for _, change := range more {
+		change(&o)
+	}
+	m := manage(f.t, f.open(f.store.Backend()), o)
+	f.all[id] = m
+	e := joined(f.t, m, "jobs")
+	if err := e.Lead(func(ctx context.Context, lead *Leadership) error {
+		f.led = append(f.led, id) // one leads at a time
+		if id == f.fails {
+			return errors.New("the work fails")
+		}
+		<-ctx.Done()
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return e
+}
+
+// stop closes a process in order.
+func (f *ranked) stop(id string) {
+	f.t.Helper()
+	closes(f.t, f.all[id])
+	delete(f.all, id)
+}
+
+// after waits, and then wants exactly this history of leaders since the last call.
+func (f *ranked) after(d time.Duration, want ...string) {
+	f.t.Helper()
+	time.Sleep(d) // virtual
+	synctest.Wait()
+	if got := fmt.Sprint(f.led); got != fmt.Sprint(want) {
+		f.t.Fatalf("%v after the start: elected were %s, want %v", time.Since(f.began), got, want)
+	}
+	f.led = nil
+}
+
+const minute = time.Minute
+
+func TestTheHighestOfANewFleetLeads(t *testing.T) {
+	for _, push := range []bool{true, false} {
+		for _, order := range []string{"abc", "cba", "bca"} {
+			inBubble(t, fmt.Sprint(order, " pushed: ", push), func(t *testing.T) {
+				f := newRanked(t)
+				if !push {
+					f.open = func(b backend.Backend) backend.Backend { return polled{b} }
+				}
+				for _, id := range strings.Split(order, "") {
+					f.start(id, map[string]int{"a": 10, "b": 5, "c": 0}[id], minute)
+				}
+				f.after(10*time.Second, "a")
+			})
+		}
+	}
+}
+
+// A rolling restart of the whole fleet, the highest first: the next one leads within milliseconds, and the
+// highest gets the leadership back once it has been there for Reclaim.
+func TestTheHighestReclaimsInOrder(t *testing.T) {
+	inBubble(t, "restart", func(t *testing.T) {
+		f := newRanked(t)
+		f.start("a", 10, minute)
+		b := f.start("b", 5, minute)
+		c := f.start("c", 1, minute)
+		f.after(30*time.Second, "a")
+
+		f.stop("a")
+		f.after(50*time.Millisecond, "b")
+		f.start("a", 10, minute)
+		f.after(minute, []string{}...) // b leads on: a is not yet ready for so long
+		if !b.Leading() {
+			t.Fatal("b does not lead while a settles")
+		}
+		f.after(11*time.Second, "a") // TTL more at most: announcements are read once in that time
+		f.after(time.Hour, []string{}...)
+		if _, _, ok := c.Leader(); !ok {
+			t.Error("c does not know who leads")
+		}
+	})
+}
+
+// Without Reclaim nothing moves while somebody leads.
+func TestWithoutReclaimALeaderStays(t *testing.T) {
+	inBubble(t, "stays", func(t *testing.T) {
+		f := newRanked(t)
+		f.start("b", 5, 0)
+		f.after(20*time.Second, "b")
+		f.start("a", 10, 0)
+		f.after(time.Hour, []string{}...)
+	})
+}
+
+// The last leader is not waited for, though its announcement outlasts it; and whoever is lower than a
+// survivor lets that one bid first.
+func TestTheNextHighestTakesOver(t *testing.T) {
+	inBubble(t, "crash", func(t *testing.T) {
+		f := newRanked(t)
+		dead := &script{Backend: f.store.Backend()}
+		f.open = func(b backend.Backend) backend.Backend {
+			dead.Backend = b
+			return dead
+		}
+		f.start("a", 10, minute)
+		f.open = func(b backend.Backend) backend.Backend { return b }
+		f.start("c", 1, minute)
+		f.start("b", 5, minute)
+		f.after(30*time.Second, "a")
+		dead.set(func() {
+			dead.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			dead.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
+			dead.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) { return nil, backend.ErrUnavailable }
+			dead.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+		})
+		f.after(DefaultTTL+DefaultTTL/3+time.Second, "b")
+		dead.set(func() { dead.renew, dead.release, dead.observe, dead.acquire = nil, nil, nil, nil })
+	})
+}
+
+// One of the highest priority announces itself, and the store refuses all its bids: it costs one wait
+// at a vacancy. A bid without an outcome makes no claim.
+func TestOneThatCannotLeadStarvesNobody(t *testing.T) {
+	inBubble(t, "denied", func(t *testing.T) {
+		f := newRanked(t)
+		denied := &script{}
+		f.open = func(b backend.Backend) backend.Backend {
+			denied.Backend = b
+			denied.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrDenied }
+			return denied
+		}
+		f.start("a", 10, minute)
+		f.open = func(b backend.Backend) backend.Backend { return b }
+		f.start("b", 5, minute)
+		f.start("c", 1, minute)
+		o := f.all["b"].opts
+		f.after(o.RenewEvery+o.CallTimeout+o.RenewEvery, "b")
+		f.after(2*time.Hour, []string{}...)
+	})
+}
+
+// One of the highest priority whose work fails at once: it asks for the leadership ever more seldom.
+func TestClaimsOfOneThatFailsBecomeRare(t *testing.T) {
+	inBubble(t, "fails", func(t *testing.T) {
+		f := newRanked(t)
+		f.fails = "a"
+		f.start("b", 5, minute)
+		f.after(20*time.Second, "b")
+		f.start("a", 10, minute)
+		f.after(minute*3/2, "a", "b")
+		f.after(2*minute, "a", "b")
+		f.after(4*minute, "a", "b")
+		f.after(2*time.Hour-8*minute, "a", "b", "a", "b", "a", "b") // after 8, 16 and 32 minutes
+	})
+}
+
+// The last leader's IncumbentGrace goes before a higher priority.
+func TestIncumbentGraceGoesBeforePriority(t *testing.T) {
+	inBubble(t, "grace", func(t *testing.T) {
+		f := newRanked(t)
+		graced := func(o *Options) { o.IncumbentGrace = 2 * minute }
+		lost := &script{}
+		f.open = func(b backend.Backend) backend.Backend {
+			lost.Backend = b
+			return lost
+		}
+		f.start("b", 5, 0, graced)
+		f.open = func(b backend.Backend) backend.Backend { return b }
+		f.after(20*time.Second, "b")
+		f.start("a", 10, 0, graced)
+		f.after(20*time.Second, []string{}...)
+		lost.set(func() {
+			lost.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+		})
+		time.Sleep(DefaultTTL)
+		lost.set(func() { lost.renew = nil })
+		f.after(DefaultTTL, "b")
+	})
+}
+
+// A claim does not replace an operator's request.
+func TestAnOperatorsRequestGoesBeforeAClaim(t *testing.T) {
+	inBubble(t, "nominated", func(t *testing.T) {
+		f := newRanked(t)
+		b := f.start("b", 5, 0)
+		f.after(20*time.Second, "b")
+		if err := b.Nominate(t.Context(), "absent"); err != nil {
+			t.Fatal(err)
+		}
+		f.start("a", 10, minute)
+		f.after(10*minute, []string{}...)
+	})
+}
+
+func TestPrioritiesAreAnnounced(t *testing.T) {
+	inBubble(t, "announced", func(t *testing.T) {
+		f := newRanked(t)
+		f.start("a", maxPriority, 0)
+		f.start("none", 0, 0)
+		f.after(30*time.Second, "none") // it sets neither option, so it lets nobody bid first
+		members, err := f.all["a"].Members(t.Context())
+		if err != nil || len(members) != 2 {
+			t.Fatal(members, err)
+		}
+		for _, v := range members {
+			if want := map[string]int{"a": maxPriority, "none": 0}[v.ID]; v.Priority() != want || !v.CampaignsFor("jobs") {
+				t.Errorf("%s announces %q: priority %d, want %d", v.ID, v.Elections, v.Priority(), want)
+			}
+		}
+		calls := func(id string) uint64 { return f.all[id].Stats().Calls[callMembers].Took.Count }
+		if calls("none") != 0 || calls("a") < 2 {
+			t.Errorf("members were read %d and %d times, want never by the one without a priority", calls("none"), calls("a"))
+		}
+	})
+}
