@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,10 @@ type ranked struct {
 	open  func(backend.Backend) backend.Backend // what each process has of the store
 	all   map[string]*Manager
 	began time.Time
-	fails string   // the process whose work fails at once
-	led   []string // who was elected, in order
+	fails string // the process whose work fails at once
+
+	mu  sync.Mutex
+	led []string // who was elected, in order
 }
 
 func newRanked(t *testing.T) *ranked {
@@ -45,7 +48,9 @@ func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...f
 	f.all[id] = m
 	e := joined(f.t, m, "jobs")
 	if err := e.Lead(func(ctx context.Context, lead *Leadership) error {
-		f.led = append(f.led, id) // one leads at a time
+		f.mu.Lock()
+		f.led = append(f.led, id)
+		f.mu.Unlock()
 		if id == f.fails {
 			return errors.New("the work fails")
 		}
@@ -69,6 +74,8 @@ func (f *ranked) after(d time.Duration, want ...string) {
 	f.t.Helper()
 	time.Sleep(d) // virtual
 	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if got := fmt.Sprint(f.led); got != fmt.Sprint(want) {
 		f.t.Fatalf("%v after the start: elected were %s, want %v", time.Since(f.began), got, want)
 	}

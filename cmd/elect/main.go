@@ -11,4 +11,4 @@ import (
 	"github.com/go-election/go-election/internal/elect"
 )
 
-func main() { elect.Main() }
+func main() { elect.Main(nil) }

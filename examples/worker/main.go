@@ -1,6 +1,7 @@
 // Worker is a web service of several copies, of which one works in the background. All copies are
 // alive (/healthz). Only the one that leads is ready (/readyz), so a load balancer sends every request
-// to it. A Deployment of Kubernetes needs strategy Recreate for that, or it waits for a second ready copy.
+// to it. On Kubernetes let all copies be ready, or a rolling update waits for ever, and send requests to the leader by
+// its pod's label: docs/kubernetes.md.
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/worker
 //	go run ./examples/worker -listen 127.0.0.1:8001

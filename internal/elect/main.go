@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
 )
 
 // Exit codes of elect itself, the same as those of env and docker. "elect run" otherwise
@@ -30,14 +31,18 @@ const (
 	exitNotFound    = 127
 )
 
-// Main is the main function of the command. It does not return.
-func Main() {
+// A PodLabel begins to keep a label with this key on this process's own pod while e is led here. stop removes it.
+// "elect run --pod-label" calls it.
+type PodLabel func(e *election.Election, key string) (stop func(context.Context) error, err error)
+
+// Main is the main function of the command. It does not return. Without label, "elect run" refuses --pod-label.
+func Main(label PodLabel) {
 	redis.SetLogger(silent{})
 	config.RunGuard()
 	if os.Args[0] == guardName {
 		os.Exit(guardMain(os.Args))
 	}
-	a := &app{in: os.Stdin, out: os.Stdout, diag: os.Stderr}
+	a := &app{in: os.Stdin, out: os.Stdout, diag: os.Stderr, label: label}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
@@ -51,6 +56,7 @@ type app struct {
 	in        io.Reader
 	out, diag io.Writer
 	file      string // the configuration
+	label     PodLabel
 	code      int
 }
 

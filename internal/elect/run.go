@@ -20,6 +20,8 @@ type runOptions struct {
 	logFormat                   string
 	wait                        time.Duration // for the first leadership; 0: for ever
 	noWait                      bool
+	podLabel                    string
+	label                       PodLabel
 	slots                       int // greatest number of commands in the fleet; 0: one, in the election itself
 }
 
@@ -85,6 +87,7 @@ elect run import --slots 3 -- echo one of three`),
 		Hidden: !canRun,
 	}
 	o.addFlags(c)
+	o.label = a.label
 	return c
 }
 
@@ -106,6 +109,12 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if o.noWait && o.slots > 0 {
 		return fmt.Errorf("--slots needs time to find a free slot: give --wait some seconds, and not --no-wait")
 	}
+	if o.podLabel != "" && o.label == nil {
+		return fmt.Errorf("--pod-label needs the elect of the module backend/kubernetes; this one has no client of Kubernetes")
+	}
+	if o.podLabel != "" && o.slots > 0 {
+		return fmt.Errorf("--pod-label needs one leader: it cannot be used with --slots")
+	}
 	if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
 		return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
 	}
@@ -122,6 +131,7 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once if another process leads")
 	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")
+	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")

@@ -96,8 +96,24 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	if err != nil {
 		return exitElect, errors.Join(err, r.close(m))
 	}
+	if r.podLabel != "" {
+		stop, err := r.label(r.elections[0], r.podLabel)
+		if err != nil {
+			return exitElect, errors.Join(err, r.close(m))
+		}
+		defer r.unlabel(stop)
+	}
 	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
 	return r.campaign(ctx, m)
+}
+
+// unlabel removes the label of this pod when elect ends.
+func (r *runner) unlabel(stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.ttl)
+	defer cancel()
+	if err := stop(ctx); err != nil {
+		r.say("this pod may still have the label %s: %v", r.podLabel, err)
+	}
 }
 
 // newRunner checks the options and starts a manager on the store.

@@ -60,8 +60,8 @@ type Options struct {
 	// Label is the key of the label. Elections with leaders of their own need labels of their own. Default: DefaultLabel.
 	Label string
 
-	// Namespace and Pod name the pod of this process. Default: the namespace of the pod's service account, and POD_NAME
-	// or else the host's name, which is the pod's unless the pod sets another one.
+	// Namespace and Pod name the pod of this process. Default: POD_NAMESPACE or else the namespace of the pod's service
+	// account, and POD_NAME or else the host's name, which is the pod's unless the pod sets another one.
 	Namespace, Pod string
 
 	// Config is a client's configuration. Default: that of the pod's service account.
@@ -94,7 +94,7 @@ func Start(e *election.Election, o Options) (*Label, error) {
 	if problems := validation.IsQualifiedName(o.Label); problems != nil {
 		return nil, fmt.Errorf("podlabel: %w: Label %q: %s", backend.ErrInvalid, o.Label, strings.Join(problems, "; "))
 	}
-	if o.Namespace == "" {
+	if o.Namespace = cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE")); o.Namespace == "" {
 		text, err := os.ReadFile(serviceAccount)
 		if err != nil {
 			return nil, fmt.Errorf("podlabel: %w: Namespace is not set, and this process is in no pod: %w", backend.ErrInvalid, err)

@@ -6,6 +6,7 @@ go 1.26.0
 require (
 	github.com/go-election/go-election v0.0.0
 	github.com/go-election/go-election/backend/kubernetes v0.0.0
+	k8s.io/client-go v0.34.2
 )
 
 require (
@@ -107,7 +108,6 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.34.2 // indirect
 	k8s.io/apimachinery v0.34.2 // indirect
-	k8s.io/client-go v0.34.2 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250710124328-f3f2b991d03b // indirect
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect

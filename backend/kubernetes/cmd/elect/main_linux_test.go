@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/kubernetes"
+	"github.com/go-election/go-election/backend/kubernetes/podlabel"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -71,4 +73,55 @@ func TestTheCommandElectsOnKubernetes(t *testing.T) {
 	if out, code := elect("status", "job"); code != 1 {
 		t.Errorf("after its end, status ends with %d:\n%s\nwant 1: nobody leads", code, out)
 	}
+}
+
+// On a store that has nothing to do with Kubernetes, the label is on the pod of whoever runs the command.
+func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
+	k := testbed.SharedKubernetes(t)
+	namespace := k.Namespace(t)
+	_, token := k.ServiceAccount(t, namespace, "app")
+	k.Apply(t, namespace, podlabel.Role, strings.Replace(fmt.Sprintf(binding, namespace), "name: election}", "name: election-pod-label}", 1),
+		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app, image: none}]}}",
+		"{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: app, image: none}]}}")
+	config := strings.TrimSpace(k.TokenKubeconfig(t, token))
+	binary, store := filepath.Join(t.TempDir(), "elect"), t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := func(pod string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), binary, "run", "orders", "--id", pod, "--pod-label", "leads", "--", "sleep", "600")
+		c.Dir = t.TempDir()
+		c.Env = append(os.Environ(), "ELECTION_BACKEND=file", "ELECTION_FILE_DIR="+store, "ELECTION_TTL=4s", "KUBECONFIG="+config, "POD_NAMESPACE="+namespace, "POD_NAME="+pod)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	labelled := func(want string) {
+		t.Helper()
+		testbed.Eventually(t, time.Minute, fmt.Sprintf("the label is on %q", want), func() error {
+			var list struct {
+				Items []struct{ Metadata struct{ Name string } }
+			}
+			k.Request(t, http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?labelSelector=leads%3Dtrue", nil, &list)
+			got := ""
+			for _, p := range list.Items {
+				got += p.Metadata.Name
+			}
+			if got != want {
+				return fmt.Errorf("it is on %q", got)
+			}
+			return nil
+		})
+	}
+
+	a := run("a")
+	labelled("a")
+	b := run("b")
+	a.Process.Signal(os.Interrupt)
+	a.Wait()
+	labelled("b")
+	b.Process.Signal(os.Interrupt)
+	b.Wait()
+	labelled("")
 }
