@@ -25,7 +25,7 @@ var limited = map[string]func(t *testing.T) (open func() (backend.Backend, error
 	"postgres": func(t *testing.T) (func() (backend.Backend, error), func()) {
 		_, db := startPostgres(t)
 		return func() (backend.Backend, error) { return postgres.Open(postgres.Options{DSN: db.DSN("")}) },
-			func() { db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 5") }
+			func() { db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 4") }
 	},
 	"redis": func(t *testing.T) (func() (backend.Backend, error), func()) {
 		server := testbed.StartRedis(t, testbed.RedisOptions{})
