@@ -29,9 +29,9 @@ type Backend interface {
 
 	// Release ends leases at once: the record stays, vacant, with its term and with
 	// held[i].End as the reason. Release leaves alone what is not held in that term, and
-	// returns no error for it. Term 0 means whatever this Backend's nonce holds or has
-	// queued in that election. If it returns nil, none of the leases is held; after an
-	// error any of them may be, and the manager calls again.
+	// returns no error for it. Term 0 means whatever this Backend's nonce holds
+	// in that election. If it returns nil, none of the leases is held; after an error any
+	// of them may be, and the manager calls again.
 	Release(ctx context.Context, held []Held) error
 
 	// Observe reads, and returns those of the leases in seen that have changed: in Term,

@@ -24,7 +24,7 @@ type Lease struct {
 
 	// ObserveFor is how long a challenger must observe the lease unchanged before it bids.
 	// 0: the lease is free, or the reader's own nonce still holds it, from an earlier bid.
-	// Negative ([ExpiresInStore]): the store will free the lease.
+	// Negative ([ExpiresInStore]): the store will free the lease, and nobody bids before.
 	ObserveFor time.Duration
 
 	// End is how the last leadership ended, and LastID is the id of its leader. They are empty
@@ -82,7 +82,7 @@ func (l Lease) Held() Held {
 type Held struct {
 	Election   string
 	Holder     Candidate
-	Term       uint64        // of the grant; 0 in Release: whatever this process holds or has queued
+	Term       uint64        // of the grant; 0 in Release: whatever this process holds
 	TTL, Renew time.Duration // those of the grant
 
 	// For Release alone: how the leadership ends, and how long ago the holder renewed.

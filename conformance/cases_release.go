@@ -15,7 +15,7 @@ var releaseCases = []Case{
 	{Rule: "X3", Name: "a release does not end another's lease", Run: releaseOther, skip: needsExclusive,
 		Says: "A Release never ends a lease that another nonce holds."},
 	{Rule: "X4", Name: "term 0 releases the caller's lease", Run: releaseTermZero,
-		Says: "Release with term 0 releases the lease that the backend's nonce holds, or withdraws its queued bid."},
+		Says: "Release with term 0 releases the lease that the backend's nonce holds."},
 	{Rule: "X5", Name: "term 0 does not release another's lease", Run: releaseTermZeroOfAnother, skip: needsExclusive,
 		Says: "Release with term 0 first finds the lease of the backend's nonce and then releases exactly that one. It does not end a later grant to another candidate."},
 	{Rule: "X6", Name: "releasing a lease that is not held is no error", Run: releaseNothing,

@@ -15,16 +15,12 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// The first Run's context ends while its bid is queued, and the program campaigns again at once.
+// The first Run's context ends while its bid has no outcome, and the program campaigns again at once.
 func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Version: "1", TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-		s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
-			return []backend.Lease{held}, nil
-		}
 		s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) {
-			return []backend.Answer{{Lease: held, Outcome: backend.Refused}}, nil
+			return nil, backend.ErrUnavailable
 		}
 		m := manage(t, s, Options{})
 		e := joined(t, m, "x")

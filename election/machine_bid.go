@@ -22,16 +22,11 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 		}
 		return
 	case backend.Refused:
-		// If neither the lease has changed nor the bid is queued, the same bid would be refused
-		// again: wait before the next one.
-		futile := a.Err != nil || a.ObserveFor >= 0 && a.Unchanged(bid.Expected)
+		// If the lease has not changed, the same bid would be refused again: wait before the next one.
+		futile := a.Err != nil || a.Unchanged(bid.Expected)
 		m.on(e, notGranted)
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
-		}
-		if a.ObserveFor < 0 { // queued, even if the lease is vacant: another candidate may be first in the queue
-			m.on(e, enqueued)
-			e.expiresAt = sent + m.TTL
 		}
 		e.futile = futile && a.Err == nil
 		if futile {

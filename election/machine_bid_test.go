@@ -7,45 +7,32 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A candidate in the store's queue makes no bids. When the store grants the lease to another candidate,
-// it bids once more, because its place in the queue may be lost. A renewal is no reason to bid.
-func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java", Nonce: "node a"}, Term: 7, Version: "1", ObserveFor: backend.ExpiresInStore}
-	for what, c := range map[string]struct {
-		change func(*backend.Lease)
-		bids   bool
-	}{
-		"renewal":                    {func(l *backend.Lease) { l.Version = "2" }, false},
-		"another node, the same id":  {func(l *backend.Lease) { l.Version, l.Holder.Nonce = "2", "node b" }, true},
-		"another id":                 {func(l *backend.Lease) { l.Version, l.Holder.ID = "2", "scala" }, true},
-		"another leadership of ours": {func(l *backend.Lease) { l.Version, l.Term = "2", 8 }, true},
+// Nobody bids for a lease that the store itself will free, whatever happens to it, until it is free.
+func TestALeaseThatTheStoreFreesIsWaitedFor(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Push: true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "b", Nonce: "b1"}, Term: 7, Version: "1", ObserveFor: backend.ExpiresInStore}
+	now := time.Second
+	observes(t, m, now, held)
+	for _, change := range []func(){
+		func() { held.Version = "renewed" },
+		func() {
+			held.Holder, held.Version, held.Term = backend.Candidate{ID: "c", Nonce: "c1"}, "another leader", 8
+		},
+		func() {},
 	} {
-		m, _ := machineFor(t, backend.Guarantees{Push: true})
-		refused := func(now time.Duration, l backend.Lease) {
-			t.Helper()
-			bid := m.inFlight[callAcquire]
-			if bid == nil {
-				t.Fatalf("%s: no bid is under way at %v", what, now)
-			}
-			m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: l, Outcome: backend.Refused}}})
-			if m.inFlight[callAcquire] != nil {
-				t.Fatalf("%s: bids again at once, though the answer at %v says that it is queued", what, now)
-			}
+		if m.inFlight[callAcquire] != nil {
+			t.Fatalf("at %v it bids for %+v", now, held)
 		}
-		observes(t, m, time.Second, held)
-		refused(2*time.Second, held)
-		next := held
-		c.change(&next)
-		m.step(20*time.Second, tick{})
-		observes(t, m, 20*time.Second, next)
-		if bids := m.inFlight[callAcquire] != nil; bids != c.bids {
-			t.Errorf("%s: bids: %v, want %v", what, bids, c.bids)
-		}
-		if c.bids {
-			after := next
-			after.Version += "x" // the refusal may show a change, too
-			refused(21*time.Second, after)
-		}
+		change()
+		now = e.readAt
+		m.step(now, tick{})
+		observes(t, m, now, held)
+	}
+	now = e.readAt
+	m.step(now, tick{})
+	observes(t, m, now, backend.Lease{Election: "jobs", Term: 8, Version: "free"})
+	if m.inFlight[callAcquire] == nil {
+		t.Error("the lease is free, and it does not bid")
 	}
 }
 

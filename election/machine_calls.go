@@ -59,7 +59,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	case callRelease:
 		// Since it was queued, this process may have won and lost another leadership.
 		switch e.phase {
-		case phaseQueued, phasePending, phaseReleasing:
+		case phasePending, phaseReleasing:
 			return !e.leaseCallUnderWay
 		case phaseAwaitingDeadline:
 			return !e.leaseCallUnderWay && !m.awaitsDeadline(now, e)

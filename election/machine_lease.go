@@ -25,7 +25,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	switch e.phase {
 	case phaseFollowing:
 		wake = min(wake, m.follow(now, e))
-	case phaseQueued, phasePending:
+	case phasePending:
 		wake = min(wake, m.awaitBid(now, e))
 	case phaseLeading:
 		wake = min(e.trustedUntil, m.renewIfDue(now, e))
@@ -57,7 +57,7 @@ func (m *machine) follow(now time.Duration, e *elec) time.Duration {
 
 // awaitBid bids again if it is time to. If this process may no longer bid, it withdraws what may still be granted.
 func (m *machine) awaitBid(now time.Duration, e *elec) time.Duration {
-	if !m.mayStayQueued(now, e) {
+	if !m.mayStayOut(now, e) {
 		return m.releaseOrGiveUp(now, e)
 	}
 	return m.bidIfDue(now, e)
@@ -139,7 +139,7 @@ func (m *machine) expiredUnreleased(e *elec) {
 // that the record is cleared. If this release fails, too, doExpired tells the caller again after
 // CallTimeout.
 func (m *machine) retryRelease(now time.Duration, e *elec) {
-	if (e.phase.held() || e.phase.bidOut()) && now >= e.expiresAt {
+	if (e.phase.held() || e.phase == phasePending) && now >= e.expiresAt {
 		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
 	}
 }
@@ -176,10 +176,10 @@ func (m *machine) bidAt(e *elec) time.Duration {
 		return never
 	}
 	l := e.observed
-	if l.ObserveFor < 0 && e.phase == phaseQueued {
+	if l.ObserveFor < 0 { // backend.ExpiresInStore
 		return never
 	}
-	free := e.unchangedSince + max(l.ObserveFor, 0) // also of a lease of this process, if a failover may have lost a later grant
+	free := e.unchangedSince + l.ObserveFor // also of a lease of this process, if a failover may have lost a later grant
 	if e.mode != modeTry && l.Request.Nonce != m.me.Nonce {
 		free += e.turn
 	}
@@ -198,9 +198,8 @@ func (m *machine) drawTurn(e *elec) time.Duration {
 	return time.Duration(m.random.Int64N(int64(max(most, 1))))
 }
 
-// mayStayQueued reports whether e's bid may stay in the store's queue, or under way. If not, advance
-// withdraws it by a Release.
-func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
+// mayStayOut reports whether a bid without an outcome may still be granted. If not, advance withdraws it by a Release.
+func (m *machine) mayStayOut(now time.Duration, e *elec) bool {
 	return m.isCandidate(e) && m.holdBackUntil(e) <= now
 }
 

@@ -33,9 +33,6 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.hasObserved && l.Term < e.highestTerm && l.Term != e.observed.Term {
 			m.reportNotice(e, ReasonWentBack, nil)
 		}
-		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder) {
-			m.on(e, overtaken)
-		}
 		elected := !l.Vacant() && l.Term != e.observed.Term
 		if elected && e.hasObserved && m.isCandidate(e) {
 			e.passedOver = min(e.passedOver+1, maxCount)

@@ -7,7 +7,6 @@ type phase uint8
 const (
 	// A candidate or an observer.
 	phaseFollowing phase = iota // the store has nothing of this process
-	phaseQueued                 // a bid of this process is in the store's queue
 	phasePending                // a bid has no outcome (backend.Unknown): this process may hold the lease
 
 	phaseLeading // this process holds the lease, and trusts it
@@ -32,10 +31,8 @@ const (
 	wonUnusable                // a bid was granted, too late to lead or in a used term
 	wonUnwanted                // a bid was granted after this process stopped campaigning
 	notGranted                 // a bid was refused, and the store has nothing of it
-	enqueued                   // a bid was refused for now, and is in the store's queue
 	unanswered                 // a bid has no outcome
 	foundOurs                  // the record names this process, which does not lead
-	overtaken                  // another candidate got the lease, and the place in the queue may be lost
 	steppedDown                // this process steps down in order
 	deposed                    // an operator has ended the leadership
 	lost                       // a renewal was refused, or the deadline has passed
@@ -48,7 +45,6 @@ const (
 // renewal may come after the leadership was lost, so lost and deposed may come twice.
 var transitions = map[phase]map[trigger]phase{
 	phaseFollowing: bidding,
-	phaseQueued:    bidding,
 	phasePending:   bidding,
 	phaseLeading: {
 		steppedDown: phaseSteppingDown, deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing,
@@ -78,8 +74,8 @@ var transitions = map[phase]map[trigger]phase{
 
 var bidding = map[trigger]phase{
 	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnwanted: phaseReleasing,
-	notGranted: phaseFollowing, enqueued: phaseQueued, released: phaseFollowing,
-	unanswered: phasePending, foundOurs: phasePending, overtaken: phasePending,
+	notGranted: phaseFollowing, released: phaseFollowing,
+	unanswered: phasePending, foundOurs: phasePending,
 }
 
 // on moves e to the phase that follows the trigger.
@@ -95,12 +91,7 @@ func (m *machine) on(e *elec, t trigger) {
 
 // bids reports whether this process may bid.
 func (p phase) bids() bool {
-	return p == phaseFollowing || p.bidOut()
-}
-
-// bidOut reports whether the store may still grant a bid of this process.
-func (p phase) bidOut() bool {
-	return p == phaseQueued || p == phasePending
+	return p == phaseFollowing || p == phasePending
 }
 
 // held reports whether a bid was granted, and the store may still have the lease.

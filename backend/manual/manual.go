@@ -81,7 +81,9 @@ func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named
 	case !l.Vacant() && l.Holder.Nonce == b.me.Nonce:
 		// Perhaps left from a bid whose answer was lost: the next bid is granted, or releases it.
 	case !named:
-		l.ObserveFor = backend.ExpiresInStore // only the operator can free it
+		if b.me.Nonce != "" { // until then its first bid tells who this process is
+			l.ObserveFor = backend.ExpiresInStore // only the operator can free it
+		}
 		if b.private && l.Vacant() && id != "" {
 			// Nothing is known of the other process but that the configuration names it.
 			l.Holder.ID, l.Version = id, fmt.Sprintf("assigned in version %d to %s", a.Version, id)

@@ -56,9 +56,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			answers[i] = backend.Answer{Lease: p.combined, Outcome: backend.Refused}
 		case b.newDecides(p):
 			newOnly = append(newOnly, t)
-		case p.new.remaining(now) != 0 || p.old.remaining(now) > 0, mine && p.old.Holder.Nonce != me && p.old.ObserveFor < 0:
-			// No bid for the old lease while the new one is not free: it would be of no
-			// use. A place in a queue of the old store is, so that store may be bid at.
+		case p.new.remaining(now) != 0 || p.old.remaining(now) != 0: // a bid for one half alone would be of no use
 			answers[i] = backend.Answer{Lease: p.combined, Outcome: backend.Refused}
 			if mine {
 				leftovers = append(leftovers, t)

@@ -96,8 +96,8 @@ var mutants = []mutant{
 		"	m.enqueue(callRelease, e)\n	if now < e.expiresAt {\n",
 		"	if !e.leaving {\n		m.enqueue(callRelease, e)\n	}\n	if now < e.expiresAt {\n",
 		"L7 Close releases the lease at once: rule violated", suite("L7 Close releases the lease at once")},
-	{"a place in the queue is kept though the candidate is out", "machine_lease.go",
-		"	if !m.mayStayQueued(now, e) {\n",
+	{"a bid without an outcome may be granted though the candidate is out", "machine_lease.go",
+		"	if !m.mayStayOut(now, e) {\n",
 		"	if false {\n", "TestABidWithoutOutcomeKeepsTheObservation", core("TestABidWithoutOutcomeKeepsTheObservation")},
 
 	// Events.
