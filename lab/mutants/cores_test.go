@@ -52,8 +52,8 @@ var mutants = []mutant{
 
 	// Taking over.
 	{"a takeover waits for its own TTL, not the holder's", "machine_lease.go",
-		"free := e.unchangedSince + max(l.ObserveFor, 0)",
-		"free := e.unchangedSince + min(max(l.ObserveFor, 0), m.TTL)", "S13:", simulation},
+		"free := e.unchangedSince + l.ObserveFor",
+		"free := e.unchangedSince + min(l.ObserveFor, m.TTL)", "S13:", simulation},
 	{"all of a fleet bid at once", "machine_lease.go",
 		"	if e.passedOver < 2 {",
 		"	if true {", "of 1000 candidates", core("TestAFleetOfAThousandDoesNotBidAtOnce")},
