@@ -19,7 +19,7 @@ import (
 const helper = "TESTBED_TEST_ENDS_BY"
 
 func TestServersAndDataGoWithTheTestBinary(t *testing.T) {
-	if _, err := find(MariaDB); err != nil {
+	if _, err := programs[MariaDB](); err != nil {
 		unavailable(t, err)
 	}
 	for _, end := range []string{"exit", "panic", "kill"} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,9 +18,7 @@ func (d *Daemon) Step(t testing.TB, by time.Duration) {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
 	d.offset += by
-	if err := writeClock(d.options.clock, d.offset); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, writeClock(d.options.clock, d.offset))
 }
 
 // faketime finds the library that fakes the clock.
@@ -27,16 +26,24 @@ func faketime() string {
 	return glob("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1")
 }
 
-// newClock makes the file of a server's clock, and what the server's environment needs for it.
-func newClock(kind Kind, library, dir string, offset time.Duration) (file string, env []string, err error) {
+// setClock gives a server a clock of its own, which is off by offset.
+func (o *daemonOptions) setClock(library string, offset time.Duration) {
 	if library == "" {
-		return "", nil, &missing{kind, "libfaketime for " + string(kind), "Debian: libfaketime"}
+		check(&missing{o.kind, "libfaketime for " + string(o.kind), "Debian: libfaketime"})
 	}
-	if kind == Redis {
+	if o.kind == Redis {
 		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
 	}
-	file = filepath.Join(dir, "clock")
-	return file, clockEnv(library, file), writeClock(file, offset)
+	o.clock, o.offset = filepath.Join(o.dir, "clock"), offset
+	check(writeClock(o.clock, offset))
+	o.env = append(slices.Clip(o.env),
+		"LD_PRELOAD="+library,
+		"FAKETIME_TIMESTAMP_FILE="+o.clock,
+		"FAKETIME_NO_CACHE=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1",
+		// By default the library changes waits on the monotonic clock. With
+		// that, MySQL spins on two cores and takes ten seconds to start.
+		"FAKETIME_FORCE_MONOTONIC_FIX=0")
 }
 
 // writeClock writes the clock's offset into a file. It replaces the file
@@ -48,17 +55,4 @@ func writeClock(name string, offset time.Duration) error {
 		return err
 	}
 	return os.Rename(next, name)
-}
-
-// clockEnv makes a program load the library that fakes its clock from that file.
-func clockEnv(library, file string) []string {
-	return []string{
-		"LD_PRELOAD=" + library,
-		"FAKETIME_TIMESTAMP_FILE=" + file,
-		"FAKETIME_NO_CACHE=1",
-		"FAKETIME_DONT_FAKE_MONOTONIC=1",
-		// By default the library changes waits on the monotonic clock. With
-		// that, MySQL spins on two cores and takes ten seconds to start.
-		"FAKETIME_FORCE_MONOTONIC_FIX=0",
-	}
 }

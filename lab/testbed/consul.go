@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -54,16 +53,12 @@ const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 // With ELECTION_TEST_CONSUL_ADDR set it skips the test.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
-	ownServer(t, Consul, "starts its own server")
-	a, err := startConsul(o)
-	started(t, a, err)
-	endWithTest(t, a.Daemon)
-	return a
+	return startOwn(t, Consul, func() *ConsulAgent { return startConsul(o) })
 }
 
-var sharedConsul = share(func() (*ConsulAgent, error) {
+var sharedConsul = share(func() *ConsulAgent {
 	if addr := Consul.named(); addr != "" {
-		return &ConsulAgent{Daemon: &Daemon{options: daemonOptions{kind: Consul, addr: addr}}}, nil
+		return &ConsulAgent{Daemon: alreadyRunning(Consul, addr)}
 	}
 	return startConsul(ConsulOptions{SessionTTLMin: time.Second})
 })
@@ -80,98 +75,60 @@ func SharedConsul(t testing.TB) *ConsulAgent {
 // them answer clients when it returns.
 func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 	t.Helper()
-	ownServer(t, Consul, "starts a cluster")
-	var agents []*ConsulAgent
 	var peers []string
 	for i := range n {
 		peers = append(peers, network.Host(i).PeerIP())
 	}
-	for i := range n {
-		host := network.Host(i)
-		a, err := newConsul(ConsulOptions{SessionTTLMin: time.Second}, host, peers)
-		if err != nil {
-			unavailable(t, err)
-		}
-		agents = append(agents, a)
-		endWithTest(t, a.Daemon)
-	}
-	for _, a := range agents {
-		if err := a.await(); err != nil {
-			t.Fatalf("testbed: %v", err)
-		}
-	}
-	recordServer(t, fmt.Sprintf("Consul %s, %d servers", agents[0].Version(), n))
-	return agents
+	return startCluster(t, Consul, n, func(i int) *ConsulAgent {
+		a, host := &ConsulAgent{}, network.Host(i)
+		d := prepareConsul(false)
+		d.host = host
+		a.Daemon = launch(a.configure(d, ConsulOptions{SessionTTLMin: time.Second}, map[string]any{
+			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s", "node_name": fmt.Sprint("node", i+1),
+			"bind_addr": host.PeerIP(), "client_addr": host.IP(),
+		}, [3]int{8500, 8300, 8301}))
+		return a
+	})
 }
 
-func startConsul(o ConsulOptions) (*ConsulAgent, error) {
-	a, err := newConsul(o, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.await(); err != nil {
-		a.remove()
-		return nil, err
-	}
-	return a, nil
+// startConsul starts a single server.
+func startConsul(o ConsulOptions) *ConsulAgent {
+	a, d := &ConsulAgent{}, prepareConsul(o.TLS)
+	a.Daemon = launchOnPort(func(port int) daemonOptions {
+		return a.configure(d, o, map[string]any{
+			"bootstrap_expect": 1, "node_name": "node", "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
+		}, [3]int{port, freePort(), freePort()})
+	})
+	return a
 }
 
-// newConsul launches a server: a single one, or one of the servers with these addresses.
-func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error) {
-	program, version, err := findConsul()
-	if err != nil {
-		return nil, err
+// prepareConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
+func prepareConsul(tls bool) daemonOptions {
+	versions, module := "*", "internal/tools/consul"
+	if oldest() {
+		versions, module = "1.14.*", "internal/tools/consul-oldest"
 	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	a := &ConsulAgent{}
-	var port [4]int
-	for i := range port {
-		if port[i], err = freePort(); err != nil {
-			return nil, err
-		}
-	}
-	bind, client, name := "127.0.0.1", "127.0.0.1", "node"
-	if host != nil { // fixed ports, because its peers must know them
-		port = [4]int{8500, 8300, 8301, 8501}
-		bind, client = host.PeerIP(), host.IP()
-		name = "node" + strconv.Itoa(slices.Index(peers, bind)+1)
-	}
-	config := map[string]any{
-		"server": true, "bootstrap_expect": max(len(peers), 1), "retry_join": peers, "retry_interval": "1s",
-		"data_dir": filepath.Join(dir, "data"), "node_name": name, "bind_addr": bind, "client_addr": client,
+	program, version := built(Consul, versions, "consul", module)
+	d := prepare(Consul, version, tls)
+	d.command = []string{program, "agent", "-config-file=" + filepath.Join(d.dir, "consul.json")}
+	return d
+}
+
+// configure writes a configuration with these settings. The ports are those for clients, servers and gossip. With
+// TLS, the port for clients is the HTTPS port.
+func (a *ConsulAgent) configure(d daemonOptions, o ConsulOptions, config map[string]any, port [3]int) daemonOptions {
+	ports := map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1}
+	limits := map[string]any{"http_max_conns_per_client": 10000} // all test processes have one address
+	maps.Copy(limits, o.Limits)
+	maps.Copy(config, map[string]any{
+		"server": true, "data_dir": filepath.Join(d.dir, "data"), "log_level": "INFO",
 		"performance": map[string]any{"raft_multiplier": 1, "leave_drain_time": "0s"},
 		"autopilot":   map[string]any{"cleanup_dead_servers": false},
 		"connect":     map[string]any{"enabled": false}, "peering": map[string]any{"enabled": false},
-		"limits":               map[string]any{"http_max_conns_per_client": 10000}, // all test processes have one address
 		"disable_update_check": true, "skip_leave_on_interrupt": true, "leave_on_terminate": false,
 		"telemetry": map[string]any{"prometheus_retention_time": "1h", "disable_hostname": true},
-		"log_level": "INFO",
-		"ports":     map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1},
-	}
-	d := daemonOptions{kind: Consul, version: version, addr: net.JoinHostPort(client, strconv.Itoa(port[0])), dir: dir, host: host, ready: a.ready}
-	if d.ca, err = a.configure(o, dir, config); err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(config)
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, "consul.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, err
-	}
-	d.command = []string{program, "agent", "-config-file=" + file}
-	a.Daemon, err = launch(d)
-	return a, err
-}
-
-// configure adds limits, ACLs and TLS to the configuration, and returns the authority with TLS. The HTTPS
-// port then replaces the HTTP port.
-func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]any) (ca *authority, err error) {
-	maps.Copy(config["limits"].(map[string]any), o.Limits)
+		"limits":    limits, "ports": ports,
+	})
 	if o.SessionTTLMin > 0 {
 		config["session_ttl_min"] = o.SessionTTLMin.String()
 	}
@@ -179,35 +136,20 @@ func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]a
 		a.token = consulToken
 		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}
 	}
-	if !o.TLS {
-		return nil, nil
+	if d.ca != nil {
+		ports["http"], ports["https"] = -1, port[0]
+		config["tls"] = map[string]any{"https": map[string]any{
+			"ca_file": d.ca.file("ca.pem"), "cert_file": d.ca.file("server-cert.pem"), "key_file": d.ca.file("server-key.pem"), "verify_incoming": o.ClientCerts,
+		}}
 	}
-	if ca, err = newAuthority(dir); err != nil {
-		return nil, err
+	if o.ClientCerts {
+		a.own = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests")))}
 	}
-	ports := config["ports"].(map[string]int)
-	ports["http"], ports["https"] = -1, ports["http"]
-	config["tls"] = map[string]any{"https": map[string]any{
-		"ca_file": ca.file("ca.pem"), "cert_file": ca.file("server-cert.pem"), "key_file": ca.file("server-key.pem"), "verify_incoming": o.ClientCerts,
-	}}
-	if !o.ClientCerts {
-		return ca, nil
-	}
-	cert, key, err := ca.client(dir, "tests")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	a.own = append(a.own, pair)
-	return ca, err
-}
-
-// findConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
-func findConsul() (program, version string, err error) {
-	if oldest() {
-		return built(Consul, "1.14.*", "consul", "internal/tools/consul-oldest")
-	}
-	return built(Consul, "*", "consul", "internal/tools/consul")
+	check(os.WriteFile(filepath.Join(d.dir, "consul.json"), must(json.Marshal(config)), 0o600))
+	d.addr = net.JoinHostPort(config["client_addr"].(string), strconv.Itoa(port[0]))
+	a.Daemon = &Daemon{options: d} // for ready, until it is launched
+	d.ready = a.ready
+	return d
 }
 
 // ready returns nil if the cluster has a leader that answers consistent reads.

@@ -25,7 +25,9 @@ type daemonOptions struct {
 	host    *Host      // where it runs; nil: this machine
 	dir     string     // see newDir
 	ca      *authority // of its certificate; nil: it does not speak TLS
-	clock   string     // the file with its clock's offset; "": it has the machine's clock
+
+	clock  string        // the file with its clock's offset; "": it has the machine's clock
+	offset time.Duration // of the clock when it starts
 
 	// ready returns nil once the server answers. It is called many times. Nil: when it takes connections.
 	ready func(ctx context.Context) error
@@ -44,49 +46,48 @@ type Daemon struct {
 
 // newDir makes a directory for the data, the configuration and the log of one
 // daemon. Daemon.remove, or the end of the test binary, removes it.
-func newDir() (string, error) {
-	root, err := scratch()
-	if err != nil {
-		return "", err
+func newDir() string { return must(os.MkdirTemp(must(scratch()), "")) }
+
+// prepare makes the directory of a daemon, and in it the certificate of one that speaks TLS.
+func prepare(kind Kind, version string, tls bool) daemonOptions {
+	o := daemonOptions{kind: kind, version: version, dir: newDir()}
+	if tls {
+		o.ca = newAuthority(o.dir)
 	}
-	return os.MkdirTemp(root, "")
+	return o
 }
 
 // launch starts a daemon without waiting until it answers. The nodes of a cluster
 // answer only after all of them have been started.
-func launch(o daemonOptions) (*Daemon, error) {
-	d := &Daemon{options: o}
+func launch(o daemonOptions) *Daemon {
+	d := &Daemon{options: o, offset: o.offset}
 	if o.ready == nil {
 		d.options.ready = d.listens
 	}
-	return d, d.spawn()
+	check(d.spawn())
+	return d
 }
 
 // launchOnPort launches a daemon on a free port and waits until it answers. If another process was quicker to take
 // the port, it tries another one.
-func launchOnPort(options func(port int) (daemonOptions, error)) (*Daemon, error) {
+func launchOnPort(options func(port int) daemonOptions) *Daemon {
 	for try := 1; ; try++ {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		o, err := options(port)
-		if err != nil {
-			return nil, err
-		}
-		d, err := launch(o)
+		d := launch(options(freePort()))
+		err := d.await()
 		if err == nil {
-			err = d.await()
-		}
-		if err == nil {
-			return d, nil
+			return d
 		}
 		if try == 5 || !strings.Contains(d.LogTail(), "ddress already in use") {
 			d.remove()
-			return nil, err
+			check(err)
 		}
 		os.Truncate(d.log(), 0)
 	}
+}
+
+// alreadyRunning is a server that the testbed did not start.
+func alreadyRunning(kind Kind, addr string) *Daemon {
+	return &Daemon{options: daemonOptions{kind: kind, addr: addr}}
 }
 
 func (d *Daemon) spawn() error {
@@ -119,15 +120,13 @@ func (d *Daemon) await() error {
 	})
 }
 
-// endWithTest stops the daemons at the end of the test, and logs their output if it failed.
-func endWithTest(t testing.TB, daemons ...*Daemon) {
+// endWithTest stops the daemon at the end of the test, and logs its output if it failed.
+func (d *Daemon) endWithTest(t testing.TB) {
 	t.Cleanup(func() {
-		for _, d := range daemons {
-			if t.Failed() {
-				t.Logf("the last lines that %s %s wrote:\n%s", d.options.kind, d.options.addr, d.LogTail())
-			}
-			d.remove()
+		if t.Failed() {
+			t.Logf("the last lines that %s %s wrote:\n%s", d.options.kind, d.options.addr, d.LogTail())
 		}
+		d.remove()
 	})
 }
 
@@ -165,7 +164,7 @@ func (d *Daemon) LogTail() string {
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
-// share implements sharable.
+// share implements server.
 func (d *Daemon) share() { d.shared = true }
 
 // title names the server in the table at the end of a run.
@@ -208,11 +207,7 @@ func (d *Daemon) TLSConfig() *tls.Config {
 // certificate and its key.
 func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
-	cert, key, err := d.options.ca.client(t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
+	return d.options.ca.client(t.TempDir(), name)
 }
 
 // listens returns nil if the server takes connections.

@@ -33,8 +33,7 @@
 // ELECTION_TEST_MYSQL_DSN, ELECTION_TEST_MARIADB_DSN and ELECTION_TEST_POSTGRES_DSN name
 // running servers and a user who may create databases and users. ELECTION_TEST_REDIS_ADDR,
 // ELECTION_TEST_ZOOKEEPER_SERVERS, ELECTION_TEST_CONSUL_ADDR and ELECTION_TEST_ETCD_ENDPOINTS name others, by
-// host:port. ELECTION_TEST_KUBECONFIG names a file with an API server and an administrator. The
-// testbed uses them instead of starting its own, and skips the tests that inject faults into them.
+// host:port. The testbed uses them instead of starting its own, and skips the tests that inject faults into them.
 //
 // With ELECTION_TEST_OLDEST set, etcd and Consul are the oldest versions that this module claims to support.
 // ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL.

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -37,16 +38,12 @@ type EtcdNode struct {
 // With ELECTION_TEST_ETCD_ENDPOINTS set it skips the test.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
-	ownServer(t, Etcd, "starts its own server")
-	n, err := startEtcd(o)
-	started(t, n, err)
-	endWithTest(t, n.Daemon)
-	return n
+	return startOwn(t, Etcd, func() *EtcdNode { return startEtcd(o) })
 }
 
-var sharedEtcd = share(func() (*EtcdNode, error) {
+var sharedEtcd = share(func() *EtcdNode {
 	if endpoints := Etcd.named(); endpoints != "" {
-		return &EtcdNode{Daemon: &Daemon{options: daemonOptions{kind: Etcd, addr: endpoints}}}, nil
+		return &EtcdNode{Daemon: alreadyRunning(Etcd, endpoints)}
 	}
 	return startEtcd(EtcdOptions{})
 })
@@ -67,130 +64,93 @@ func SharedEtcd(t testing.TB) []string {
 // answer clients when it returns.
 func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*EtcdNode {
 	t.Helper()
-	ownServer(t, Etcd, "starts a cluster")
 	var peers []string
 	for i := range n {
 		peers = append(peers, fmt.Sprintf("node%d=http://%s:2380", i, network.Host(i).PeerIP()))
 	}
-	var nodes []*EtcdNode
-	for i := range n {
-		node, err := newEtcd(o, network.Host(i), fmt.Sprintf("node%d", i), peers)
-		if err != nil {
-			unavailable(t, err)
-		}
-		nodes = append(nodes, node)
-		endWithTest(t, node.Daemon)
-	}
-	for _, node := range nodes {
-		if err := node.await(); err != nil {
-			t.Fatalf("testbed: %v", err)
-		}
-	}
-	recordServer(t, fmt.Sprintf("etcd %s, %d nodes", nodes[0].Version(), n))
-	return nodes
+	return startCluster(t, Etcd, n, func(i int) *EtcdNode {
+		host := network.Host(i)
+		d := prepareEtcd(o)
+		d.host, d.addr = host, host.IP()+":2379"
+		n := &EtcdNode{metrics: "http://" + host.IP() + ":2381"}
+		n.Daemon = launch(n.configure(d, o, fmt.Sprint("node", i), host.PeerIP()+":2380", fmt.Sprint("cluster", network.number), peers))
+		return n
+	})
 }
 
-func startEtcd(o EtcdOptions) (*EtcdNode, error) {
-	n, err := newEtcd(o, nil, "node0", nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.await(); err != nil {
-		n.remove()
-		return nil, err
-	}
-	return n, nil
+// startEtcd starts a single node.
+func startEtcd(o EtcdOptions) *EtcdNode {
+	n, d := &EtcdNode{}, prepareEtcd(o)
+	n.Daemon = launchOnPort(func(port int) daemonOptions {
+		d.addr, n.metrics = loopback(port), "http://"+loopback(freePort())
+		peer := loopback(freePort())
+		return n.configure(d, o, "node0", peer, filepath.Base(d.dir), []string{"node0=http://" + peer})
+	})
+	return n
 }
 
-// newEtcd launches a node: a single one, or one of peers.
-func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode, error) {
-	program, version, err := findEtcd()
+// prepareEtcd finds the program.
+func prepareEtcd(o EtcdOptions) daemonOptions {
+	find := findEtcd
 	if o.Oldest || oldest() {
-		program, version, err = oldestEtcd()
+		find = oldestEtcd
 	}
-	if err != nil {
-		return nil, err
-	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	var client, peer, metrics string
-	if host != nil {
-		client, peer, metrics = host.IP()+":2379", host.PeerIP()+":2380", host.IP()+":2381"
-	} else {
-		var port [3]int
-		for i := range port {
-			if port[i], err = freePort(); err != nil {
-				return nil, err
-			}
-		}
-		client, peer, metrics = loopback(port[0]), loopback(port[1]), loopback(port[2])
-		peers = []string{name + "=http://" + peer}
-	}
-	n := &EtcdNode{metrics: "http://" + metrics}
-	d := daemonOptions{kind: Etcd, version: version, addr: client, dir: dir, host: host, ready: n.ready}
-	scheme := "http://"
-	args := []string{
-		"--name=" + name, "--data-dir=" + filepath.Join(dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + filepath.Base(dir[:len(dir)-1]),
-		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + n.metrics,
-		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
-	}
-	if host != nil {
-		args = append(args, "--initial-cluster-token=cluster"+strconv.Itoa(host.network.number))
-	}
+	program, version := find()
+	d := prepare(Etcd, version, o.TLS)
+	d.command = []string{program}
+	return d
+}
+
+// configure adds the options of a node of this name and this address for its peers.
+func (n *EtcdNode) configure(d daemonOptions, o EtcdOptions, name, peer, cluster string, peers []string) daemonOptions {
+	scheme, args := "http://", o.Args
 	if o.TLS {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
 		scheme = "https://"
-		args = append(args, "--client-cert-auth", "--trusted-ca-file="+d.ca.file("ca.pem"), "--cert-file="+d.ca.file("server-cert.pem"), "--key-file="+d.ca.file("server-key.pem"))
+		args = slices.Concat([]string{"--client-cert-auth", "--trusted-ca-file=" + d.ca.file("ca.pem"),
+			"--cert-file=" + d.ca.file("server-cert.pem"), "--key-file=" + d.ca.file("server-key.pem")}, args)
 	}
-	args = append(args, "--listen-client-urls="+scheme+client, "--advertise-client-urls="+scheme+client)
-	d.command = slices.Concat([]string{program}, args, o.Args)
-	n.Daemon, err = launch(d)
-	return n, err
+	d.ready = n.ready
+	d.command = slices.Concat(d.command, []string{
+		"--name=" + name, "--data-dir=" + filepath.Join(d.dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + cluster,
+		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + n.metrics,
+		"--listen-client-urls=" + scheme + d.addr, "--advertise-client-urls=" + scheme + d.addr,
+		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
+	}, args)
+	return d
 }
 
 // findEtcd finds the newest program that "make deps" has built. In the fast tier the
 // system's etcd will do.
-func findEtcd() (program, version string, err error) {
-	program, version, err = built(Etcd, "*", "etcd", "internal/tools/etcd")
-	if err != nil && testing.Short() {
+func findEtcd() (program, version string) {
+	if testing.Short() && glob(filepath.Join(cacheDir(), "etcd-v*", "etcd")) == "" {
 		return systemEtcd()
 	}
-	return program, version, err
+	return built(Etcd, "*", "etcd", "internal/tools/etcd")
 }
 
 // oldestEtcd finds the program of Debian bookworm that "make deps" has unpacked, or the system's.
-func oldestEtcd() (program, version string, err error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", "", err
-	}
+func oldestEtcd() (program, version string) {
+	cache := cacheDir()
 	if found := glob(filepath.Join(cache, "etcd-3.4.*", "usr/bin/etcd")); found != "" {
-		return found, strings.Split(found[len(cache)+1:], "/")[0][len("etcd-"):], nil
+		return found, strings.Split(found[len(cache)+1:], "/")[0][len("etcd-"):]
 	}
-	program, version, err = systemEtcd()
-	if err == nil && !strings.HasPrefix(version, "3.4.") {
-		err = &missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"}
+	program, version = systemEtcd()
+	if !strings.HasPrefix(version, "3.4.") {
+		check(&missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"})
 	}
-	return program, version, err
+	return program, version
 }
 
 var etcdVersion = regexp.MustCompile(`etcd Version: (\S+)`)
 
-func systemEtcd() (program, version string, err error) {
-	program, err = lookPath("etcd")
-	if err != nil {
-		return "", "", &missing{Etcd, "etcd", "Debian: etcd-server"}
-	}
+func systemEtcd() (program, version string) {
+	program = installed(Etcd, "etcd", "etcd", "Debian: etcd-server")
 	out, err := exec.Command(program, "--version").Output()
 	found := etcdVersion.FindSubmatch(out)
 	if err != nil || found == nil {
-		return "", "", fmt.Errorf("%s --version: %v: %s", program, err, out)
+		check(fmt.Errorf("%s --version: %v: %s", program, err, out))
 	}
-	return program, string(found[1]), nil
+	return program, string(found[1])
 }
 
 // ready returns nil if the cluster has a leader that confirms a read.
@@ -211,9 +171,7 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	_, text, err := get(ctx, n.metrics+"/metrics", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	metrics := make(map[string]float64)
 	for _, line := range metricLine.FindAllStringSubmatch(text, -1) {
 		metrics[line[1]], _ = strconv.ParseFloat(line[2], 64)
@@ -225,4 +183,34 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 func (n *EtcdNode) IsLeader(t testing.TB) bool {
 	t.Helper()
 	return n.Metrics(t)["etcd_server_is_leader"] == 1
+}
+
+func (n *EtcdNode) data() string { return filepath.Join(n.Dir(), "data") }
+
+// SaveData copies the data of a node that is not running, for ReplaceData. The copy is
+// removed with the test.
+func (n *EtcdNode) SaveData(t testing.TB) (saved string) {
+	t.Helper()
+	n.requireEnded(t, "SaveData")
+	saved = filepath.Join(TempDir(t), "data")
+	noError(t, os.CopyFS(saved, os.DirFS(n.data())))
+	return saved
+}
+
+// ReplaceData replaces the data of a node that is not running by an earlier copy, or with
+// "" by none.
+func (n *EtcdNode) ReplaceData(t testing.TB, saved string) {
+	t.Helper()
+	n.requireEnded(t, "ReplaceData")
+	noError(t, os.RemoveAll(n.data()))
+	if saved != "" {
+		noError(t, os.CopyFS(n.data(), os.DirFS(saved)))
+	}
+}
+
+func (n *EtcdNode) requireEnded(t testing.TB, what string) {
+	t.Helper()
+	if n.shared || n.Running() {
+		t.Fatalf("testbed: %s: etcd %s must belong to the test and must not run", what, n.Addr())
+	}
 }

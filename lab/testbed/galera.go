@@ -16,11 +16,11 @@ func StartGalera(t testing.TB) (first, second *Server) {
 	if provider == "" {
 		unavailable(t, &missing{MariaDB, "Galera", "Debian: galera-4"})
 	}
-	group := []string{galeraAddress(t), galeraAddress(t)}
+	group := []string{loopback(freePort()), loopback(freePort())}
 	args := func(i int) []string {
 		return []string{
 			"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-address=gcomm://" + strings.Join(group, ","),
-			"--wsrep-provider-options=gcache.size=8M;gmcast.listen_addr=tcp://" + group[i] + ";ist.recv_addr=" + galeraAddress(t),
+			"--wsrep-provider-options=gcache.size=8M;gmcast.listen_addr=tcp://" + group[i] + ";ist.recv_addr=" + loopback(freePort()),
 			"--wsrep-node-address=" + group[i], "--wsrep-sst-method=mysqldump", "--wsrep-sst-auth=root:", "--wsrep-sst-receive-address=AUTO",
 			"--binlog-format=ROW", "--default-storage-engine=InnoDB", "--innodb-autoinc-lock-mode=2",
 		}
@@ -32,12 +32,8 @@ func StartGalera(t testing.TB) (first, second *Server) {
 	second = Start(t, Options{Kind: MariaDB, Args: []string{"--wsrep-on=OFF"}})
 	first.Terminate(t)
 	second.Terminate(t)
-	if err := os.RemoveAll(second.data()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(second.data(), os.DirFS(first.data())); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.RemoveAll(second.data()))
+	noError(t, os.CopyFS(second.data(), os.DirFS(first.data())))
 	first.Start(t)
 	second.setArgs(args(1))
 	second.Start(t)
@@ -53,36 +49,22 @@ func StartGalera(t testing.TB) (first, second *Server) {
 	return first, second
 }
 
-// galeraAddress is one that nobody listens on.
-func galeraAddress(t testing.TB) string {
-	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loopback(port)
-}
-
 // StartHAProxy starts an HAProxy that leads each new connection to the first server that takes one. A connection that
 // is open stays where it is. It stops it after the test.
 func StartHAProxy(t testing.TB, servers ...string) *Daemon {
 	t.Helper()
 	Full(t, "starts its own server")
-	proxy, err := startHAProxy(servers)
-	endWithTest(t, started(t, proxy, err))
+	proxy, err := attempt(func() *Daemon { return startHAProxy(servers) })
+	started(t, proxy, err)
+	proxy.endWithTest(t)
 	return proxy
 }
 
-func startHAProxy(servers []string) (*Daemon, error) {
-	program, err := lookPath("haproxy")
-	if err != nil {
-		return nil, &missing{MariaDB, "HAProxy", "Debian: haproxy"}
-	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	return launchOnPort(func(port int) (daemonOptions, error) {
+func startHAProxy(servers []string) *Daemon {
+	program := installed(MariaDB, "haproxy", "HAProxy", "Debian: haproxy")
+	dir := newDir()
+	config := filepath.Join(dir, "haproxy.cfg")
+	return launchOnPort(func(port int) daemonOptions {
 		text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
 			"listen servers\n bind " + loopback(port) + "\n"
 		for i, addr := range servers {
@@ -92,7 +74,7 @@ func startHAProxy(servers []string) (*Daemon, error) {
 			}
 			text += "\n"
 		}
-		config := filepath.Join(dir, "haproxy.cfg")
-		return daemonOptions{kind: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir}, os.WriteFile(config, []byte(text), 0o644)
+		check(os.WriteFile(config, []byte(text), 0o644))
+		return daemonOptions{kind: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir}
 	})
 }

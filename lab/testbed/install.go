@@ -23,46 +23,30 @@ type program struct {
 	faketime string   // the library that fakes the clock, or empty
 }
 
-// find finds the installed server of a kind, once per test binary.
-func find(k Kind) (*program, error) { return programs[k]() }
-
+// programs finds the installed server of a kind, once per test binary.
 var programs = map[Kind]func() (*program, error){
-	MariaDB: sync.OnceValues(findMariaDB),
-	MySQL:   sync.OnceValues(findMySQL),
+	MariaDB: sync.OnceValues(func() (*program, error) { return attempt(findMariaDB) }),
+	MySQL:   sync.OnceValues(func() (*program, error) { return attempt(findMySQL) }),
 }
 
-func findMariaDB() (*program, error) {
-	server, err := lookPath("mariadbd")
-	if err != nil {
-		return nil, &missing{MariaDB, "MariaDB", "Debian: mariadb-server"}
-	}
-	install, err := lookPath("mariadb-install-db")
-	if err != nil {
-		return nil, &missing{MariaDB, "mariadb-install-db", "Debian: mariadb-server"}
-	}
-	p := &program{
+func findMariaDB() *program {
+	const hint = "Debian: mariadb-server"
+	return (&program{
 		kind:     MariaDB,
-		command:  []string{server},
-		install:  []string{install},
+		command:  []string{installed(MariaDB, "mariadbd", "MariaDB", hint)},
+		install:  []string{installed(MariaDB, "mariadb-install-db", "mariadb-install-db", hint)},
 		faketime: faketime(),
-	}
-	return p, p.identify(server)
+	}).identify()
 }
 
 // mysqlRoot is the root file system with MySQL 9 that "make deps" installs.
 // Debian 12 has no MySQL; the one of Debian unstable needs another C library. So
 // mysqld runs with the loader and the libraries of this root. A chroot would need
 // privileges, and the data inside it.
-func mysqlRoot() (string, error) {
-	cache, err := cacheDir()
-	return filepath.Join(cache, "mysql9-root"), err
-}
+func mysqlRoot() string { return filepath.Join(cacheDir(), "mysql9-root") }
 
-func findMySQL() (*program, error) {
-	root, err := mysqlRoot()
-	if err != nil {
-		return nil, err
-	}
+func findMySQL() *program {
+	root := mysqlRoot()
 	server := filepath.Join(root, "usr/sbin/mysqld")
 	if _, err := os.Stat(server); err != nil {
 		return findSystemMySQL()
@@ -70,7 +54,7 @@ func findMySQL() (*program, error) {
 	loader := glob(root+"/lib64/ld-linux-*.so.*", root+"/usr/lib/ld-linux-*.so.*")
 	lib := filepath.Dir(glob(root + "/usr/lib/*-linux-gnu*/libc.so.6"))
 	if loader == "" || lib == "." {
-		return nil, fmt.Errorf("no loader or C library in %s: remove it and run \"make deps\"", root)
+		check(fmt.Errorf("no loader or C library in %s: remove it and run \"make deps\"", root))
 	}
 	p := &program{
 		kind:     MySQL,
@@ -80,52 +64,37 @@ func findMySQL() (*program, error) {
 		faketime: glob(lib + "/faketime/libfaketimeMT.so.1"),
 	}
 	p.install = p.command
-	return p, p.identify(server)
+	return p.identify()
 }
 
 // findSystemMySQL finds a mysqld that the system's package manager installed.
-func findSystemMySQL() (*program, error) {
-	none := &missing{MySQL, "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"}
-	server, err := lookPath("mysqld")
-	if err != nil {
-		return nil, none
+func findSystemMySQL() *program {
+	const name, hint = "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"
+	server := []string{installed(MySQL, "mysqld", name, hint)}
+	p := (&program{kind: MySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}, faketime: faketime()}).identify()
+	if strings.Contains(p.version, "MariaDB") { // it installs a mysqld too
+		check(&missing{MySQL, name, hint})
 	}
-	p := &program{
-		kind:     MySQL,
-		command:  []string{server},
-		install:  []string{server},
-		base:     []string{"--secure-file-priv=NULL"},
-		faketime: faketime(),
-	}
-	if err := p.identify(server); err != nil {
-		return nil, err
-	}
-	// MariaDB installs a mysqld too.
-	if strings.Contains(p.version, "MariaDB") {
-		return nil, none
-	}
-	return p, nil
+	return p
 }
 
 var versionPattern = regexp.MustCompile(`Ver (\S+)`)
 
 // identify asks the server for its version.
-func (p *program) identify(server string) error {
+func (p *program) identify() *program {
+	server := p.command[len(p.command)-1]
 	cmd := exec.Command(p.command[0], append(p.command[1:], "--no-defaults", "--version")...)
 	cmd.Env = append(os.Environ(), p.env...)
 	out, err := cmd.CombinedOutput()
 	found := versionPattern.FindSubmatch(out)
 	if err != nil || found == nil {
-		return fmt.Errorf("%s --version: %v: %s", server, err, out)
+		check(fmt.Errorf("%s --version: %v: %s", server, err, out))
 	}
 	p.version = string(found[1])
-	info, err := os.Stat(server)
-	if err != nil {
-		return err
-	}
+	info := must(os.Stat(server))
 	sum := sha256.Sum256(fmt.Append(nil, out, server, info.Size(), info.ModTime()))
 	p.identity = fmt.Sprintf("%x", sum[:6])
-	return nil
+	return p
 }
 
 // userOption returns the option that lets root run a server.
@@ -134,6 +103,15 @@ func userOption() []string {
 		return []string{"--user=root"}
 	}
 	return nil
+}
+
+// installed returns the path of a program that a package installs.
+func installed(k Kind, program, name, hint string) string {
+	path, err := lookPath(program)
+	if err != nil {
+		check(&missing{k, name, hint})
+	}
+	return path
 }
 
 // lookPath also searches the directories of servers, which not every PATH contains.
@@ -157,25 +135,22 @@ func glob(patterns ...string) string {
 }
 
 // built finds the newest program that "make deps" has built from a module: name-vVERSION/name in the cache.
-func built(k Kind, versions, name, module string) (path, version string, err error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", "", err
-	}
-	found, _ := filepath.Glob(filepath.Join(cache, name+"-v"+versions, name))
+func built(k Kind, versions, name, module string) (path, version string) {
+	found, _ := filepath.Glob(filepath.Join(cacheDir(), name+"-v"+versions, name))
 	if len(found) == 0 {
-		return "", "", &missing{k, name, "built from " + module}
+		check(&missing{k, name, "built from " + module})
 	}
 	path = found[len(found)-1]
-	return path, strings.TrimPrefix(filepath.Base(filepath.Dir(path)), name+"-v"), nil
+	return path, strings.TrimPrefix(filepath.Base(filepath.Dir(path)), name+"-v")
 }
 
 // cacheDir is the project's directory under the user's cache directory.
-func cacheDir() (string, error) {
+func cacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		base = os.TempDir() // no home directory
 	}
 	dir := filepath.Join(base, "go-election")
-	return dir, os.MkdirAll(dir, 0o755)
+	check(os.MkdirAll(dir, 0o755))
+	return dir
 }

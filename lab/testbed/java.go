@@ -35,7 +35,9 @@ type JavaOptions struct {
 var memberSource []byte
 
 // javaClasses compiles the program once and returns its class path.
-var javaClasses = sync.OnceValues(func() (string, error) {
+var javaClasses = sync.OnceValues(func() (string, error) { return attempt(compileJava) })
+
+func compileJava() string {
 	const jars = "/usr/share/java/"
 	var path []string
 	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "failureaccess", "slf4j-api", "slf4j-nop",
@@ -43,27 +45,19 @@ var javaClasses = sync.OnceValues(func() (string, error) {
 		if _, err := os.Stat(jars + jar + ".jar"); err == nil {
 			path = append(path, jars+jar+".jar")
 		} else if strings.HasPrefix(jar, "curator") {
-			return "", &missing{ZooKeeper, jar, "Debian: libcurator-recipes-java"}
+			check(&missing{ZooKeeper, jar, "Debian: libcurator-recipes-java"})
 		}
 	}
-	javac, err := exec.LookPath("javac")
-	if err != nil {
-		return "", &missing{ZooKeeper, "javac", "Debian: default-jdk-headless"}
-	}
-	dir, err := newDir()
-	if err != nil {
-		return "", err
-	}
+	javac := installed(ZooKeeper, "javac", "javac", "Debian: default-jdk-headless")
+	dir := newDir()
 	source := filepath.Join(dir, "Member.java")
-	if err := os.WriteFile(source, memberSource, 0o644); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(source, memberSource, 0o644))
 	all := strings.Join(append(path, dir), ":")
 	if out, err := exec.Command(javac, "-J-Xmx256m", "-J-XX:+UseSerialGC", "-cp", all, "-d", dir, source).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("javac: %w: %s", err, out)
+		check(fmt.Errorf("javac: %w: %s", err, out))
 	}
-	return all, nil
-})
+	return all
+}
 
 // StartJavaMember starts a member in Java, which ends with the test.
 func StartJavaMember(t testing.TB, o JavaOptions) *JavaMember {

@@ -2,10 +2,10 @@ package testbed
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +18,6 @@ type KubernetesOptions struct {
 	// --enable-priority-and-fairness=false and --max-mutating-requests-inflight=1.
 	Args []string
 
-	// EtcdArgs are added to the end of etcd's command line.
-	EtcdArgs []string
-
 	// Beside starts another API server over the etcd of this one, with the same
 	// authority and keys: what one of them grants, the other accepts.
 	Beside *KubernetesServer
@@ -31,95 +28,64 @@ type KubernetesOptions struct {
 // collects garbage, and a namespace that is deleted stays in state Terminating.
 type KubernetesServer struct {
 	*Daemon
-	etcd    *EtcdNode // nil: the testbed did not start it
-	cluster kubeCluster
-	admin   kubeUser
-	client  *http.Client // of the administrator
+	etcd   *EtcdNode
+	admin  string       // credentials of the administrator, whose group may do everything
+	client *http.Client // of the administrator
 }
 
 // StartKubernetes starts an API server for this test and stops it after the test. It takes
-// some seconds of a processor, and some hundred MB of memory. With ELECTION_TEST_KUBECONFIG
-// set it skips the test.
+// some seconds of a processor, and some hundred MB of memory.
 func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	t.Helper()
-	ownServer(t, Kubernetes, "starts its own server")
-	k, err := startKubernetes(o)
-	started(t, k, err)
-	endWithTest(t, k.Daemon)
+	k := startOwn(t, Kubernetes, func() *KubernetesServer { return startKubernetes(o) })
 	if o.Beside == nil {
-		endWithTest(t, k.etcd.Daemon)
+		k.etcd.endWithTest(t)
 	}
 	return k
 }
 
-var sharedKubernetes = share(func() (*KubernetesServer, error) {
-	if file := Kubernetes.named(); file != "" {
-		return runningKubernetes(file)
-	}
-	return startKubernetes(KubernetesOptions{})
-})
+var sharedKubernetes = share(func() *KubernetesServer { return startKubernetes(KubernetesOptions{}) })
 
-// SharedKubernetes returns the API server that all tests of the binary share, or the one
-// of the current context in the file that ELECTION_TEST_KUBECONFIG names. Its user must
-// have all rights. Tests must not inject faults into it. Each takes its own namespace.
+// SharedKubernetes returns the API server that all tests of the binary share. Tests must
+// not inject faults into it. Each takes its own namespace.
 func SharedKubernetes(t testing.TB) *KubernetesServer {
 	t.Helper()
 	return sharedKubernetes(t)
 }
 
-// share implements sharable.
+// share implements server.
 func (k *KubernetesServer) share() {
 	k.Daemon.share()
-	if k.etcd != nil {
-		k.etcd.share()
-	}
+	k.etcd.share()
 }
 
-func startKubernetes(o KubernetesOptions) (*KubernetesServer, error) {
-	program, version, err := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
+func startKubernetes(o KubernetesOptions) *KubernetesServer {
+	program, version := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
+	d := prepare(Kubernetes, version, o.Beside == nil)
 	k := &KubernetesServer{}
-	d := daemonOptions{kind: Kubernetes, version: version, dir: dir, ready: k.ready}
 	if o.Beside != nil {
 		k.etcd, d.ca = o.Beside.etcd, o.Beside.options.ca
 	} else {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-		if k.etcd, err = startEtcd(EtcdOptions{Args: o.EtcdArgs}); err != nil {
-			return nil, err
-		}
+		k.etcd = startEtcd(EtcdOptions{})
 	}
-	k.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
-		d.addr, k.cluster.Server = loopback(port), "https://"+loopback(port)
-		d.command = slices.Concat([]string{program}, k.args(d.ca, dir, port), o.Args)
-		return d, k.administrate(d.ca, dir)
+	k.administrate(d.ca, d.dir)
+	d.ready = k.ready
+	k.Daemon = launchOnPort(func(port int) daemonOptions {
+		d.addr = loopback(port)
+		d.command = slices.Concat([]string{program}, k.args(d.ca, d.dir, port), o.Args)
+		k.Daemon = &Daemon{options: d} // for ready, until it is launched
+		return d
 	})
-	if err != nil && o.Beside == nil {
-		k.etcd.remove()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return k, nil
+	return k
 }
 
-// administrate makes the administrator, whose group may do everything.
-func (k *KubernetesServer) administrate(ca *authority, dir string) (err error) {
-	if k.cluster.CA, err = os.ReadFile(ca.file("ca.pem")); err != nil {
-		return err
-	}
-	if k.admin, err = ca.user(dir, "testbed", "system:masters"); err != nil {
-		return err
-	}
-	k.client, err = k.cluster.client(k.admin)
-	return err
+// administrate makes the administrator.
+func (k *KubernetesServer) administrate(ca *authority, dir string) {
+	cert, key := ca.client(dir, "testbed", "system:masters")
+	k.admin = certificateUser(cert, key)
+	config := ca.clientConfig()
+	config.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(cert, key))}
+	k.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
 // args returns the options of the API server. The key of its certificate also signs the
@@ -160,20 +126,13 @@ func (k *KubernetesServer) ready(ctx context.Context) error {
 
 // send sends a request of the administrator, and returns the status and the body.
 func (k *KubernetesServer) send(ctx context.Context, method, path, contentType string, body []byte) (int, []byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, k.cluster.Server+path, strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(ctx, method, k.URL()+path, strings.NewReader(string(body)))
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Accept", "application/json")
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
-	}
-	if k.admin.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+k.admin.Token)
-	}
-	if k.admin.As != "" {
-		request.Header.Set("Impersonate-User", k.admin.As)
-		request.Header["Impersonate-Group"] = k.admin.AsGroups
 	}
 	answer, err := k.client.Do(request)
 	if err != nil {
@@ -184,11 +143,7 @@ func (k *KubernetesServer) send(ctx context.Context, method, path, contentType s
 	return answer.StatusCode, text, err
 }
 
-// URL is where clients reach the API server: https://….
-func (k *KubernetesServer) URL() string { return k.cluster.Server }
-
-// Etcd is the node that the API server keeps everything in. It is nil if the environment
-// names a running API server. To kill it, start it again or replace its data
+// Etcd is the node that the API server keeps everything in. To kill it, start it again or replace its data
 // ([EtcdNode.ReplaceData]) is to do so to the cluster.
 func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
 

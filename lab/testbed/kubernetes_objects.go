@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +19,7 @@ func (k *KubernetesServer) Request(t testing.TB, method, path string, body, into
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	if err := k.Try(ctx, method, path, body, into); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, k.Try(ctx, method, path, body, into))
 }
 
 // Try is Request that returns the error, for goroutines and for what may fail. A status from
@@ -52,15 +49,11 @@ func (k *KubernetesServer) request(ctx context.Context, method, path, contentTyp
 	return nil
 }
 
-// Namespace makes a namespace with a new name. If the API server was already running, the
-// namespace is deleted at the end of the test.
+// Namespace makes a namespace with a new name.
 func (k *KubernetesServer) Namespace(t testing.TB) (name string) {
 	t.Helper()
-	name = "test-" + strings.ToLower(rand.Text()[:12])
+	name = "test-" + random()
 	k.Apply(t, "", fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
-	if k.options.ca == nil {
-		t.Cleanup(func() { k.Request(t, http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil) })
-	}
 	return name
 }
 
@@ -132,46 +125,33 @@ type KubernetesRule struct {
 
 // Allow gives a user exactly these rights in a namespace, by a Role and a RoleBinding, and
 // waits until they are in effect. A second call replaces the rights of the first, but does
-// not wait until those that it takes away have no effect. See [KubernetesServer.Forbid].
+// not wait until those that it takes away have no effect.
 func (k *KubernetesServer) Allow(t testing.TB, namespace, user string, rules ...KubernetesRule) {
 	t.Helper()
 	const group = "rbac.authorization.k8s.io"
-	role := map[string]any{"apiVersion": group + "/v1", "kind": "Role", "metadata": map[string]any{"name": rightsOf(user)}, "rules": rules}
+	name := "testbed:" + user
+	role := map[string]any{"apiVersion": group + "/v1", "kind": "Role", "metadata": map[string]any{"name": name}, "rules": rules}
 	binding := map[string]any{
-		"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": rightsOf(user)},
-		"roleRef":  map[string]any{"apiGroup": group, "kind": "Role", "name": rightsOf(user)},
+		"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": name},
+		"roleRef":  map[string]any{"apiGroup": group, "kind": "Role", "name": name},
 		"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": user}},
 	}
 	for _, object := range []map[string]any{role, binding} {
-		if err := k.apply(namespace, object); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, k.apply(namespace, object))
 	}
 	for _, r := range rules {
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {
 				for _, verb := range r.Verbs {
-					k.awaitRight(t, true, namespace, user, verb, group, resource, strings.Join(r.Names[:min(1, len(r.Names))], ""))
+					k.awaitRight(t, namespace, user, verb, group, resource, strings.Join(r.Names[:min(1, len(r.Names))], ""))
 				}
 			}
 		}
 	}
 }
 
-// Forbid takes away what Allow gave to a user, and waits until the API server refuses the
-// verb, which is one of those.
-func (k *KubernetesServer) Forbid(t testing.TB, namespace, user, verb, group, resource string) {
-	t.Helper()
-	k.Request(t, http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+namespace+"/rolebindings/"+rightsOf(user), nil, nil)
-	k.awaitRight(t, false, namespace, user, verb, group, resource, "")
-}
-
-// rightsOf names the role of a user and its binding.
-func rightsOf(user string) string { return "testbed:" + user }
-
-// awaitRight waits until the API server's authorizer says yes or no: it watches roles and
-// bindings, so it lags behind.
-func (k *KubernetesServer) awaitRight(t testing.TB, want bool, namespace, user, verb, group, resource, name string) {
+// awaitRight waits until the API server's authorizer allows it: it watches roles and bindings, so it lags behind.
+func (k *KubernetesServer) awaitRight(t testing.TB, namespace, user, verb, group, resource, name string) {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")
 	Eventually(t, startLimit, "rights are in effect", func() error {
@@ -187,8 +167,8 @@ func (k *KubernetesServer) awaitRight(t testing.TB, want bool, namespace, user, 
 				"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
 			}},
 		}, &review)
-		if err == nil && review.Status.Allowed != want {
-			err = fmt.Errorf("user %s may %s %s in %s: %v, want %v: %s", user, verb, resource, namespace, !want, want, review.Status.Reason)
+		if err == nil && !review.Status.Allowed {
+			err = fmt.Errorf("user %s may not %s %s in %s: %s", user, verb, resource, namespace, review.Status.Reason)
 		}
 		return err
 	})

@@ -4,10 +4,12 @@ package testbed
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,11 +24,58 @@ var leaseRule = KubernetesRule{APIGroups: []string{"coordination.k8s.io"}, Resou
 // client returns the API server as a user of a kubeconfig sees it.
 func client(t *testing.T, kubeconfig string) *KubernetesServer {
 	t.Helper()
-	k, err := runningKubernetes(kubeconfig)
+	var said struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string
+				CA     []byte `json:"certificate-authority-data"`
+			}
+		}
+		Users []struct {
+			User struct {
+				Token string
+				Cert  string `json:"client-certificate"`
+				Key   string `json:"client-key"`
+			}
+		}
+	}
+	text, err := os.ReadFile(kubeconfig)
+	if err == nil {
+		err = json.Unmarshal(text, &said)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	cluster, user := said.Clusters[0].Cluster, said.Users[0].User
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(cluster.CA) {
+		t.Fatal("the authority is not PEM")
+	}
+	if user.Token == "" {
+		pair, err := tls.LoadX509KeyPair(user.Cert, user.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	addr := strings.TrimPrefix(cluster.Server, "https://")
+	return &KubernetesServer{
+		Daemon: &Daemon{options: daemonOptions{addr: addr, ca: &authority{}}},
+		client: &http.Client{Transport: bearer{&http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, user.Token}},
+	}
+}
+
+// A bearer adds a token to each request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // makeLease creates a Lease object as the user of k.
@@ -99,21 +148,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 		}
 	}
 
-	running := client(t, k.AdminKubeconfig(t)) // as with ELECTION_TEST_KUBECONFIG
-	running.Allow(t, running.Namespace(t), "carol", leaseRule)
-	running.Allow(t, other, "carol", leaseRule)
-	carol := client(t, running.Kubeconfig(t, "carol", "some-group"))
-	if err := makeLease(t.Context(), carol, other, "carol"); err != nil {
-		t.Errorf("a user whom the administrator impersonates: %v", err)
-	}
-	if err := makeLease(t.Context(), carol, here, "carol"); err == nil || !strings.Contains(err.Error(), "403: ") {
-		t.Errorf("a user whom the administrator impersonates, elsewhere: %v, want 403", err)
-	}
-
-	k.Forbid(t, here, "alice", "create", "coordination.k8s.io", "leases")
-	if err := makeLease(t.Context(), alice, here, "after"); err == nil || !strings.Contains(err.Error(), "403: ") {
-		t.Errorf("after its rights were taken away: %v, want 403", err)
-	}
 	if err := makeLease(t.Context(), client(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
 		t.Errorf("with a token that nobody gave: %v, want 401", err)
 	}
@@ -216,53 +250,4 @@ func TestKubernetesThrottles(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// With ELECTION_TEST_KUBECONFIG the shared server is that of the file, which may name other
-// files, and tests that need their own are skipped. Errors have no credentials.
-func TestKubernetesThatRunsIsUsed(t *testing.T) {
-	dir := t.TempDir()
-	ca, err := newAuthority(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := ca.client(dir, "admin"); err != nil {
-		t.Fatal(err)
-	}
-	write := func(user string) string {
-		file := filepath.Join(dir, "kubeconfig")
-		text := `
-apiVersion: v1
-kind: Config
-current-context: b
-contexts: [{name: a, context: {cluster: x, user: x}}, {name: b, context: {cluster: y, user: y}}]
-clusters: [{name: y, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.pem}}]
-users: [{name: y, user: ` + user + `}]
-`
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	file := write("{client-certificate: client-cert.pem, client-key: client-key.pem}")
-	k := client(t, file)
-	if k.URL() != "https://127.0.0.1:1" || k.cluster.CA == nil || k.admin.Key == nil {
-		t.Errorf("the API server of the file is %s", k.URL())
-	}
-	_, user, err := readKubeconfig(k.Kubeconfig(t, "alice", "electors"))
-	if err != nil || user.As != "alice" || !slices.Equal(user.AsGroups, []string{"electors"}) {
-		t.Errorf("the administrator acts as %q in %q: %v, want alice in electors", user.As, user.AsGroups, err)
-	}
-	if f, _ := ending(t, func(tb testing.TB) { k.Kill(tb) }); f.ended != "skip" {
-		t.Errorf("Kill of a server that was already running ends the test by %q", f.ended)
-	}
-	t.Setenv(Kubernetes.variable(), file)
-	if f, _ := ending(t, func(tb testing.TB) { StartKubernetes(tb, KubernetesOptions{}) }); f.ended != "skip" {
-		t.Errorf("a test that starts its own server ends by %q, want skip", f.ended)
-	}
-	for _, bad := range []string{"{username: x, password: hunter2}", "{token: [hunter2]}", "{client-certificate: hunter.pem"} {
-		if _, err := runningKubernetes(write(bad)); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("user %s: %v, want an error without the password", bad, err)
-		}
-	}
 }

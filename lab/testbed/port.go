@@ -30,7 +30,7 @@ var ports struct {
 // It is below the range from which the kernel takes the ports of clients. Otherwise
 // the kernel could give a client that dials a dead server that very port; the client
 // would then talk to itself, or keep the server from coming back.
-func freePort() (int, error) {
+func freePort() int {
 	ports.Lock()
 	defer ports.Unlock()
 	var err error
@@ -42,7 +42,7 @@ func freePort() (int, error) {
 		ports.guard, err = net.Listen("tcp4", loopback(ports.first))
 	}
 	if err != nil {
-		return 0, fmt.Errorf("no free block of ports: %w", err)
+		check(fmt.Errorf("no free block of ports: %w", err))
 	}
 	if ports.taken == nil || len(ports.taken) > block*3/4 {
 		ports.taken = make(map[int]bool)
@@ -56,10 +56,10 @@ func freePort() (int, error) {
 		if l, err = net.Listen("tcp4", loopback(port)); err == nil {
 			l.Close()
 			ports.taken[port] = true
-			return port, nil
+			return port
 		}
 	}
-	return 0, fmt.Errorf("no free port: %w", err)
+	panic(failure{fmt.Errorf("no free port: %w", err)})
 }
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -43,45 +42,36 @@ type PostgresServer struct {
 // installed, the test is skipped or fails.
 func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
 	t.Helper()
-	ownServer(t, Postgres, "starts its own server")
-	p, err := startPostgres(o, nil)
-	started(t, p, err)
-	p.endWithTest(t)
-	return p
+	return startOwn(t, Postgres, func() *PostgresServer { return startPostgres(o, nil) })
 }
 
 // StartPostgresStandby starts a standby that streams from a primary. It has caught up when
 // StartPostgresStandby returns.
 func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptions) *PostgresServer {
 	t.Helper()
-	p, err := startPostgres(o, primary)
-	started(t, p, err)
-	p.endWithTest(t)
+	p := startOwn(t, Postgres, func() *PostgresServer { return startPostgres(o, primary) })
 	p.CatchUp(t, primary)
 	return p
 }
 
 func (p *PostgresServer) endWithTest(t testing.TB) {
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the last lines that PostgreSQL %s wrote:\n%s", p.Addr(), p.LogTail())
-		}
-		p.remove()
+	p.Daemon.endWithTest(t)
+	t.Cleanup(func() { // before that
+		p.admin.Close()
+		p.signalAll(func(process *os.Process) { process.Kill() })
 	})
 }
 
-var sharedPostgres = share(func() (*PostgresServer, error) {
+var sharedPostgres = share(func() *PostgresServer {
 	if Postgres.named() == "" {
 		return startPostgres(PostgresOptions{}, nil)
 	}
 	c, err := pgxpool.ParseConfig(Postgres.named())
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid data source name", Postgres.variable())
+	if err != nil { // which may have a password
+		check(fmt.Errorf("%s is not a valid data source name", Postgres.variable()))
 	}
 	addr := fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port)
-	p := &PostgresServer{Daemon: &Daemon{options: daemonOptions{kind: Postgres, addr: addr}}, params: url.Values{}}
-	p.admin, err = pgxpool.NewWithConfig(context.Background(), c)
-	return p, err
+	return &PostgresServer{alreadyRunning(Postgres, addr), must(pgxpool.NewWithConfig(context.Background(), c)), url.Values{}}
 })
 
 // SharedPostgres returns the server that all tests of the binary share, or the one that
@@ -94,9 +84,9 @@ func SharedPostgres(t testing.TB) *PostgresServer {
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
 // ELECTION_TEST_POSTGRES_BIN names another one.
-func postgresBin() (string, error) {
+func postgresBin() string {
 	if dir := os.Getenv("ELECTION_TEST_POSTGRES_BIN"); dir != "" {
-		return dir, nil
+		return dir
 	}
 	newest := ""
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb"} {
@@ -104,12 +94,9 @@ func postgresBin() (string, error) {
 		newest = slices.Max(append(found, newest))
 	}
 	if newest == "" {
-		newest, _ = exec.LookPath("initdb")
+		newest = installed(Postgres, "initdb", "PostgreSQL", "Debian: postgresql")
 	}
-	if newest == "" {
-		return "", &missing{Postgres, "PostgreSQL", "Debian: postgresql"}
-	}
-	return filepath.Dir(newest), nil
+	return filepath.Dir(newest)
 }
 
 // asServer returns a command that runs as the user postgres or nobody if this process is root's:
@@ -130,68 +117,46 @@ func asServer(command ...string) (_ []string, own func(path string) error) {
 }
 
 // serverDir is newDir for a server of another user.
-func serverDir() (string, error) {
-	dir, err := newDir()
-	if err != nil {
-		return "", err
-	}
+func serverDir() string {
+	dir := newDir()
 	_, own := asServer()
-	return dir, errors.Join(os.Chmod(filepath.Dir(dir), 0o711), own(dir))
+	check(os.Chmod(filepath.Dir(dir), 0o711))
+	check(own(dir))
+	return dir
 }
 
-func runAsServer(args ...string) error {
+func runAsServer(args ...string) {
 	command, _ := asServer(args...)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", args[0], err, out)
+		check(fmt.Errorf("%s: %w: %s", args[0], err, out))
 	}
-	return nil
 }
 
 // postgresTemplate makes an empty data directory, once per test binary. So all servers of a test
 // binary have the same system identifier.
 var postgresTemplate = sync.OnceValues(func() (string, error) {
-	bin, err := postgresBin()
-	if err != nil {
-		return "", err
-	}
-	dir, err := serverDir()
-	if err != nil {
-		return "", err
-	}
-	data := filepath.Join(dir, "data")
-	return data, runAsServer(filepath.Join(bin, "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+	return attempt(func() string {
+		data := filepath.Join(serverDir(), "data")
+		runAsServer(filepath.Join(postgresBin(), "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+		return data
+	})
 })
 
 // startPostgres starts a server: a primary, or a standby of one.
-func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer, error) {
-	bin, err := postgresBin()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := serverDir()
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Join(dir, "data")
-	if err := fillPostgres(bin, data, primary); err != nil {
-		return nil, err
-	}
-	d := daemonOptions{kind: Postgres, dir: dir}
-	if d.version, err = postgresVersion(bin); err != nil {
-		return nil, err
-	}
+func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
+	bin := postgresBin()
+	version := strings.Fields(string(must(exec.Command(filepath.Join(bin, "postgres"), "--version").Output())) + " ? ? ?")[2]
+	d := daemonOptions{kind: Postgres, version: version, dir: serverDir()}
+	data := filepath.Join(d.dir, "data")
+	fillPostgres(bin, data, primary)
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
+		d.ca = newAuthority(d.dir)
 		_, own := asServer()
 		for _, name := range []string{"server-key.pem", "server-cert.pem", "ca.pem"} {
-			if err := own(d.ca.file(name)); err != nil {
-				return nil, err
-			}
+			check(own(d.ca.file(name)))
 		}
 		settings = append(settings, "ssl=on", "ssl_cert_file="+d.ca.file("server-cert.pem"), "ssl_key_file="+d.ca.file("server-key.pem"))
 	}
@@ -199,86 +164,52 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) (*PostgresServer,
 	if o.Access == nil {
 		access = append(access, "host all all 127.0.0.1/32 trust")
 	}
-	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644); err != nil {
-		return nil, err
-	}
+	check(os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
 	command, _ := asServer(filepath.Join(bin, "postgres"), "-D", data)
 	for _, s := range settings {
 		command = append(command, "-c", s)
 	}
 
 	p := &PostgresServer{params: url.Values{"sslmode": {"disable"}}}
-	p.Daemon, err = launchOnPort(func(port int) (_ daemonOptions, err error) {
+	p.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		d.command = append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
 		if p.admin != nil {
 			p.admin.Close()
 		}
-		p.admin, err = pgxpool.New(context.Background(), p.adminDSN(d.addr, "postgres"))
+		p.admin = must(pgxpool.New(context.Background(), p.adminDSN(d.addr, "postgres")))
 		d.ready = func(ctx context.Context) error { return p.admin.Ping(ctx) }
-		return d, err
+		return d
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p
 }
 
 // fillPostgres makes the data directory: an empty one, or a copy of a primary's.
-func fillPostgres(bin, data string, primary *PostgresServer) error {
+func fillPostgres(bin, data string, primary *PostgresServer) {
 	if primary == nil {
-		template, err := postgresTemplate()
-		if err != nil {
-			return err
-		}
-		return runAsServer("cp", "-a", template, data)
+		runAsServer("cp", "-a", must(postgresTemplate()), data)
+		return
 	}
 	host, port, _ := strings.Cut(primary.Addr(), ":")
-	return runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+	runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
 		"--dbname=host="+host+" port="+port+" user=postgres application_name=standby")
 }
 
-func postgresVersion(bin string) (string, error) {
-	out, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
-	return strings.Fields(string(out) + " ? ? ?")[2], err
-}
-
-// remove kills the server and removes its data.
-func (p *PostgresServer) remove() {
-	p.admin.Close()
-	p.signalAll(func(process *os.Process) { process.Kill() })
-	p.Daemon.remove()
-}
-
-// tree returns the server's processes, its first one first.
-func (p *PostgresServer) tree() (all []*os.Process) {
+// signalAll does something to all processes of the server, its first one first, and returns them.
+func (p *PostgresServer) signalAll(do func(*os.Process)) (all []*os.Process) {
 	first := p.running()
 	if first == nil {
 		return nil
 	}
-	if process, err := os.FindProcess(first.pid()); err == nil {
-		all = append(all, process)
-	}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(first.pid()) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			if process, err := os.FindProcess(pid); err == nil {
-				all = append(all, process)
-			}
+	for _, pid := range append([]int{first.pid()}, Children(first.pid(), "")...) {
+		if process, err := os.FindProcess(pid); err == nil {
+			all = append(all, process)
 		}
 	}
-	return all
-}
-
-func (p *PostgresServer) signalAll(do func(*os.Process)) (signalled []*os.Process) {
-	signalled = p.tree()
-	for _, process := range signalled {
+	for _, process := range all {
 		do(process)
 	}
-	return signalled
+	return all
 }
 
 // Kill kills all processes of the server at once. What it acknowledged is on disk.

@@ -184,14 +184,8 @@ func scratchRoot() string {
 // there is enough. The directory may be mounted noexec. It is removed after the test.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	root, err := scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(root, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, err := attempt(newDir)
+	noError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -69,11 +69,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	for tries := 5; ; tries-- {
-		port, err := freePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.addr = loopback(port)
+		p.addr = loopback(freePort())
 		if err := p.listen(); err == nil {
 			break
 		} else if tries == 0 || !errors.Is(err, syscall.EADDRINUSE) { // another program was faster

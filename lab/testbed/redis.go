@@ -44,11 +44,7 @@ type RedisServer struct {
 // StartRedis starts a server for this test and stops it after the test.
 func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
 	t.Helper()
-	ownServer(t, Redis, "starts its own server")
-	r, err := startRedis(o)
-	started(t, r, err)
-	r.endWithTest(t)
-	return r
+	return startOwn(t, Redis, func() *RedisServer { return startRedis(o) })
 }
 
 // StartRedisReplica starts a replica of a server. It has all data when StartRedisReplica returns.
@@ -67,24 +63,11 @@ func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *Redis
 func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
 	t.Helper()
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	var all []*RedisServer
-	for range 3 {
-		dir, err := newDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		config := filepath.Join(dir, "sentinel.conf")
-		text := fmt.Sprintf("sentinel monitor mymaster %s %s 2\nsentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n", host, port)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s, err := launchRedis(dir, RedisOptions{of: master}, config, "--sentinel")
-		if err != nil {
-			unavailable(t, err)
-		}
-		s.endWithTest(t)
-		all = append(all, s)
-	}
+	all := startCluster(t, Redis, 3, func(int) *RedisServer {
+		config := filepath.Join(newDir(), "sentinel.conf")
+		check(os.WriteFile(config, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 2\nsentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n", host, port), 0o600))
+		return launchRedis(RedisOptions{of: master}, config, "--sentinel")
+	})
 	Eventually(t, endLimit, "the Sentinels know each other and the replicas", func() error {
 		for _, s := range all {
 			m, err := s.admin.Do(context.Background(), "SENTINEL", "MASTER", "mymaster").Slice()
@@ -99,16 +82,15 @@ func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
 }
 
 func (r *RedisServer) endWithTest(t testing.TB) {
-	endWithTest(t, r.Daemon)
+	r.Daemon.endWithTest(t)
 	t.Cleanup(func() { r.admin.Close() })
 }
 
-var sharedRedis = share(func() (*RedisServer, error) {
-	addr := Redis.named()
-	if addr == "" {
-		return startRedis(RedisOptions{})
+var sharedRedis = share(func() *RedisServer {
+	if addr := Redis.named(); addr != "" {
+		return &RedisServer{alreadyRunning(Redis, addr), redis.NewClient(&redis.Options{Addr: addr})}
 	}
-	return &RedisServer{Daemon: &Daemon{options: daemonOptions{kind: Redis, addr: addr}}, admin: redis.NewClient(&redis.Options{Addr: addr})}, nil
+	return startRedis(RedisOptions{})
 })
 
 // SharedRedis returns the server that all tests of the binary share, or the one at host:port that
@@ -120,45 +102,27 @@ func SharedRedis(t testing.TB) *RedisServer {
 
 var redisVersion = regexp.MustCompile(`v=(\S+)`)
 
-func startRedis(o RedisOptions) (*RedisServer, error) {
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	return launchRedis(dir, o, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb")
+func startRedis(o RedisOptions) *RedisServer {
+	return launchRedis(o, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb")
 }
 
 // launchRedis starts a process on a free port and waits until it answers.
-func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, error) {
-	program, err := lookPath("redis-server")
-	if err != nil {
-		return nil, &missing{Redis, "Redis", "Debian: redis-server"}
-	}
-	out, err := exec.Command(program, "--version").Output()
-	if err != nil {
-		return nil, err
-	}
+func launchRedis(o RedisOptions, args ...string) *RedisServer {
+	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
 	version := "?"
-	if m := redisVersion.FindSubmatch(out); m != nil {
+	if m := redisVersion.FindSubmatch(must(exec.Command(program, "--version").Output())); m != nil {
 		version = string(m[1])
 	}
-	d := daemonOptions{kind: Redis, version: version, dir: dir}
-	switch {
-	case o.TLS:
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-	case o.of != nil:
+	d := prepare(Redis, version, o.TLS)
+	if o.of != nil {
 		d.ca = o.of.options.ca
 	}
 	if o.Clock {
-		if d.clock, d.env, err = newClock(Redis, faketime(), dir, o.Offset); err != nil {
-			return nil, err
-		}
+		d.setClock(faketime(), o.Offset)
 	}
 
 	r := &RedisServer{}
-	r.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+	r.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		listen := []string{"--port", fmt.Sprint(port)}
 		config := &redis.Options{Addr: d.addr, Protocol: 2, DisableIdentity: true}
@@ -167,7 +131,7 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
 				"--tls-ca-cert-file", d.ca.file("ca.pem"), "--tls-cert-file", d.ca.file("server-cert.pem"), "--tls-key-file", d.ca.file("server-key.pem")}
 		}
-		d.command = slices.Concat([]string{program}, args, []string{"--bind", "127.0.0.1", "--dir", dir}, listen, o.Args)
+		d.command = slices.Concat([]string{program}, args, []string{"--bind", "127.0.0.1", "--dir", d.dir}, listen, o.Args)
 		if r.admin != nil {
 			r.admin.Close()
 		}
@@ -179,13 +143,9 @@ func launchRedis(dir string, o RedisOptions, args ...string) (*RedisServer, erro
 			}
 			return err
 		}
-		return d, nil
+		return d
 	})
-	if err != nil {
-		return nil, err
-	}
-	r.offset = o.Offset
-	return r, nil
+	return r
 }
 
 // Do runs a command as the administrator, and returns its answer.

@@ -29,14 +29,10 @@ type S3Node struct{ *Daemon }
 // StartS3 starts a store for this test and stops it after the test.
 func StartS3(t testing.TB, o S3Options) *S3Node {
 	t.Helper()
-	ownServer(t, S3, "starts its own server")
-	n, err := startS3(o)
-	started(t, n, err)
-	endWithTest(t, n.Daemon)
-	return n
+	return startOwn(t, S3, func() *S3Node { return startS3(o) })
 }
 
-var sharedS3 = share(func() (*S3Node, error) { return startS3(S3Options{}) })
+var sharedS3 = share(func() *S3Node { return startS3(S3Options{}) })
 
 // SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it. Each takes its own prefix.
 func SharedS3(t testing.TB) *S3Node {
@@ -44,30 +40,16 @@ func SharedS3(t testing.TB) *S3Node {
 	return sharedS3(t)
 }
 
-func startS3(o S3Options) (*S3Node, error) {
-	program, version, err := built(S3, "*", "versitygw", "internal/tools/versitygw")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Join(dir, "data")
-	if err := os.MkdirAll(filepath.Join(data, S3Bucket), 0o755); err != nil {
-		return nil, err
-	}
-	d := daemonOptions{kind: S3, version: "versitygw " + version, dir: dir}
+func startS3(o S3Options) *S3Node {
+	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
+	d := prepare(S3, "versitygw "+version, o.TLS)
+	data := filepath.Join(d.dir, "data")
+	check(os.MkdirAll(filepath.Join(data, S3Bucket), 0o755))
 	var secure []string
 	if o.TLS {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
 		secure = []string{"--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem")}
 	}
-
-	n := &S3Node{}
-	n.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+	return &S3Node{launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		d.command = slices.Concat(
 			[]string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"},
@@ -80,10 +62,6 @@ func startS3(o S3Options) (*S3Node, error) {
 			}
 			return err
 		}
-		return d, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return n, nil
+		return d
+	})}
 }

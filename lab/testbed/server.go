@@ -34,33 +34,16 @@ type Server struct {
 }
 
 // start starts a server and waits until it answers.
-func start(o Options) (*Server, error) {
-	p, err := find(o.Kind)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.copyTemplate(filepath.Join(dir, "data")); err != nil {
-		return nil, err
-	}
-	d := daemonOptions{kind: o.Kind, version: p.version, dir: dir, env: p.env}
-	if o.TLS {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-	}
+func start(o Options) *Server {
+	p := must(programs[o.Kind]())
+	d := prepare(o.Kind, p.version, o.TLS)
+	p.copyTemplate(filepath.Join(d.dir, "data"))
+	d.env = p.env
 	if o.Clock {
-		var env []string
-		if d.clock, env, err = newClock(o.Kind, p.faketime, dir, 0); err != nil {
-			return nil, err
-		}
-		d.env = append(slices.Clip(d.env), env...)
+		d.setClock(p.faketime, 0)
 	}
 	s := &Server{hosts: "127.0.0.1", program: p, o: o}
-	s.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
+	s.Daemon = launchOnPort(func(port int) daemonOptions {
 		s.port, d.addr = port, loopback(port)
 		d.command = s.command(d)
 		c := &mysql.Config{User: "root", Net: "tcp", Addr: d.addr}
@@ -69,13 +52,9 @@ func start(o Options) (*Server, error) {
 		}
 		s.setAdmin(c)
 		d.ready = s.db.PingContext
-		return d, nil
+		return d
 	})
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("start %s: %w", o.Kind, err)
-	}
-	return s, nil
+	return s
 }
 
 // setAdmin takes user and address from c and replaces the administrator's pool.
@@ -102,16 +81,15 @@ func (s *Server) close() {
 }
 
 func (s *Server) endWithTest(t testing.TB) {
-	endWithTest(t, s.Daemon)
+	s.Daemon.endWithTest(t)
 	t.Cleanup(s.close)
 }
 
 // external returns the running server that the environment names by a dsn.
-func external(k Kind, dsn string) (*Server, error) {
-	// Errors must not contain the DSN, which has a password.
+func external(k Kind, dsn string) *Server {
 	c, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid data source name", k.variable())
+	if err != nil { // which may have a password
+		check(fmt.Errorf("%s is not a valid data source name", k.variable()))
 	}
 	s := &Server{hosts: "%"}
 	s.setAdmin(c)
@@ -119,15 +97,14 @@ func external(k Kind, dsn string) (*Server, error) {
 	defer cancel()
 	var version string
 	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		s.close()
-		return nil, fmt.Errorf("the server that %s names: %w", k.variable(), err)
+		check(fmt.Errorf("the server that %s names: %w", k.variable(), err))
 	}
 	if is := strings.Contains(version, "MariaDB"); is != (k == MariaDB) {
-		s.close()
-		return nil, fmt.Errorf("%s names a server of another kind: %s", k.variable(), version)
+		check(fmt.Errorf("%s names a server of another kind: %s", k.variable(), version))
 	}
-	s.Daemon = &Daemon{options: daemonOptions{kind: k, version: version, addr: c.Addr}}
-	return s, nil
+	s.Daemon = alreadyRunning(k, c.Addr)
+	s.options.version = version
+	return s
 }
 
 // Admin returns a pool of connections of the administrator, who has all privileges.
@@ -141,9 +118,7 @@ func (s *Server) AdminConfig() *mysql.Config { return s.admin.Clone() }
 func (s *Server) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		if err := s.exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.exec(statement))
 	}
 }
 
@@ -195,11 +170,4 @@ func (s *Server) command(d daemonOptions) []string {
 func (s *Server) setArgs(args []string) {
 	s.o.Args = args
 	s.options.command = s.command(s.options)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

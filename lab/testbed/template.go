@@ -15,28 +15,18 @@ import (
 //
 // Making one takes one second (MariaDB) or three (MySQL); copying it takes a tenth
 // of that. So a template is made once for each installed build, and kept.
-func (p *program) copyTemplate(dir string) error {
-	cache, err := cacheDir()
-	if err != nil {
-		return err
-	}
-	name := strings.ToLower(string(p.kind)) + "-data-"
-	template := filepath.Join(cache, fmt.Sprintf("%s%s-%d", name, p.identity, templateVersion))
-	lockFile := filepath.Join(cache, name+"lock")
-
+func (p *program) copyTemplate(dir string) {
+	prefix := filepath.Join(cacheDir(), strings.ToLower(string(p.kind))+"-data-")
+	template := fmt.Sprintf("%s%s-%d", prefix, p.identity, templateVersion)
 	for {
-		unlock, err := lock(lockFile, false)
-		if err != nil {
-			return err
-		}
-		err = os.CopyFS(dir, os.DirFS(template))
+		unlock := must(lock(prefix+"lock", false))
+		err := os.CopyFS(dir, os.DirFS(template))
 		unlock()
 		if !errors.Is(err, os.ErrNotExist) {
-			return err
+			check(err)
+			return
 		}
-		if err := p.makeTemplate(template, lockFile, filepath.Join(cache, name)); err != nil {
-			return err
-		}
+		p.makeTemplate(template, prefix)
 	}
 }
 
@@ -44,14 +34,11 @@ func (p *program) copyTemplate(dir string) error {
 const templateVersion = 1
 
 // makeTemplate makes the template unless another process has just done so.
-func (p *program) makeTemplate(template, lockFile, prefix string) error {
-	unlock, err := lock(lockFile, true)
-	if err != nil {
-		return err
-	}
+func (p *program) makeTemplate(template, prefix string) {
+	unlock := must(lock(prefix+"lock", true))
 	defer unlock()
 	if _, err := os.Stat(template); err == nil {
-		return nil
+		return
 	}
 	// Processes copy only while they hold the lock, so no process needs the other
 	// templates: those of replaced builds, and an unfinished one.
@@ -62,9 +49,7 @@ func (p *program) makeTemplate(template, lockFile, prefix string) error {
 	making := template + "-new"
 	sql := template + "-new.sql"
 	defer os.Remove(sql)
-	if err := os.WriteFile(sql, []byte(p.templateSQL()), 0o644); err != nil {
-		return err
-	}
+	check(os.WriteFile(sql, []byte(p.templateSQL()), 0o644))
 	args := append([]string{"--no-defaults", "--datadir=" + making}, p.base...)
 	args = append(args, userOption()...)
 	if p.kind == MySQL {
@@ -77,10 +62,10 @@ func (p *program) makeTemplate(template, lockFile, prefix string) error {
 	cmd.Env = append(os.Environ(), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
 		os.RemoveAll(making)
-		return fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out)
+		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))
 	}
 	os.Remove(filepath.Join(making, "auto.cnf")) // each server needs its own UUID
-	return os.Rename(making, template)
+	check(os.Rename(making, template))
 }
 
 // sizes keeps files and buffers small. Template and servers must use the same sizes;

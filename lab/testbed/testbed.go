@@ -30,14 +30,13 @@ var Kinds = []Kind{MariaDB, MySQL}
 
 // variables name running servers.
 var variables = map[Kind]string{
-	MySQL:      "ELECTION_TEST_MYSQL_DSN",
-	MariaDB:    "ELECTION_TEST_MARIADB_DSN",
-	ZooKeeper:  "ELECTION_TEST_ZOOKEEPER_SERVERS",
-	Consul:     "ELECTION_TEST_CONSUL_ADDR",
-	Postgres:   "ELECTION_TEST_POSTGRES_DSN",
-	Redis:      "ELECTION_TEST_REDIS_ADDR",
-	Kubernetes: "ELECTION_TEST_KUBECONFIG",
-	Etcd:       "ELECTION_TEST_ETCD_ENDPOINTS",
+	MySQL:     "ELECTION_TEST_MYSQL_DSN",
+	MariaDB:   "ELECTION_TEST_MARIADB_DSN",
+	ZooKeeper: "ELECTION_TEST_ZOOKEEPER_SERVERS",
+	Consul:    "ELECTION_TEST_CONSUL_ADDR",
+	Postgres:  "ELECTION_TEST_POSTGRES_DSN",
+	Redis:     "ELECTION_TEST_REDIS_ADDR",
+	Etcd:      "ELECTION_TEST_ETCD_ENDPOINTS",
 }
 
 func (k Kind) variable() string { return variables[k] }
@@ -69,22 +68,18 @@ type Options struct {
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	if o.Kind.named() == "" || o.Args != nil || o.TLS || o.Clock || o.Replication {
-		ownServer(t, o.Kind, "starts its own server")
-		s, err := start(o)
-		started(t, s, err)
-		s.endWithTest(t)
-		return s
+		return startOwn(t, o.Kind, func() *Server { return start(o) })
 	}
 	Full(t, "starts its own server")
-	s, err := external(o.Kind, o.Kind.named())
+	s, err := attempt(func() *Server { return external(o.Kind, o.Kind.named()) })
 	started(t, s, err)
 	t.Cleanup(s.close)
 	return s
 }
 
 var shared = map[Kind]func(testing.TB) *Server{
-	MariaDB: share(func() (*Server, error) { return startShared(MariaDB) }),
-	MySQL:   share(func() (*Server, error) { return startShared(MySQL) }),
+	MariaDB: share(func() *Server { return startShared(MariaDB) }),
+	MySQL:   share(func() *Server { return startShared(MySQL) }),
 }
 
 // Shared returns the server of this kind that all tests of the binary share.
@@ -96,28 +91,30 @@ func Shared(t testing.TB, k Kind) *Server {
 }
 
 // startShared starts a server that ends with the test binary.
-func startShared(k Kind) (*Server, error) {
+func startShared(k Kind) *Server {
 	if k.named() != "" {
 		return external(k, k.named())
 	}
 	return start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
 }
 
-// A sharable server is one that many tests may use.
-type sharable interface {
-	title() string
-	share()
+// A server is a [Daemon], with what else a kind of server has.
+type server interface {
+	title() string            // in the table at the end of a run
+	share()                   // many tests will use it
+	await() error             // until it answers
+	endWithTest(t testing.TB) // and all that belongs to it
 }
 
 // share returns a function that starts a server at its first call, for all tests of the binary. In the fast tier it
 // serves only TestConformance.
-func share[S sharable](start func() (S, error)) func(testing.TB) S {
+func share[S server](start func() S) func(testing.TB) S {
 	once := sync.OnceValues(func() (S, error) {
-		s, err := start()
-		if err == nil {
+		return attempt(func() S {
+			s := start()
 			s.share()
-		}
-		return s, err
+			return s
+		})
 	})
 	return func(t testing.TB) S {
 		t.Helper()
@@ -136,8 +133,37 @@ func ownServer(t testing.TB, k Kind, reason string) {
 	}
 }
 
+// startOwn starts a server for this test and stops it after the test.
+func startOwn[S server](t testing.TB, k Kind, start func() S) S {
+	t.Helper()
+	ownServer(t, k, "starts its own server")
+	s, err := attempt(start)
+	started(t, s, err)
+	s.endWithTest(t)
+	return s
+}
+
+// startCluster launches n servers for this test. All of them answer when it returns.
+func startCluster[S server](t testing.TB, k Kind, n int, launch func(i int) S) (all []S) {
+	t.Helper()
+	ownServer(t, k, "starts a cluster")
+	for i := range n {
+		s, err := attempt(func() S { return launch(i) })
+		if err != nil {
+			unavailable(t, err)
+		}
+		s.endWithTest(t)
+		all = append(all, s)
+	}
+	for _, s := range all {
+		noError(t, s.await())
+	}
+	recordServer(t, fmt.Sprintf("%s, %d servers", all[0].title(), n))
+	return all
+}
+
 // started records the server of a test. If err says why there is none, the test is skipped or fails.
-func started[S sharable](t testing.TB, s S, err error) S {
+func started[S server](t testing.TB, s S, err error) S {
 	t.Helper()
 	if err != nil {
 		unavailable(t, err)

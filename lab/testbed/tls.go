@@ -23,12 +23,9 @@ type authority struct {
 }
 
 // newAuthority makes an authority and a certificate for 127.0.0.1, in dir.
-func newAuthority(dir string) (*authority, error) {
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	ca := &x509.Certificate{
+func newAuthority(dir string) *authority {
+	a := &authority{dir: dir, key: newKey()}
+	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "testbed authority"},
 		NotBefore:             time.Now().Add(-time.Hour),
@@ -37,43 +34,16 @@ func newAuthority(dir string) (*authority, error) {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	if err != nil {
-		return nil, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "testbed server"},
-		NotBefore:    ca.NotBefore,
-		NotAfter:     ca.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // servers are each other's clients
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	serverDER, err := x509.CreateCertificate(rand.Reader, server, ca, key.Public(), caKey)
-	if err != nil {
-		return nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	for name, block := range map[string]*pem.Block{
-		"ca.pem":          {Type: "CERTIFICATE", Bytes: caDER},
-		"server-cert.pem": {Type: "CERTIFICATE", Bytes: serverDER},
-		"server-key.pem":  {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	cert, err := x509.ParseCertificate(caDER)
-	return &authority{dir: dir, cert: cert, key: caKey}, err
+	der := must(x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key))
+	a.cert = must(x509.ParseCertificate(der))
+	writePEM(a.file("ca.pem"), "CERTIFICATE", der)
+	a.issue(dir, "server", &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "testbed server"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // servers are each other's clients
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	})
+	return a
 }
 
 // file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
@@ -87,30 +57,27 @@ func (a *authority) clientConfig() *tls.Config {
 
 // client makes a certificate for a client of that name, as files in dir. Groups are its
 // organizations.
-func (a *authority) client(dir, name string, groups ...string) (cert, key string, err error) {
-	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name, Organization: groups},
-		NotBefore:    a.cert.NotBefore,
-		NotAfter:     a.cert.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)
-	if err != nil {
-		return "", "", err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(pair)
-	if err != nil {
-		return "", "", err
-	}
-	cert, key = filepath.Join(dir, "client-cert.pem"), filepath.Join(dir, "client-key.pem")
-	if err := os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		return "", "", err
-	}
-	return cert, key, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600)
+func (a *authority) client(dir, name string, groups ...string) (cert, key string) {
+	return a.issue(dir, "client", &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// issue signs a certificate for a new key, and writes both into files.
+func (a *authority) issue(dir, name string, template *x509.Certificate) (cert, key string) {
+	pair := newKey()
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = a.cert.NotBefore, a.cert.NotAfter
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	cert, key = filepath.Join(dir, name+"-cert.pem"), filepath.Join(dir, name+"-key.pem")
+	writePEM(cert, "CERTIFICATE", must(x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)))
+	writePEM(key, "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(pair)))
+	return cert, key
+}
+
+func newKey() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) }
+
+func writePEM(file, kind string, der []byte) {
+	check(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

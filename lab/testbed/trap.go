@@ -36,9 +36,6 @@ func (p *Proxy) Trap(text string, fate Fate) *Trap {
 	return trap
 }
 
-// Caught is closed when the trap has caught its request.
-func (t *Trap) Caught() <-chan struct{} { return t.caught }
-
 // Release forwards a held request.
 func (t *Trap) Release() { t.release.Do(func() { close(t.released) }) }
 

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -44,16 +45,12 @@ func (z *ZooKeeperServer) Secure() string { return z.secure }
 // If ZooKeeper is not installed, the test is skipped or fails.
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
-	Full(t, "starts its own server")
-	z, err := startZooKeeper(o)
-	started(t, z, err)
-	endWithTest(t, z.Daemon)
-	return z
+	return startOwn(t, ZooKeeper, func() *ZooKeeperServer { return startZooKeeper(o) })
 }
 
-var sharedZooKeeper = share(func() (*ZooKeeperServer, error) {
+var sharedZooKeeper = share(func() *ZooKeeperServer {
 	if servers := ZooKeeper.named(); servers != "" {
-		return &ZooKeeperServer{Daemon: &Daemon{options: daemonOptions{kind: ZooKeeper, addr: servers}}}, nil
+		return &ZooKeeperServer{Daemon: alreadyRunning(ZooKeeper, servers)}
 	}
 	return startZooKeeper(ZooKeeperOptions{})
 })
@@ -66,78 +63,40 @@ func SharedZooKeeper(t testing.TB) []string {
 	return strings.Split(sharedZooKeeper(t).Addr(), ",")
 }
 
-func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
-	dir, err := newDir()
-	if err != nil {
-		return nil, err
-	}
-	d := daemonOptions{kind: ZooKeeper, dir: dir}
-	properties := o.Properties
-	if o.TLS {
-		if d.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-		properties = append(slices.Clip(properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
-	}
+func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
+	z, d := &ZooKeeperServer{}, prepare(ZooKeeper, "", o.TLS)
 	if o.Clock {
-		if d.clock, d.env, err = newClock(ZooKeeper, faketime(), dir, 0); err != nil {
-			return nil, err
-		}
+		d.setClock(faketime(), 0)
 	}
-
-	z := &ZooKeeperServer{}
-	z.Daemon, err = launchOnPort(func(port int) (daemonOptions, error) {
-		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
-		if o.TLS {
-			secure, err := z.securePort(d.ca)
-			if err != nil {
-				return d, err
-			}
-			lines = append(lines, secure...)
-		}
+	z.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
-		plain, err := d.zooKeeper(lines, properties)
-		plain.ready = z.alsoSecure(plain.ready)
-		return plain, err
+		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
+		if !o.TLS {
+			return d.zooKeeper(lines, o.Properties)
+		}
+		secure := freePort()
+		z.secure = loopback(secure)
+		both := d.zooKeeper(append(lines, secureLines(d.ca, secure)...),
+			append(slices.Clip(o.Properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"))
+		plain := both.ready
+		both.ready = func(ctx context.Context) error { // the server opens the secure port after the plain one
+			return errors.Join(plain(ctx), alreadyRunning(ZooKeeper, z.secure).listens(ctx))
+		}
+		return both
 	})
-	if err != nil {
-		return nil, err
-	}
-	return z, nil
+	return z
 }
 
-// securePort chooses a second port, and returns the lines of the configuration for it.
-func (z *ZooKeeperServer) securePort(ca *authority) (lines []string, err error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
+// secureLines returns the lines of the configuration for a secure port.
+func secureLines(ca *authority, port int) []string {
 	// The server wants key and certificate in one PEM file.
-	key, err := os.ReadFile(ca.file("server-key.pem"))
-	if err != nil {
-		return nil, err
-	}
-	cert, err := os.ReadFile(ca.file("server-cert.pem"))
-	if err != nil {
-		return nil, err
-	}
-	z.secure = loopback(port)
+	both := append(must(os.ReadFile(ca.file("server-key.pem"))), must(os.ReadFile(ca.file("server-cert.pem")))...)
+	check(os.WriteFile(ca.file("server.pem"), both, 0o600))
 	return []string{
 		fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1",
 		"ssl.keyStore.location=" + ca.file("server.pem"), "ssl.keyStore.type=PEM",
 		"ssl.trustStore.location=" + ca.file("ca.pem"), "ssl.trustStore.type=PEM",
 		"ssl.clientAuth=none", "ssl.hostnameVerification=false",
-	}, os.WriteFile(ca.file("server.pem"), append(key, cert...), 0o600)
-}
-
-// alsoSecure waits for the secure port, too, if there is one: the server opens it after the plain one.
-func (z *ZooKeeperServer) alsoSecure(plain func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := plain(ctx)
-		if err != nil || z.secure == "" {
-			return err
-		}
-		return (&Daemon{options: daemonOptions{addr: z.secure}}).listens(ctx)
 	}
 }
 
@@ -145,43 +104,17 @@ func (z *ZooKeeperServer) alsoSecure(plain func(context.Context) error) func(con
 // config is added to all configuration files.
 func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
 	t.Helper()
-	Full(t, "starts a cluster")
-	var servers []*ZooKeeperServer
-	var daemons []*Daemon
-	for i := range n {
-		host := network.Host(i)
-		dir, err := newDir()
-		if err != nil {
-			t.Fatal(err)
-		}
+	return startCluster(t, ZooKeeper, n, func(i int) *ZooKeeperServer {
+		d, host := prepare(ZooKeeper, "", false), network.Host(i)
+		d.host, d.addr = host, host.IP()+":2181"
 		lines := []string{"clientPort=2181", "clientPortAddress=" + host.IP(), "initLimit=100", "syncLimit=25"}
 		for j := range n {
 			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, network.Host(j).PeerIP()))
 		}
-		if err := os.MkdirAll(filepath.Join(dir, "data"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o, err := daemonOptions{kind: ZooKeeper, dir: dir, addr: host.IP() + ":2181", host: host}.zooKeeper(append(lines, config...), nil)
-		if err != nil {
-			unavailable(t, err)
-		}
-		d, err := launch(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		servers, daemons = append(servers, &ZooKeeperServer{Daemon: d}), append(daemons, d)
-	}
-	endWithTest(t, daemons...)
-	for _, d := range daemons {
-		if err := d.await(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	recordServer(t, fmt.Sprintf("ZooKeeper %s, %d servers", servers[0].Version(), n))
-	return servers
+		check(os.MkdirAll(filepath.Join(d.dir, "data"), 0o700))
+		check(os.WriteFile(filepath.Join(d.dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600))
+		return &ZooKeeperServer{Daemon: launch(d.zooKeeper(append(lines, config...), nil))}
+	})
 }
 
 // Leads reports whether the server leads its ensemble or is standalone.
@@ -193,28 +126,13 @@ func (z *ZooKeeperServer) Leads(t testing.TB) bool {
 	return err == nil && !strings.Contains(text, "Mode: follower") && strings.Contains(text, "Mode: ")
 }
 
-// Asks returns the server's answer to a four-letter word.
-func (z *ZooKeeperServer) Asks(t testing.TB, word string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	text, err := fourLetterWord(ctx, z.Addr(), word)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 // zooKeeper adds what runs a server with these additional configuration lines and Java properties.
-func (d daemonOptions) zooKeeper(lines, properties []string) (daemonOptions, error) {
-	java, err := lookPath("java")
-	if err != nil {
-		return d, &missing{ZooKeeper, "Java", "Debian: default-jre-headless"}
-	}
+func (d daemonOptions) zooKeeper(lines, properties []string) daemonOptions {
+	java := installed(ZooKeeper, "java", "Java", "Debian: default-jre-headless")
 	const jars = "/usr/share/java/"
 	jar := glob(jars+"zookeeper-3.*.jar", jars+"zookeeper.jar")
 	if jar == "" {
-		return d, &missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"}
+		check(&missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"})
 	}
 	d.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
 	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
@@ -236,9 +154,7 @@ func (d daemonOptions) zooKeeper(lines, properties []string) (daemonOptions, err
 		"reconfigEnabled=false",
 	}, lines...)
 	file := filepath.Join(d.dir, "zoo.cfg")
-	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
-		return d, err
-	}
+	check(os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
 	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
 		"-Dzookeeper.skipACL=no",
@@ -253,7 +169,7 @@ func (d daemonOptions) zooKeeper(lines, properties []string) (daemonOptions, err
 		}
 		return err
 	}
-	return d, nil
+	return d
 }
 
 // fourLetterWord sends a four-letter word and returns the answer.

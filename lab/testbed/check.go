@@ -1,0 +1,43 @@
+package testbed
+
+import "testing"
+
+// What starts a server is a script that ends at its first error, by the panic of check and must. So it need not be
+// in a test: all tests of a binary share some servers. [attempt] turns the panic into an error again.
+
+type failure struct{ error }
+
+// check ends the script if there is an error.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// must returns v, unless there is an error, which ends the script.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// attempt runs a script.
+func attempt[T any](script func() T) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(failure)
+			if !ok {
+				panic(p)
+			}
+			err = f.error
+		}
+	}()
+	return script(), nil
+}
+
+// noError ends the test if there is an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("testbed: %v", err)
+	}
+}
