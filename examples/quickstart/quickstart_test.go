@@ -2,12 +2,13 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,20 +82,11 @@ func onMySQLTable(t *testing.T) []string {
 	return []string{"ELECTION_MYSQLTABLE_DSN=" + d.User.FormatDSN()}
 }
 
-var (
-	elected  = regexp.MustCompile(`(?m)(\w+) leads, term (\d+)`)
-	crash    = regexp.MustCompile(`leads, term \d+: (\S+) after the kill`)
-	handover = regexp.MustCompile(`leads, term \d+: (\S+) after the request`)
-)
-
-// One binary runs on every store, selected by one word of its configuration: in the file, or
-// in the environment.
+// One binary runs on every store, selected by one word of its configuration. When the leader is killed, another process
+// takes over; when that one is asked to end, the third does.
 func TestOneWordSelectsTheStore(t *testing.T) {
 	testbed.Full(t, "kills and stops processes")
-	binary := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	binary := build(t)
 	for _, name := range backend.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,31 +94,113 @@ func TestOneWordSelectsTheStore(t *testing.T) {
 			if setUp == nil {
 				t.Fatalf("this test has no server for %s", name)
 			}
-			environ := setUp(t)
-			began := time.Now()
-			out := run(t, binary, configWith(t, name), environ)
-			t.Logf("%v\n%s", time.Since(began).Round(100*time.Millisecond), out)
-			check(t, name, out)
+			file, environ := configWith(t, name), setUp(t)
+			var all []*process
+			for _, id := range []string{"anna", "bert", "cleo"} {
+				all = append(all, start(t, binary, file, id, environ...))
+			}
+			first := leader(t, all, 0)
+			if name == "memory" || name == "manual" { // one process alone, and the one that the configuration names
+				return
+			}
+			first.cmd.Process.Kill()
+			second := leader(t, all, first.term)
+			second.cmd.Process.Signal(os.Interrupt)
+			leader(t, all, second.term)
 		})
 	}
-	t.Run("where there is no store", func(t *testing.T) {
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), binary)
-		cmd.Env = append(os.Environ(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u:hunter2@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1s")
-		out, err := cmd.CombinedOutput()
-		for _, want := range []string{"is the store there?", "connection refused", "nobody leads after"} {
-			if err == nil || !strings.Contains(string(out), want) {
-				t.Errorf("%v; the output lacks %q:\n%s", err, want, out)
+}
+
+// The environment selects a store, too. A process whose store is not there says so, without the password, and waits.
+func TestAProcessSaysThatThereIsNoStore(t *testing.T) {
+	testbed.Full(t, "kills and stops processes")
+	p := start(t, build(t), "election.yaml", "anna", "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u:hunter2@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1s")
+	p.says(t, "connection refused")
+	if strings.Contains(p.output(t), "hunter2") {
+		t.Errorf("the output shows the password:\n%s", p.output(t))
+	}
+	p.cmd.Process.Signal(os.Interrupt)
+	p.cmd.Wait()
+}
+
+// A process is one that takes part.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	term uint64 // in which it has led
+}
+
+func build(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "quickstart")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+func start(t *testing.T, binary, file, id string, environ ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(binary, "-config", file), log: filepath.Join(t.TempDir(), id)}
+	p.cmd.Env = append(append(os.Environ(), "ELECTION_ID="+id), environ...)
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd.Stderr = log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", id, p.output(t))
+		}
+	})
+	return p
+}
+
+func (p *process) output(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// says waits until the process has printed a text.
+func (p *process) says(t *testing.T, text string) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, "the process says "+text, func() error {
+		if out := p.output(t); !strings.Contains(out, text) {
+			return fmt.Errorf("it says %s", out)
+		}
+		return nil
+	})
+}
+
+var leads = regexp.MustCompile(`I lead, in term (\d+)`)
+
+// leader waits until a process leads in a greater term, and returns it.
+func leader(t *testing.T, all []*process, term uint64) (leader *process) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, fmt.Sprintf("one leads after term %d", term), func() error {
+		for _, p := range all {
+			said := leads.FindAllStringSubmatch(p.output(t), -1)
+			if len(said) == 0 {
+				continue
+			}
+			if p.term, _ = strconv.ParseUint(said[len(said)-1][1], 10, 64); p.term > term {
+				leader = p
+				return nil
 			}
 		}
-		if strings.Contains(string(out), "hunter2") {
-			t.Errorf("the output shows the password:\n%s", out)
-		}
+		return errors.New("none does")
 	})
-	t.Run("by the environment", func(t *testing.T) {
-		t.Parallel()
-		check(t, "memory", run(t, binary, "election.yaml", []string{"ELECTION_BACKEND=memory"}))
-	})
+	return leader
 }
 
 // configWith is election.yaml with one word changed.
@@ -146,83 +220,6 @@ func configWith(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-func run(t *testing.T, binary, file string, environ []string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, "-config", file)
-	cmd.Env = append(os.Environ(), environ...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
-}
-
-// check fails unless the output has the expected leaders, with growing terms.
-func check(t *testing.T, name, out string) {
-	t.Helper()
-	leaderships := elected.FindAllStringSubmatch(out, -1)
-	want := map[string]int{"memory": 2, "manual": 1}[name]
-	if want == 0 {
-		want = 3
-	}
-	if len(leaderships) != want {
-		t.Fatalf("%d leaderships, want %d:\n%s", len(leaderships), want, out)
-	}
-	for i, r := range leaderships {
-		for _, earlier := range leaderships[:i] {
-			if r[1] == earlier[1] || len(r[2]) < len(earlier[2]) || r[2] <= earlier[2] {
-				t.Errorf("%s leads in term %s after %s in term %s:\n%s", r[1], r[2], earlier[1], earlier[2], out)
-			}
-		}
-	}
-	if !strings.Contains(out, `"`+name+`"`) {
-		t.Errorf("the output does not name the store:\n%s", out)
-	}
-	if crash.MatchString(out) != (want == 3) || handover.MatchString(out) != (want > 1) {
-		t.Errorf("the output lacks the crash or the handover:\n%s", out)
-	}
-}
-
-// The candidates end with the process that started them, even after kill -9.
-func TestNoProcessIsLeftBehind(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("looks for processes in /proc")
-	}
-	testbed.Full(t, "kills and stops processes")
-	binary := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	cmd := exec.Command(binary)
-	// There is no store, so all three campaign for longer than the test needs to find them.
-	cmd.Env = append(os.Environ(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1m", "ELECTION_MYSQL_MAX_TTL=1m")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	testbed.Eventually(t, 2*time.Minute, "the candidates run", func() error { return running(binary, 4) })
-	cmd.Process.Kill()
-	cmd.Wait()
-	testbed.Eventually(t, 2*time.Minute, "all have ended", func() error { return running(binary, 0) })
-}
-
-// running returns nil if exactly n processes run this binary.
-func running(binary string, n int) error {
-	names, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		return err
-	}
-	found := 0
-	for _, name := range names {
-		if program, err := os.Readlink(name); err == nil && program == binary {
-			found++
-		}
-	}
-	if found != n {
-		return fmt.Errorf("%d processes run, want %d", found, n)
-	}
-	return nil
 }
 
 // One word is enough because every store already has a section.
