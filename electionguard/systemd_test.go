@@ -17,12 +17,12 @@ import (
 // A service is a program with a guard that systemd has started.
 type service struct {
 	*guarded
-	systemd *testbed.Systemd
+	systemd *systemd
 	name    string
 	output  string
 }
 
-func startService(t *testing.T, s *testbed.Systemd, name string, properties ...string) *service {
+func startService(t *testing.T, s *systemd, name string, properties ...string) *service {
 	t.Helper()
 	p := &service{&guarded{t: t, ledger: filepath.Join(t.TempDir(), "ledger")}, s, name, filepath.Join(t.TempDir(), "output")}
 	input := filepath.Join(t.TempDir(), "input")
@@ -39,10 +39,10 @@ func startService(t *testing.T, s *testbed.Systemd, name string, properties ...s
 	for _, property := range properties {
 		args = append(args, "--property="+property)
 	}
-	if err := s.Start(name, append(args, os.Args[0])...); err != nil {
+	if err := s.start(name, append(args, os.Args[0])...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Control("stop", name) }) // its guard releases while the ledger is there
+	t.Cleanup(func() { s.control("stop", name) }) // its guard releases while the ledger is there
 	return p
 }
 
@@ -54,7 +54,7 @@ func (p *service) program(n int) (pid int) {
 		if got := strings.Count(string(output), "ready\n"); got < n {
 			return fmt.Errorf("it was ready %d times, want %d", got, n)
 		}
-		if pid, err = p.systemd.MainPID(p.name); err != nil {
+		if pid, err = p.systemd.mainPID(p.name); err != nil {
 			return err
 		}
 		guard, err := testbed.GuardOf(pid)
@@ -69,12 +69,12 @@ func (p *service) program(n int) (pid int) {
 // When the main process of a service has ended, systemd sends SIGTERM to the others. The guard stays until it
 // has released.
 func TestAGuardReleasesBeforeSystemdEndsIt(t *testing.T) {
-	s := testbed.StartSystemd(t)
+	s := startSystemd(t)
 	for name, end := range map[string]func(p *service, program int){
 		"kill -9": func(_ *service, program int) { syscall.Kill(program, syscall.SIGKILL) },
 		"panic":   func(p *service, _ int) { p.order("panic") },
 		"stop": func(p *service, _ int) {
-			if _, err := s.Control("stop", p.name); err != nil {
+			if _, err := s.control("stop", p.name); err != nil {
 				t.Error(err)
 			}
 		},

@@ -150,7 +150,7 @@ func newLock(o Options) (*lock, error) {
 	}
 	k.session = ensemble.NewSession(&k.access, o.Session)
 	k.session.Quiet = true
-	k.life = ensemble.NewLifetime(k.session, o.Tick)
+	k.life = newLifetime(k.session, o.Tick)
 	return k, nil
 }
 

@@ -20,7 +20,7 @@ type lock struct {
 	layout  layout
 	access  ensemble.Access
 	session *ensemble.Session // only calls keep it alive, so that locks go if a manager is stuck
-	life    *ensemble.Lifetime
+	life    *lifetime
 
 	mu     sync.Mutex
 	places map[string]*place // by election
@@ -59,7 +59,7 @@ func (k *lock) Close() error {
 // of a server that was cut off is never believed.
 func (k *lock) Read(ctx context.Context, _ string, elections []string) ([]beside.State, error) {
 	k.withdraw(ctx)
-	if err := k.life.Sync(ctx); err != nil {
+	if err := k.life.sync(ctx); err != nil {
 		return nil, k.fail("read", err)
 	}
 	states, errs := make([]beside.State, len(elections)), make([]error, len(elections))
@@ -106,7 +106,7 @@ func (k *lock) Take(ctx context.Context, takings []beside.Taking) ([]beside.Resu
 			return
 		}
 		if r.Outcome == backend.Granted && !takings[i].Sealed {
-			if r.ValidFor = k.life.ValidFor(k.placeOf(takings[i].Election).session, start); r.ValidFor < k.options.Session/2 {
+			if r.ValidFor = k.life.validFor(k.placeOf(takings[i].Election).session, start); r.ValidFor < k.options.Session/2 {
 				r = k.keep(ctx, start, []beside.Owned{takings[i].Owned})[0] // which connects again
 			}
 		}
@@ -159,7 +159,7 @@ func (k *lock) take(ctx context.Context, t *beside.Taking) (r beside.Result, err
 // transact makes a transaction of a taking. changed: something was not as it was read, and nothing was made.
 func (k *lock) transact(ctx context.Context, election, node string, term uint64, ops []any) (changed bool, err error) {
 	done := k.begin(election, func(p *place) { p.name, p.term = node, term })
-	_, id, failed, err := k.life.Write(ctx, done, ops...)
+	_, id, failed, err := k.life.write(ctx, done, ops...)
 	k.forget(election)
 	switch {
 	case err == nil:
@@ -209,7 +209,7 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 			if r.Outcome != backend.Granted || owned[i].Sealed {
 				continue
 			}
-			r.ValidFor = k.life.ValidFor(k.placeOf(owned[i].Election).session, start)
+			r.ValidFor = k.life.validFor(k.placeOf(owned[i].Election).session, start)
 			enough = enough && r.ValidFor >= k.session.Connection().Length/2
 			if r.ValidFor <= 0 {
 				*r = beside.Result{Err: fmt.Errorf("curator: %.80q: %w: the session has ended, or is not known to be alive", owned[i].Election, backend.ErrUnavailable)}
@@ -218,7 +218,7 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 		if enough || try > 0 || ctx.Err() != nil {
 			return results
 		}
-		k.life.Reconnect()
+		k.life.reconnect()
 	}
 }
 
@@ -282,7 +282,7 @@ func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, p
 			ops, of = append(ops, op), append(of, n)
 		}
 	}
-	_, _, failed, err := k.life.Write(ctx, func() {}, ops...)
+	_, _, failed, err := k.life.write(ctx, func() {}, ops...)
 	if failed >= 0 {
 		return of[failed], err
 	}
@@ -297,7 +297,7 @@ func (k *lock) markCheck(o *beside.Owned) any {
 func (k *lock) keepAlone(ctx context.Context, o *beside.Owned, v *view) beside.Result {
 	for range 8 {
 		ops := append(k.lockOps(v, o, k.placeOf(o.Election).name, false), k.markCheck(o))
-		_, _, failed, err := k.life.Write(ctx, func() {}, ops...)
+		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
 		k.forget(o.Election)
 		switch {
 		case err == nil:
@@ -334,7 +334,7 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, err error) beside.Resu
 
 // Drop implements [beside.Lock].
 func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
-	if err := k.life.Sync(ctx); err != nil {
+	if err := k.life.sync(ctx); err != nil {
 		return k.fail("drop", err)
 	}
 	errs := make([]error, len(owned))
@@ -361,7 +361,7 @@ func (k *lock) drop(ctx context.Context, o *beside.Owned) error {
 		if err != nil {
 			return err
 		}
-		_, _, failed, err := k.life.Write(ctx, func() {}, ops...)
+		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
 		k.forget(o.Election)
 		switch {
 		case err == nil:
@@ -406,7 +406,7 @@ func (k *lock) preflight(ctx context.Context, election string) error {
 			&zk.CreateRequest{Path: k.layout.markPath(election, 0), Acl: k.access.ACL, Flags: zk.FlagEphemeral}, node,
 			&zk.CheckVersionRequest{Path: k.layout.heldPath(election), Version: impossibleVersion},
 		}
-		_, _, failed, err := k.life.Write(ctx, func() {}, ops...)
+		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)

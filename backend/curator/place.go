@@ -90,7 +90,7 @@ func (k *lock) ensurePlace(ctx context.Context, o *beside.Owned, names []string)
 		done := k.begin(o.Election, func(p *place) {
 			*p = place{prefix: path.Base(node.Path), wanted: time.Now(), pending: p.pending}
 		})
-		results, id, _, err := k.life.Write(ctx, done, node)
+		results, id, _, err := k.life.write(ctx, done, node)
 		k.forget(o.Election)
 		switch {
 		case err == nil:
@@ -113,7 +113,7 @@ func (k *lock) ensurePlace(ctx context.Context, o *beside.Owned, names []string)
 // find looks for a node whose request was not answered, by its unique name. No request that was sent before the
 // sync can still make it.
 func (k *lock) find(ctx context.Context, election string, p place) (place, error) {
-	if err := k.life.Sync(ctx); err != nil {
+	if err := k.life.sync(ctx); err != nil {
 		return p, err
 	}
 	r, err := k.session.ReadNode(ctx, ensemble.Children, k.layout.lockPath(election))
@@ -173,7 +173,7 @@ func (k *lock) leave(ctx context.Context, election string, p place) (err error) 
 		}
 	}
 	if p.name != "" {
-		_, _, _, err = k.life.Write(ctx, func() {}, &zk.DeleteRequest{Path: k.layout.nodePath(election, p.name), Version: -1})
+		_, _, _, err = k.life.write(ctx, func() {}, &zk.DeleteRequest{Path: k.layout.nodePath(election, p.name), Version: -1})
 		k.forget(election)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err

@@ -2,10 +2,9 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // openForCall opens a connection for calls. If the server has no place, the connection that waits for notifications gives
@@ -31,9 +30,9 @@ const openPause = 200 * time.Millisecond
 
 // outOfTime completes the error of a call that has found no connection: the program's pool may have none left.
 func (d *driver) outOfTime(ctx context.Context, err error) error {
-	s := d.db.Stats()
-	if ctx.Err() == nil || d.ownDB || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+	if ctx.Err() == nil || d.ownDB {
 		return err
 	}
-	return fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, s.MaxOpenConnections, err)
+	s := d.db.Stats()
+	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 }

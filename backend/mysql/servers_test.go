@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -268,45 +267,11 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy.SetTarget(first.Addr())
-			d.takeAll(t, 2) // one of before, and a new one
+			testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
 			used.Close()
-			notInTurns(t, d, before)
+			testbed.NotInTurns(t, d, before)
 		}
 	})
-}
-
-// takeAll makes a driver have n connections.
-func (d *driver) takeAll(t *testing.T, n int) {
-	t.Helper()
-	var all []*client.Conn[conn]
-	for range n {
-		c, err := d.conns.Take(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c)
-	}
-	for _, c := range all {
-		d.conns.Give(c, false)
-	}
-}
-
-// notInTurns reads several times: the server changes once.
-func notInTurns(t *testing.T, d *driver, before string) {
-	t.Helper()
-	changes, last := 0, before
-	for range 6 {
-		v, err := d.Read(t.Context(), nil)
-		if errors.Is(err, backend.ErrDenied) {
-			t.Fatal(err) // they take turns
-		}
-		if err == nil && v.Epoch != last {
-			changes, last = changes+1, v.Epoch
-		}
-	}
-	if changes != 1 || last == before {
-		t.Errorf("the answers came from one server and the other: %d changes", changes)
-	}
 }
 
 // A server that becomes read-only is left: calls fail, and the next connection finds the new primary.

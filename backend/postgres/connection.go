@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -60,19 +61,15 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 
 // outOfTime completes the error of a call that has ended without an answer: the program's pool may have no connection left.
 func (d *driver) outOfTime(err error) error {
-	used, most := 0, 0
 	switch {
 	case d.db != nil:
 		s := d.db.Stats()
-		used, most = s.InUse, s.MaxOpenConnections
+		return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 	case d.pool != nil:
 		s := d.pool.Stat()
-		used, most = int(s.AcquiredConns()), int(s.MaxConns())
+		return client.PoolBusy(int(s.AcquiredConns()), int(s.MaxConns()), err)
 	}
-	if most == 0 || used < most {
-		return err
-	}
-	return fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, most, err)
+	return err
 }
 
 // locked says which session keeps the table locked, if the server tells.

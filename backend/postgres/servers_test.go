@@ -16,7 +16,6 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -126,44 +125,10 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 			}
 			release := use()
 			proxy.SetTarget(first.Addr())
-			d.takeAll(t, 2) // one of before, and a new one
+			testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
 			release()
-			notInTurns(t, d, v.Epoch)
+			testbed.NotInTurns(t, d, v.Epoch)
 		})
-	}
-}
-
-// takeAll makes a driver have n connections.
-func (d *driver) takeAll(t *testing.T, n int) {
-	t.Helper()
-	var all []*client.Conn[*conn]
-	for range n {
-		c, err := d.conns.Take(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c)
-	}
-	for _, c := range all {
-		d.conns.Give(c, false)
-	}
-}
-
-// notInTurns reads several times: the server changes once.
-func notInTurns(t *testing.T, d *driver, before string) {
-	t.Helper()
-	changes, last := 0, before
-	for range 6 {
-		v, err := d.Read(t.Context(), nil)
-		if errors.Is(err, backend.ErrDenied) {
-			t.Fatal(err) // they take turns
-		}
-		if err == nil && v.Epoch != last {
-			changes, last = changes+1, v.Epoch
-		}
-	}
-	if changes != 1 || last == before {
-		t.Errorf("the answers came from one server and the other: %d changes", changes)
 	}
 }
 

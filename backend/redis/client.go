@@ -257,13 +257,13 @@ func broken(err error) bool {
 	return has(err.Error(), "READONLY ") || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
-// poolIsBusy reports whether a call has found no connection in the program's pool.
-func (d *driver) poolIsBusy(err error) bool {
-	if d.newClient != nil || d.poolSize == 0 || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, goredis.ErrPoolTimeout) {
-		return false
+// outOfTime completes the error of a call that may have found no connection in the program's pool.
+func (d *driver) outOfTime(err error) error {
+	if d.newClient != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, goredis.ErrPoolTimeout) {
+		return err
 	}
 	s := d.clients.Get().PoolStats()
-	return int(s.TotalConns)-int(s.IdleConns) >= d.poolSize
+	return client.PoolBusy(int(s.TotalConns)-int(s.IdleConns), d.poolSize, err)
 }
 
 // isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
@@ -300,9 +300,7 @@ func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	if d.poolIsBusy(err) {
-		err = fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, d.poolSize, err)
-	}
+	err = d.outOfTime(err)
 	class, hint := backend.Class(err), ""
 	if d.tls && d.unanswered() && errors.Is(err, context.DeadlineExceeded) {
 		hint = "; a server without TLS does not answer a client that uses TLS"

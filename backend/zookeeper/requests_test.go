@@ -30,7 +30,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			const ttl = 9 * time.Second
 			servers := testbed.SharedZooKeeper(t)
 			root := newRoot(t, servers)
-			leads, follows := testbed.NewZooKeeperMeter(t, servers[0]), testbed.NewZooKeeperMeter(t, servers[0])
+			leads, follows := newMeter(t, servers[0]), newMeter(t, servers[0])
 			eventually := func(what string, all []*election.Election, ok func(*election.Election) bool) {
 				t.Helper()
 				testbed.Eventually(t, patience, what, func() error {
@@ -42,18 +42,18 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 					return nil
 				})
 			}
-			eventually("a leads all", leadMany(t, Options{Servers: []string{leads.Addr}, Root: root}, ttl, elections), (*election.Election).Leading)
-			eventually("b knows the leaders", leadMany(t, Options{Servers: []string{follows.Addr}, Root: root}, ttl, elections), func(e *election.Election) bool {
+			eventually("a leads all", leadMany(t, Options{Servers: []string{leads.addr}, Root: root}, ttl, elections), (*election.Election).Leading)
+			eventually("b knows the leaders", leadMany(t, Options{Servers: []string{follows.addr}, Root: root}, ttl, elections), func(e *election.Election) bool {
 				_, _, ok := e.Leader()
 				return ok
 			})
 			testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
-				leads.Take()
-				follows.Take()
+				leads.take()
+				follows.take()
 				began := time.Now()
 				<-time.After(2 * ttl)
-				a, _ := leads.Take()
-				b, _ := follows.Take()
+				a, _ := leads.take()
+				b, _ := follows.take()
 				renewals := int(time.Since(began)/(ttl/3)) + 2
 				t.Logf("in %v a leader has sent %v and a follower %v", time.Since(began), a, b)
 				if a[multi] > renewals || a[getData]+a[doSync]+a[doPing] > 2 || len(a) > 3 {
@@ -101,8 +101,8 @@ func leadMany(t *testing.T, o Options, ttl time.Duration, elections int) (all []
 func TestARefusedChangeSetsNoOtherWatch(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
-	m := testbed.NewZooKeeperMeter(t, servers[0])
-	d, err := newDriver(Options{Servers: []string{m.Addr}, Root: newRoot(t, servers)})
+	m := newMeter(t, servers[0])
+	d, err := newDriver(Options{Servers: []string{m.addr}, Root: newRoot(t, servers)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestARefusedChangeSetsNoOtherWatch(t *testing.T) {
 		if w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{c}, nil); err != nil || (w.Results[0].Outcome == backend.Granted) != (i == 0) {
 			t.Fatalf("change %d: %v, %v", i, w.Results, err)
 		}
-		_, n := m.Take()
+		_, n := m.take()
 		watches += n
 	}
 	// One before the root and the record are there, which takes two requests, and one after that.
@@ -137,14 +137,14 @@ func TestAReadingAsksForAllAtOnce(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
 	proxy := testbed.NewProxy(t, servers[0])
-	m := testbed.NewZooKeeperMeter(t, proxy.Addr())
+	m := newMeter(t, proxy.Addr())
 	o := Options{Servers: servers, Root: newRoot(t, servers)}
 	writer, err := newDriver(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	o.Servers = []string{m.Addr}
+	o.Servers = []string{m.addr}
 	d, err := newDriver(o)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestAReadingAsksForAllAtOnce(t *testing.T) {
 		return nil
 	})
 	proxy.CutReplies(true)
-	m.Take()
+	m.take()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -179,7 +179,7 @@ func TestAReadingAsksForAllAtOnce(t *testing.T) {
 	}()
 	asked := 0
 	testbed.Eventually(t, patience, "both are asked for", func() error {
-		kinds, _ := m.Take()
+		kinds, _ := m.take()
 		if asked += kinds[getData]; asked != len(keys) {
 			return fmt.Errorf("%d requests for %d items", asked, len(keys))
 		}

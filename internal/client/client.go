@@ -163,6 +163,15 @@ func Connections(idle, most, processes, left, of int) backend.Diagnostic {
 		idle, most, have, left, of, advice)
 }
 
+// PoolBusy completes the error of a call that has found no connection: the program's pool may have none left. The pool
+// has no limit if most is 0.
+func PoolBusy(used, most int, err error) error {
+	if most == 0 || used < most {
+		return err
+	}
+	return fmt.Errorf("%w: all %d are in use: %w", backend.ErrPoolBusy, most, err)
+}
+
 // CloseIdle closes the connections of a program's pool that are idle, which may lead to a former server.
 func CloseIdle(ctx context.Context, db *sql.DB) {
 	for range db.Stats().Idle {

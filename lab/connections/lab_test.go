@@ -197,11 +197,11 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 // A name has two addresses, the first of which drops packets. The dial goes on when its call has ended, and does not
 // wait long for the first one.
 func TestANameWithADeadAddressIsReached(t *testing.T) {
-	if !testbed.InWorldOfTwoAddresses(t) {
+	if !inWorldOfTwoAddresses(t) {
 		return
 	}
 	each(t, func(t *testing.T, s store) {
-		b, err := s.open(testbed.AtTwoAddresses(t, s.addr))
+		b, err := s.open(atTwoAddresses(t, s.addr))
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		leadsOn(t, l, 5*time.Second)
 	})
@@ -209,15 +209,15 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 
 // A DSN of PostgreSQL has two hosts, the first of which drops packets. Its connections are replaced once a minute.
 func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
-	if !testbed.InWorldOfTwoAddresses(t) {
+	if !inWorldOfTwoAddresses(t) {
 		return
 	}
 	server, db := startPostgres(t)
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for what, hosts := range map[string]string{
-		"two hosts":                          fmt.Sprintf("%s:%s,%s", testbed.DeadAddress, port, server.Addr()),
-		"a name with two addresses":          testbed.AtTwoAddresses(t, server.Addr()),
-		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", testbed.DeadAddress, port, server.Addr()),
+		"two hosts":                          fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),
+		"a name with two addresses":          atTwoAddresses(t, server.Addr()),
+		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

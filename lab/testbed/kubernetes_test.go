@@ -21,8 +21,8 @@ const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s"
 // leaseRule allows what a candidate does.
 var leaseRule = KubernetesRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}
 
-// client returns the API server as a user of a kubeconfig sees it.
-func client(t *testing.T, kubeconfig string) *KubernetesServer {
+// clientOf returns the API server as a user of a kubeconfig sees it.
+func clientOf(t *testing.T, kubeconfig string) *KubernetesServer {
 	t.Helper()
 	var said struct {
 		Clusters []struct {
@@ -113,7 +113,7 @@ func TestKubernetesUsersHaveTheRightsGiven(t *testing.T) {
 	k := SharedKubernetes(t)
 	here, other := k.Namespace(t), k.Namespace(t)
 
-	alice := client(t, k.Kubeconfig(t, "alice"))
+	alice := clientOf(t, k.Kubeconfig(t, "alice"))
 	if err := makeLease(t.Context(), alice, here, "before"); err == nil || !strings.Contains(err.Error(), "403: ") {
 		t.Errorf("without rights: %v, want 403", err)
 	}
@@ -121,7 +121,7 @@ func TestKubernetesUsersHaveTheRightsGiven(t *testing.T) {
 
 	account, token := k.ServiceAccount(t, here, "app")
 	k.Allow(t, here, account, leaseRule)
-	robot := client(t, k.TokenKubeconfig(t, token))
+	robot := clientOf(t, k.TokenKubeconfig(t, token))
 
 	k.Apply(t, here, `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -136,7 +136,7 @@ metadata: {name: electors}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: electors}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 `)
-	bob := client(t, k.Kubeconfig(t, "bob", "electors"))
+	bob := clientOf(t, k.Kubeconfig(t, "bob", "electors"))
 	Eventually(t, startLimit, "the group has its rights", func() error { return makeLease(t.Context(), bob, here, "bob") })
 
 	for name, user := range map[string]*KubernetesServer{"alice": alice, "robot": robot} {
@@ -148,7 +148,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: electors}]
 		}
 	}
 
-	if err := makeLease(t.Context(), client(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
+	if err := makeLease(t.Context(), clientOf(t, k.TokenKubeconfig(t, "no-such-token")), here, "x"); err == nil || !strings.Contains(err.Error(), "401: ") {
 		t.Errorf("with a token that nobody gave: %v, want 401", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestKubernetesAnswersAndComesBack(t *testing.T) {
 	}
 	k.Kill(t)
 	k.Start(t)
-	throughProxy := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), k.Proxy(t).Addr()))
+	throughProxy := clientOf(t, KubeconfigAt(t, k.AdminKubeconfig(t), k.Proxy(t).Addr()))
 	if err := exists(t.Context(), throughProxy, true, "default", "kept"); err != nil {
 		t.Errorf("after a restart, through a proxy: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestKubernetesGoesBackWithItsStore(t *testing.T) {
 
 	second := StartKubernetes(t, KubernetesOptions{Beside: k})
 	k.Kill(t)
-	elsewhere := client(t, KubeconfigAt(t, k.AdminKubeconfig(t), second.Addr()))
+	elsewhere := clientOf(t, KubeconfigAt(t, k.AdminKubeconfig(t), second.Addr()))
 	if err := exists(t.Context(), elsewhere, true, "default", "late"); err != nil {
 		t.Errorf("another API server, as the administrator of the first: %v", err)
 	}
@@ -232,7 +232,7 @@ func TestKubernetesThrottles(t *testing.T) {
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=1", "--max-mutating-requests-inflight=1",
 	}})
 	k.Allow(t, "default", "alice", leaseRule) // the administrator's group is never throttled
-	alice := client(t, k.Kubeconfig(t, "alice"))
+	alice := clientOf(t, k.Kubeconfig(t, "alice"))
 	Eventually(t, startLimit, "a request is refused", func() error {
 		refused := make(chan bool)
 		for i := range 20 {

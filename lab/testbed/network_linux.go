@@ -47,11 +47,11 @@ func NewNetwork(t testing.TB, n int) *Network {
 	Full(t, "starts a cluster")
 	for _, program := range []string{"ip", "nsenter"} {
 		if _, err := lookPath(program); err != nil {
-			unavailable(t, &missing{"network namespaces", program, "Debian: iproute2, util-linux"})
+			Unavailable(t, program, "Debian: iproute2, util-linux")
 		}
 	}
 	if os.Getuid() != 0 {
-		unavailable(t, &missing{"network namespaces", "the privilege to create network namespaces", "as root"})
+		Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
 	net, err := newNetwork(n)
 	for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "File exists"); try++ {

@@ -22,13 +22,3 @@ func (h *Host) IP() string                        { return "" }
 func (h *Host) PeerIP() string                    { return "" }
 func (h *Host) Cut(t testing.TB, on bool)         {}
 func (h *Host) command(command []string) []string { return command }
-
-const TwoAddresses, DeadAddress = "", ""
-
-func InWorldOfTwoAddresses(t *testing.T) bool {
-	t.Helper()
-	t.Skip(errNotHere)
-	return false
-}
-
-func AtTwoAddresses(t testing.TB, server string) string { return server }

@@ -206,6 +206,12 @@ func (m *missing) cure() string {
 	return how
 }
 
+// Unavailable is for a test that needs something which is not there, and says how to get it.
+func Unavailable(t testing.TB, what, hint string) {
+	t.Helper()
+	unavailable(t, &missing{what: what, hint: hint})
+}
+
 // unavailable skips or fails a test whose server could not be started.
 //
 // The fast tier skips. In CI, the full tier fails, because otherwise a broken installation

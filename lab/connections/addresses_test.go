@@ -1,4 +1,4 @@
-package testbed
+package connections
 
 import (
 	"io"
@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TwoAddresses is a name with two addresses in the world that [InWorldOfTwoAddresses] makes. The first one,
-// DeadAddress, drops all packets without an answer.
+// twoAddresses is a name with two addresses in the world that [inWorldOfTwoAddresses] makes. The first one,
+// deadAddress, drops all packets without an answer.
 const (
-	TwoAddresses = "store.test"
-	DeadAddress  = "198.18.9.9"
+	twoAddresses = "store.test"
+	deadAddress  = "198.18.9.9"
 	liveAddress  = "198.18.9.1"
 )
 
@@ -25,25 +27,25 @@ ip link add dead type veth peer name gone
 ip addr add ` + liveAddress + `/24 dev dead
 ip link set dead up
 ip link set gone up
-ip neigh add ` + DeadAddress + ` lladdr 02:00:00:00:00:01 dev dead
+ip neigh add ` + deadAddress + ` lladdr 02:00:00:00:00:01 dev dead
 mount --bind "$1" /etc/hosts
 shift
 exec "$@"`
 
-// InWorldOfTwoAddresses runs the test again, in namespaces where TwoAddresses is a name, and returns true there. The
+// inWorldOfTwoAddresses runs the test again, in namespaces where twoAddresses is a name, and returns true there. The
 // test returns at once where it returns false. It needs root, iproute2 and unshare.
-func InWorldOfTwoAddresses(t *testing.T) bool {
+func inWorldOfTwoAddresses(t *testing.T) bool {
 	t.Helper()
 	const inside = "ELECTION_TEST_TWO_ADDRESSES"
 	if os.Getenv(inside) != "" {
 		return true
 	}
-	Full(t, "makes namespaces")
+	testbed.Full(t, "makes namespaces")
 	if os.Getuid() != 0 {
-		unavailable(t, &missing{"network namespaces", "the privilege to create network namespaces", "as root"})
+		testbed.Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+DeadAddress+" "+TwoAddresses+"\n"+liveAddress+" "+TwoAddresses+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+deadAddress+" "+twoAddresses+"\n"+liveAddress+" "+twoAddresses+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--kill-child", "sh", "-c", worldScript, "sh", hosts,
@@ -57,8 +59,8 @@ func InWorldOfTwoAddresses(t *testing.T) bool {
 	return false
 }
 
-// AtTwoAddresses returns the address of a server of this host under that name. It forwards connections to the server.
-func AtTwoAddresses(t testing.TB, server string) string {
+// atTwoAddresses returns the address of a server of this host under that name. It forwards connections to the server.
+func atTwoAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, _ := strings.Cut(server, ":")
 	l, err := net.Listen("tcp", net.JoinHostPort(liveAddress, port))
@@ -84,5 +86,5 @@ func AtTwoAddresses(t testing.TB, server string) string {
 			}()
 		}
 	}()
-	return net.JoinHostPort(TwoAddresses, port)
+	return net.JoinHostPort(twoAddresses, port)
 }

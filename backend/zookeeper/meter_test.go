@@ -1,4 +1,4 @@
-package testbed
+package zookeeper
 
 import (
 	"bufio"
@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// A ZooKeeperMeter forwards connections to a ZooKeeper server and counts the requests by kind.
-type ZooKeeperMeter struct {
-	Addr string
+// A meter forwards connections to a ZooKeeper server and counts the requests by kind.
+type meter struct {
+	addr string
 
 	mu      sync.Mutex
 	counts  map[int32]int
 	watches int
 }
 
-// NewZooKeeperMeter starts a meter, which ends after the clients that the test opens later.
-func NewZooKeeperMeter(t testing.TB, server string) *ZooKeeperMeter {
+// newMeter starts a meter, which ends after the clients that the test opens later.
+func newMeter(t testing.TB, server string) *meter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &ZooKeeperMeter{Addr: l.Addr().String(), counts: map[int32]int{}}
+	m := &meter{addr: l.Addr().String(), counts: map[int32]int{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -43,7 +43,7 @@ func NewZooKeeperMeter(t testing.TB, server string) *ZooKeeperMeter {
 	return m
 }
 
-func (m *ZooKeeperMeter) pass(client net.Conn, server string) {
+func (m *meter) pass(client net.Conn, server string) {
 	defer client.Close()
 	c, err := net.Dial("tcp", server)
 	if err != nil {
@@ -73,7 +73,7 @@ func (m *ZooKeeperMeter) pass(client net.Conn, server string) {
 	}
 }
 
-func (m *ZooKeeperMeter) note(kind int32, last bool) {
+func (m *meter) note(kind int32, last bool) {
 	const exists, getData, getChildren = 3, 4, 12 // they end with whether to leave a watch
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +82,8 @@ func (m *ZooKeeperMeter) note(kind int32, last bool) {
 	}
 }
 
-// Take returns the requests since the last call, and how many of them have left a watch.
-func (m *ZooKeeperMeter) Take() (counts map[int32]int, watches int) {
+// take returns the requests since the last call, and how many of them have left a watch.
+func (m *meter) take() (counts map[int32]int, watches int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts, watches = m.counts, m.watches

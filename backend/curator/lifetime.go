@@ -1,4 +1,4 @@
-package ensemble
+package curator
 
 import (
 	"context"
@@ -8,23 +8,27 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A Lifetime is what is known of how long a session lives: when the ensemble's leader has last heard of it. A
+// A lifetime is what is known of how long a session lives: when the ensemble's leader has last heard of it. A
 // write alone does not prove that it has: a follower that forwards a write, and is cut off the next moment, has
 // reported nothing. docs/design/curator.md, "How long a session lives", has the argument.
-type Lifetime struct {
-	session *Session
+type lifetime struct {
+	session *ensemble.Session
 	tick    time.Duration // the servers' tickTime, or more
 
 	mu          sync.Mutex
-	on          Connection // the last one that was noted
-	lastContact time.Time  // the ensemble's leader is known to have heard of the session since then
-	exchanges   []exchange // on that connection, oldest first, none before lastContact
+	on          ensemble.Connection // the last one that was noted
+	lastContact time.Time           // the ensemble's leader is known to have heard of the session since then
+	exchanges   []exchange          // on that connection, oldest first, none before lastContact
 }
 
-// NewLifetime returns what is known of a session, which is nothing yet.
-func NewLifetime(s *Session, tick time.Duration) *Lifetime { return &Lifetime{session: s, tick: tick} }
+// newLifetime returns what is known of a session, which is nothing yet.
+func newLifetime(s *ensemble.Session, tick time.Duration) *lifetime {
+	return &lifetime{session: s, tick: tick}
+}
 
 // An exchange is an answered request.
 type exchange struct {
@@ -37,7 +41,7 @@ type exchange struct {
 // A server that accepts an existing session has asked its leader, which thereby hears of the session
 // (Leader.checkIfValidGlobalSession touches it). The next write proves that this is still the ensemble's leader. A
 // new session is itself a write.
-func (l *Lifetime) update() {
+func (l *lifetime) update() {
 	was := l.on
 	if l.on = l.session.Connection(); l.on.ID != was.ID {
 		l.lastContact = l.on.Began
@@ -48,7 +52,7 @@ func (l *Lifetime) update() {
 }
 
 // note notes that a request of session id, a sync or a write, was sent at sent and has just been answered.
-func (l *Lifetime) note(id int64, sent time.Time, write bool) {
+func (l *lifetime) note(id int64, sent time.Time, write bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +85,9 @@ func (l *Lifetime) note(id int64, sent time.Time, write bool) {
 	}
 }
 
-// ValidFor returns how long after start session id certainly lives without further contact; not positive if
+// validFor returns how long after start session id certainly lives without further contact; not positive if
 // unknown.
-func (l *Lifetime) ValidFor(id int64, start time.Time) time.Duration {
+func (l *lifetime) validFor(id int64, start time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.update(); id != l.on.ID {
@@ -98,9 +102,9 @@ func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// Reconnect makes the next write a proof of contact: by a new connection, unless there was one since the last
+// reconnect makes the next write a proof of contact: by a new connection, unless there was one since the last
 // proof. Requests that are under way fail.
-func (l *Lifetime) Reconnect() {
+func (l *lifetime) reconnect() {
 	l.mu.Lock()
 	l.update()
 	fresh := l.on.Sent.After(l.lastContact)
@@ -110,10 +114,10 @@ func (l *Lifetime) Reconnect() {
 	}
 }
 
-// Sync brings the server that answers up to date with the ensemble's leader.
-func (l *Lifetime) Sync(ctx context.Context) error {
+// sync brings the server that answers up to date with the ensemble's leader.
+func (l *lifetime) sync(ctx context.Context) error {
 	id := l.session.Connection().ID
-	sent, err := Read(ctx, l.session, func(c *zk.Conn) (time.Time, error) {
+	sent, err := ensemble.Read(ctx, l.session, func(c *zk.Conn) (time.Time, error) {
 		sent := time.Now()
 		_, err := c.Sync("/")
 		return sent, err
@@ -124,16 +128,16 @@ func (l *Lifetime) Sync(ctx context.Context) error {
 	return err
 }
 
-// Write makes all operations or none, in session id. done is called when the request is answered, which may be
-// after Write has returned. failed is the first operation that could not be made, or -1 if the outcome is unknown.
-func (l *Lifetime) Write(ctx context.Context, done func(), ops ...any) (results []zk.MultiResponse, id int64, failed int, err error) {
+// write makes all operations or none, in session id. done is called when the request is answered, which may be
+// after write has returned. failed is the first operation that could not be made, or -1 if the outcome is unknown.
+func (l *lifetime) write(ctx context.Context, done func(), ops ...any) (results []zk.MultiResponse, id int64, failed int, err error) {
 	client, err := l.session.Ready(ctx)
 	if err != nil {
 		done()
 		return nil, 0, -1, err
 	}
 	id, sent := client.SessionID(), time.Now()
-	results, err = CallOn(ctx, l.session, client, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	results, err = ensemble.CallOn(ctx, l.session, client, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		defer done()
 		return c.Multi(ops...)
 	})
@@ -144,7 +148,7 @@ func (l *Lifetime) Write(ctx context.Context, done func(), ops ...any) (results 
 		l.note(id, sent, true)
 		return results, id, -1, nil
 	}
-	if failed, why := FailedOp(results); failed >= 0 {
+	if failed, why := ensemble.FailedOp(results); failed >= 0 {
 		return nil, id, failed, why
 	}
 	return nil, id, -1, err
