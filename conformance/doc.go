@@ -51,9 +51,9 @@
 //
 // # Limits
 //
-// A passing run proves nothing: run the suite often, under the race detector, and with
-// more storms ([Storm]). No test can check the assumptions: that clocks run at nearly
-// the same rate, and that the store keeps what it has acknowledged.
+// A passing run proves nothing: run the suite often, and under the race detector. No
+// test can check the assumptions: that clocks run at nearly the same rate, and that the
+// store keeps what it has acknowledged.
 //
 // In real time a busy machine can delay everything. The suite runs a case that failed up
 // to two more times, with longer leases if the store allows it, and logs that as REPEATED.

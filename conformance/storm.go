@@ -34,13 +34,6 @@ func storms(t *Trial) error {
 	return nil
 }
 
-// Storm returns a separate case for longer runs: n nodes with random faults for a time.
-// The seed determines all random choices.
-func Storm(seed uint64, n int, length time.Duration) Case {
-	return Case{Rule: "S1", Name: fmt.Sprintf("storm %d", seed), Says: stormCases[0].Says,
-		Run: func(t *Trial) error { return t.storm(seed, n, length) }}
-}
-
 func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 	s := &storm{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), name: fmt.Sprintf("storm%d", seed), members: make([]*participant, n), terms: map[uint64]bool{}}
 	if err := s.run(length); err != nil {

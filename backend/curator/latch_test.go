@@ -9,7 +9,7 @@ import (
 )
 
 // startLatch starts a member of a Curator LeaderLatch.
-func startLatch(t *testing.T, server, path, id string) *testbed.JavaMember {
+func startLatch(t *testing.T, server, path, id string) *testbed.Member {
 	t.Helper()
 	return testbed.StartJavaMember(t, testbed.JavaOptions{Kind: "latch", Server: server, Path: path, ID: id, Session: 15 * time.Second})
 }

@@ -50,7 +50,7 @@ type javaFleet struct {
 type member struct {
 	id    string
 	stage migration.Stage // "": in Java
-	java  *testbed.JavaMember
+	java  *testbed.Member
 
 	manager *election.Manager
 	*election.Election

@@ -286,9 +286,7 @@ func (d *Daemon) Kill(t testing.TB) {
 // Terminate sends SIGTERM and waits until the daemon has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	if err := d.requireRunning(t, "Terminate").terminate(endLimit); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.requireRunning(t, "Terminate").terminate(endLimit))
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and
@@ -312,15 +310,11 @@ func (d *Daemon) Start(t testing.TB) {
 // new ones, and no request is answered.
 func (d *Daemon) Stop(t testing.TB) {
 	t.Helper()
-	if err := d.requireRunning(t, "Stop").pause(true); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.requireRunning(t, "Stop").pause(true))
 }
 
 // Continue resumes a frozen daemon.
 func (d *Daemon) Continue(t testing.TB) {
 	t.Helper()
-	if err := d.requireRunning(t, "Continue").pause(false); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.requireRunning(t, "Continue").pause(false))
 }

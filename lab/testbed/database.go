@@ -30,9 +30,7 @@ func (s *Server) Database(t testing.TB) *Database {
 	t.Helper()
 	d := &Database{Name: "test_" + random(), Admin: s.AdminConfig(), server: s}
 	d.Admin.DBName = d.Name
-	if err := s.exec("CREATE DATABASE " + d.Name); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.exec("CREATE DATABASE "+d.Name))
 	t.Cleanup(func() { s.tidy("DROP DATABASE IF EXISTS " + d.Name) })
 	d.User = d.AddUser(t, "")
 	return d
@@ -88,9 +86,7 @@ func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	c = c.Clone()
 	c.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return db

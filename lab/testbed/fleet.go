@@ -3,7 +3,6 @@ package testbed
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -141,32 +140,27 @@ func (f *Fleet) OneLeaderAtMost() {
 // It reads the last line about that, because a member prints it only on a change.
 func (m *FleetMember) Follows(prefix string) {
 	m.fleet.t.Helper()
-	Eventually(m.fleet.t, fleetLimit, m.ID+" to follow "+prefix, func() error {
-		if line := m.Last("follows"); !strings.HasPrefix(line, "follows "+prefix) {
-			return fmt.Errorf("it %s", line)
-		}
-		return nil
-	})
+	m.until("to follow "+prefix, func() bool { return strings.HasPrefix(m.Last("follows"), "follows "+prefix) })
 }
 
 // Waits waits until the member says that it waits for the leader to leave. On a busy
 // machine the leader may already have left, and the member leads.
 func (m *FleetMember) Waits() {
 	m.fleet.t.Helper()
-	Eventually(m.fleet.t, fleetLimit, m.ID+" to wait", func() error {
-		if m.Last("waits") == "" && !m.Leads() {
-			return errors.New("it does not say so")
-		}
-		return nil
-	})
+	m.until("to wait", func() bool { return m.Last("waits") != "" || m.Leads() })
 }
 
 // FindsOut waits until the member no longer believes that it leads.
 func (m *FleetMember) FindsOut() {
 	m.fleet.t.Helper()
-	Eventually(m.fleet.t, fleetLimit, m.ID+" to find out that it does not lead", func() error {
-		if m.Believes() {
-			return errors.New("it believes that it leads")
+	m.until("to find out that it does not lead", func() bool { return !m.Believes() })
+}
+
+func (m *FleetMember) until(what string, is func() bool) {
+	m.fleet.t.Helper()
+	Eventually(m.fleet.t, fleetLimit, m.ID+" "+what, func() error {
+		if !is() {
+			return fmt.Errorf("it has said %q", m.Last("follows"))
 		}
 		return nil
 	})

@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// A JavaMember is a [Member] in Java.
-type JavaMember = Member
-
 // JavaOptions describe a member. All are required.
 type JavaOptions struct {
 	// Kind selects the election:
@@ -60,7 +57,7 @@ func compileJava() string {
 }
 
 // StartJavaMember starts a member in Java, which ends with the test.
-func StartJavaMember(t testing.TB, o JavaOptions) *JavaMember {
+func StartJavaMember(t testing.TB, o JavaOptions) *Member {
 	t.Helper()
 	path, err := javaClasses()
 	if err != nil {

@@ -50,16 +50,10 @@ func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	Full(t, "kills and stops processes")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe() // closed when the test binary ends, which ends the member
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, cmd.Start())
 	j := &Member{cmd: cmd, in: in, lines: make(chan string, 1000), ended: make(chan struct{}), last: make(map[string]string)}
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -223,7 +217,5 @@ func (j *Member) Continue(t testing.TB) { j.freeze(t, false) }
 
 func (j *Member) freeze(t testing.TB, on bool) {
 	t.Helper()
-	if err := freeze(j.cmd.Process, on); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, freeze(j.cmd.Process, on))
 }

@@ -138,9 +138,7 @@ func (h *Host) PeerIP() string { return fmt.Sprintf("198.18.%d.%d", h.network.nu
 // them are dropped without an answer. Clients still reach the host.
 func (h *Host) Cut(t testing.TB, on bool) {
 	t.Helper()
-	if err := h.cut(on); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, h.cut(on))
 }
 
 func (h *Host) cut(on bool) error {

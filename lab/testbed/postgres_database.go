@@ -118,9 +118,7 @@ func (p *PostgresServer) Terminate(t testing.TB) {
 	if err == nil {
 		err = process.Signal(os.Interrupt)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	Eventually(t, endLimit, "the server ends", func() error {
 		if p.Running() {
 			return errors.New("it runs")
@@ -134,8 +132,6 @@ func (p *PostgresServer) Terminate(t testing.TB) {
 func (p *PostgresServer) Messages(t testing.TB) int {
 	t.Helper()
 	text, err := os.ReadFile(p.log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
 }

@@ -67,9 +67,7 @@ func (r *Replica) WaitCaughtUp(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var at string
-	if err := r.primary.db.QueryRowContext(ctx, position).Scan(&at); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.primary.db.QueryRowContext(ctx, position).Scan(&at))
 	r.waitFor(t, at)
 }
 
@@ -83,9 +81,7 @@ func (r *Replica) waitFor(t testing.TB, at string) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var answer int
-	if err := r.db.QueryRowContext(ctx, wait, at).Scan(&answer); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.db.QueryRowContext(ctx, wait, at).Scan(&answer))
 	if answer != 0 {
 		status := r.status(t)
 		t.Fatalf("%s replica has not caught up with %q: %s %s", r.Kind(), at, status["Last_IO_Error"], status["Last_SQL_Error"])
@@ -114,14 +110,10 @@ func (r *Replica) status(t testing.TB) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	rows, err := r.db.QueryContext(ctx, "SHOW REPLICA STATUS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if !rows.Next() {
 		t.Fatalf("%s %s is no replica: %v", r.Kind(), r.Addr(), rows.Err())
 	}
@@ -130,9 +122,7 @@ func (r *Replica) status(t testing.TB) map[string]string {
 	for i := range values {
 		into[i] = &values[i]
 	}
-	if err := rows.Scan(into...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Scan(into...))
 	result := make(map[string]string)
 	for i, column := range columns {
 		result[column] = values[i].String
