@@ -14,21 +14,6 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// leaderOf returns the index of the agent that leads the cluster's servers.
-func leaderOf(t *testing.T, agents []*testbed.ConsulAgent, except ...int) (found int) {
-	t.Helper()
-	testbed.Eventually(t, 2*time.Minute, "a leader of the cluster", func() error {
-		for i, a := range agents {
-			if !slices.Contains(except, i) && a.IsLeader(t) {
-				found = i
-				return nil
-			}
-		}
-		return fmt.Errorf("nobody leads")
-	})
-	return found
-}
-
 // failOnTwoLeaders fails the test if two elections lead, until the returned function is called.
 func failOnTwoLeaders(t *testing.T, elections ...*election.Election) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -83,7 +68,7 @@ func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 			t.Parallel()
 			agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
 			l := newLab(t, agents[0])
-			first := leaderOf(t, agents)
+			first := slices.Index(agents, testbed.Leader(t, agents))
 			others := slices.Delete(slices.Clone(agents), first, first+1)
 			often := func(o *election.Options) { o.RenewEvery, o.CallTimeout = ttl/12, ttl/12 }
 			_, a := l.manager(t, others[0].URL(), "a", ttl, often)
@@ -92,7 +77,7 @@ func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 			fatal(t, err, b.Lead(nil))
 			defer failOnTwoLeaders(t, a, b)()
 			harm(t, agents[first])
-			leaderOf(t, agents, first)
+			testbed.Leader(t, agents, agents[first])
 			end := time.Now().Add(ttl + ttl/4) // by then, a leader without renewals has stepped down
 			for time.Now().Before(end) {
 				if !lead.Leading() {
@@ -114,7 +99,7 @@ func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 			network := testbed.NewNetwork(t, 3)
 			agents := testbed.StartConsulCluster(t, network, 3)
 			l := newLab(t, agents[0])
-			at := leaderOf(t, agents)
+			at := slices.Index(agents, testbed.Leader(t, agents))
 			if minority == "follower" {
 				at = (at + 1) % 3
 			}

@@ -49,7 +49,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 			store := newStore(t, addrs, func(root string) Options {
 				return Options{Servers: addrs, Root: root, Tick: tick, Session: tightSession}
 			})
-			maps.Copy(store.Faults, testbed.ZooKeeperLeaderFaults(t, servers))
+			maps.Copy(store.Faults, testbed.LeaderFaults(t, servers))
 			return store
 		},
 	}
@@ -74,7 +74,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	root := "/z1"
 	for round := range 2 {
-		leader := testbed.ZooKeeperLeader(t, servers)
+		leader := testbed.Leader(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, Session: tightSession}
 		a := newClient(t, "a", o)

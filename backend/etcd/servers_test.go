@@ -140,16 +140,9 @@ func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	c := newFleet(t, ttl, l.options(), l.options())
 	term := c.leadInOrder()
 	for range 2 {
-		old := leader(t, nodes)
+		old := testbed.Leader(t, nodes)
 		old.Stop(t)
-		testbed.Eventually(t, patience, "another node of etcd leads", func() error {
-			for _, n := range nodes {
-				if n != old && n.IsLeader(t) {
-					return nil
-				}
-			}
-			return errors.New("none does")
-		})
+		testbed.Leader(t, nodes, old)
 		time.Sleep(ttl * 2 / 5) // a renewal falls into this time
 		old.Continue(t)
 	}
@@ -157,20 +150,6 @@ func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	if now := c.elections[0].Leadership(); now == nil || now.Term != term {
 		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to continue", c.elections[0].Current(), term)
 	}
-}
-
-func leader(t testing.TB, nodes []*testbed.EtcdNode) (found *testbed.EtcdNode) {
-	t.Helper()
-	testbed.Eventually(t, patience, "a node of etcd leads", func() error {
-		for _, n := range nodes {
-			if n.IsLeader(t) {
-				found = n
-				return nil
-			}
-		}
-		return errors.New("none does")
-	})
-	return found
 }
 
 // A leader whose only endpoint is cut off from the other members steps down before another
@@ -182,7 +161,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 			t.Parallel()
 			network := testbed.NewNetwork(t, 3)
 			nodes := testbed.StartEtcdCluster(t, network, 3, testbed.EtcdOptions{})
-			led := leader(t, nodes)
+			led := testbed.Leader(t, nodes)
 			at := 0
 			for i, n := range nodes {
 				if (n == led) == (role == "leader") {
@@ -233,7 +212,7 @@ func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	if err != nil || won.Outcome != backend.Granted {
 		t.Fatal(won.Outcome, err)
 	}
-	led := leader(t, nodes)
+	led := testbed.Leader(t, nodes)
 	for _, n := range nodes {
 		if n != led {
 			n.Stop(t)

@@ -21,7 +21,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
 	h := harness(func(t testing.TB) conformance.Store {
 		store := newStore(t, testbed.ZooKeeperAddrs(servers))
-		maps.Copy(store.Faults, testbed.ZooKeeperLeaderFaults(t, servers))
+		maps.Copy(store.Faults, testbed.LeaderFaults(t, servers))
 		return store
 	})
 	h.Late = 3 * time.Second
@@ -41,7 +41,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	t.Parallel()
 	network := testbed.NewNetwork(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
-	leader := testbed.ZooKeeperLeader(t, servers)
+	leader := testbed.Leader(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
 	a := start(t, "a", Options{Servers: []string{leader.Addr()}})
 	held := a.lead("jobs")

@@ -102,7 +102,7 @@ func etcdEnsemble(t testing.TB) *Site {
 	network := testbed.NewNetwork(t, 3)
 	var nodes []node
 	for i, n := range testbed.StartEtcdCluster(t, network, 3, testbed.EtcdOptions{}) {
-		nodes = append(nodes, node{n.Daemon, network.Host(i), n.IsLeader})
+		nodes = append(nodes, node{n.Daemon, network.Host(i), n.Leads})
 	}
 	prefix := rand.Text() + "/"
 	return ensemble(t, &Site{Backend: "etcd x3", Bound: bound(3 * time.Second)}, nodes, func(proxies []*testbed.Proxy) []string {
@@ -127,7 +127,7 @@ func consulEnsemble(t testing.TB) *Site {
 	network := testbed.NewNetwork(t, 3)
 	var nodes []node
 	for i, a := range testbed.StartConsulCluster(t, network, 3) {
-		nodes = append(nodes, node{a.Daemon, network.Host(i), a.IsLeader})
+		nodes = append(nodes, node{a.Daemon, network.Host(i), a.Leads})
 	}
 	prefix := rand.Text()
 	site := ensemble(t, &Site{Backend: "consul x3", Bound: bound(ttl + 6*time.Second)}, nodes, nil)

@@ -174,8 +174,8 @@ func (a *ConsulAgent) TLSConfig() *tls.Config {
 	return config
 }
 
-// IsLeader reports whether this server says that it leads the cluster.
-func (a *ConsulAgent) IsLeader(t testing.TB) bool {
+// Leads reports whether this server says that it leads the cluster.
+func (a *ConsulAgent) Leads(t testing.TB) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -31,7 +31,7 @@ func TestConsulReplacesALeaderThatIsCutOff(t *testing.T) {
 		Eventually(t, patience, "one leader", func() error {
 			found = -1
 			for i, a := range agents {
-				if i != except && a.IsLeader(t) {
+				if i != except && a.Leads(t) {
 					if found >= 0 {
 						return fmt.Errorf("servers %d and %d lead", found, i)
 					}

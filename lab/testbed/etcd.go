@@ -179,8 +179,8 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	return metrics
 }
 
-// IsLeader reports whether this node says that it leads the cluster.
-func (n *EtcdNode) IsLeader(t testing.TB) bool {
+// Leads reports whether this node says that it leads the cluster.
+func (n *EtcdNode) Leads(t testing.TB) bool {
 	t.Helper()
 	return n.Metrics(t)["etcd_server_is_leader"] == 1
 }

@@ -11,30 +11,14 @@ import (
 func TestEtcdReplacesALeaderThatIsFrozen(t *testing.T) {
 	t.Parallel()
 	nodes := StartEtcdCluster(t, NewNetwork(t, 3), 3, EtcdOptions{})
-	var first *EtcdNode
-	Eventually(t, patience, "one of three nodes leads", func() error {
-		for _, n := range nodes {
-			if n.IsLeader(t) {
-				first = n
-				return nil
-			}
-		}
-		return fmt.Errorf("none does")
-	})
+	first := Leader(t, nodes)
 	changes := func() float64 { return first.Metrics(t)["etcd_server_leader_changes_seen_total"] }
 	before := changes()
 	first.Stop(t)
-	Eventually(t, patience, "another node leads", func() error {
-		for _, n := range nodes {
-			if n != first && n.IsLeader(t) {
-				return nil
-			}
-		}
-		return fmt.Errorf("none does")
-	})
+	Leader(t, nodes, first)
 	first.Continue(t)
 	Eventually(t, patience, "the first one has stepped down", func() error {
-		if first.IsLeader(t) && changes() == before { // it may be elected again
+		if first.Leads(t) && changes() == before { // it may be elected again
 			return fmt.Errorf("it leads")
 		}
 		return nil

@@ -17,17 +17,24 @@ type faultyServer interface {
 // ServerFaults returns the faults of the conformance suite that need a server that belongs
 // to the test.
 func ServerFaults(t testing.TB, server faultyServer) map[string]conformance.Fault {
+	return faultsOf(t, func() faultyServer { return server })
+}
+
+func faultsOf(t testing.TB, victim func() faultyServer) map[string]conformance.Fault {
+	var stopped faultyServer
 	return map[string]conformance.Fault{
 		conformance.FaultRestart: func(bool, string) error {
-			server.Kill(t)
-			server.Start(t)
+			s := victim()
+			s.Kill(t)
+			s.Start(t)
 			return nil
 		},
 		conformance.FaultPause: func(on bool, _ string) error {
 			if on {
-				server.Stop(t)
+				stopped = victim()
+				stopped.Stop(t)
 			} else {
-				server.Continue(t)
+				stopped.Continue(t)
 			}
 			return nil
 		},

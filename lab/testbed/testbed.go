@@ -143,25 +143,6 @@ func startOwn[S server](t testing.TB, k Kind, start func() S) S {
 	return s
 }
 
-// startCluster launches n servers for this test. All of them answer when it returns.
-func startCluster[S server](t testing.TB, k Kind, n int, launch func(i int) S) (all []S) {
-	t.Helper()
-	ownServer(t, k, "starts a cluster")
-	for i := range n {
-		s, err := attempt(func() S { return launch(i) })
-		if err != nil {
-			unavailable(t, err)
-		}
-		s.endWithTest(t)
-		all = append(all, s)
-	}
-	for _, s := range all {
-		noError(t, s.await())
-	}
-	recordServer(t, fmt.Sprintf("%s, %d servers", all[0].title(), n))
-	return all
-}
-
 // started records the server of a test. If err says why there is none, the test is skipped or fails.
 func started[S server](t testing.TB, s S, err error) S {
 	t.Helper()

@@ -1,0 +1,64 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/go-election/go-election/conformance"
+)
+
+// startCluster launches n servers for this test. All of them answer when it returns.
+func startCluster[S server](t testing.TB, k Kind, n int, launch func(i int) S) (all []S) {
+	t.Helper()
+	ownServer(t, k, "starts a cluster")
+	for i := range n {
+		s, err := attempt(func() S { return launch(i) })
+		if err != nil {
+			unavailable(t, err)
+		}
+		s.endWithTest(t)
+		all = append(all, s)
+	}
+	for _, s := range all {
+		noError(t, s.await())
+	}
+	recordServer(t, fmt.Sprintf("%s, %d servers", all[0].title(), n))
+	return all
+}
+
+// A peer is a server of a cluster, which elects one of them.
+type peer interface {
+	comparable
+	faultyServer
+	Running() bool
+	Leads(t testing.TB) bool // as it says
+}
+
+// Leader waits until one of these servers leads their cluster, and returns it.
+func Leader[P peer](t testing.TB, servers []P, except ...P) (leader P) {
+	t.Helper()
+	Eventually(t, startLimit, "a leader of the cluster", func() error {
+		i := slices.IndexFunc(servers, func(p P) bool { return !slices.Contains(except, p) && p.Running() && p.Leads(t) })
+		if i < 0 {
+			return errors.New("none says that it leads")
+		}
+		leader = servers[i]
+		return nil
+	})
+	return leader
+}
+
+// LeaderFaults returns the faults of [ServerFaults] for the server that leads the cluster at that moment.
+func LeaderFaults[P peer](t testing.TB, servers []P) map[string]conformance.Fault {
+	return faultsOf(t, func() faultyServer { return Leader(t, servers) })
+}
+
+// ZooKeeperAddrs returns the addresses of servers.
+func ZooKeeperAddrs(servers []*ZooKeeperServer) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
