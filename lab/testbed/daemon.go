@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -286,7 +287,7 @@ func (d *Daemon) Kill(t testing.TB) {
 // Terminate sends SIGTERM and waits until the daemon has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	noError(t, d.requireRunning(t, "Terminate").terminate(endLimit))
+	noError(t, d.requireRunning(t, "Terminate").end(syscall.SIGTERM, endLimit))
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and

@@ -114,17 +114,7 @@ func CopyAsServer(t testing.TB, from, to string) {
 // Terminate shuts the server down and waits until it has ended. It does not wait for clients.
 func (p *PostgresServer) Terminate(t testing.TB) {
 	t.Helper()
-	process, err := os.FindProcess(p.Pid(t))
-	if err == nil {
-		err = process.Signal(os.Interrupt)
-	}
-	noError(t, err)
-	Eventually(t, endLimit, "the server ends", func() error {
-		if p.Running() {
-			return errors.New("it runs")
-		}
-		return nil
-	})
+	noError(t, p.requireRunning(t, "Terminate").end(os.Interrupt, endLimit))
 }
 
 // Messages returns how many messages with statements a server has received, which must have been

@@ -90,9 +90,9 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// terminate sends SIGTERM and waits until the process has ended.
-func (p *process) terminate(limit time.Duration) error {
-	p.cmd.Process.Signal(syscall.SIGTERM)
+// end sends a signal that asks the process to end, and waits until it has ended.
+func (p *process) end(signal os.Signal, limit time.Duration) error {
+	p.cmd.Process.Signal(signal)
 	select {
 	case <-p.done:
 		return nil

@@ -21,7 +21,7 @@ func spawn(command, env []string, log string) (*process, error) { return nil, er
 func (p *process) pid() int                            { return 0 }
 func (p *process) ended() bool                         { return true }
 func (p *process) kill()                               {}
-func (p *process) terminate(limit time.Duration) error { return errNotHere }
+func (p *process) end(os.Signal, time.Duration) error  { return errNotHere }
 func (p *process) pause(on bool) error                 { return errNotHere }
 func freeze(p *os.Process, on bool) error              { return errNotHere }
 func scratch() (string, error)                         { return "", errNotHere }
