@@ -19,7 +19,7 @@ const (
 type priorities struct {
 	readAt time.Duration         // when the members are read next; never: priorities are not used
 	of     map[backend.Nonce]int // by member; nil: not read yet
-	higher map[string][]string   // ids of those of a higher priority, by election, two at most
+	higher map[string][]string   // ids of those of a higher priority, by election, three at most
 }
 
 // membersReplied handles the announcements of all members.
@@ -53,18 +53,18 @@ func (m *machine) membersReplied(now time.Duration, r reply) {
 func (p *priorities) add(v backend.Member, higher bool) {
 	p.of[v.Nonce] = v.Priority()
 	for name := range v.Campaigns() {
-		if ids := p.higher[name]; higher && len(ids) < 2 && !slices.Contains(ids, v.ID) {
+		if ids := p.higher[name]; higher && len(ids) < 3 && !slices.Contains(ids, v.ID) {
 			p.higher[name] = append(ids, v.ID)
 		}
 	}
 }
 
-// outrankedBy returns how many others of a higher priority campaign for e, two at most. The last
-// leader does not count: its announcement outlasts it.
-func (m *machine) outrankedBy(e *elec, last string) (n time.Duration) {
-	for _, id := range slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""]) {
-		if id != last && n < 2 {
-			n++
+// outrankedBy returns how many others of a higher priority campaign for e, two at most.
+func (m *machine) outrankedBy(e *elec, gone string) (n time.Duration) {
+	counted := gone
+	for _, id := range slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""]) { // it may be in both
+		if id != gone && id != counted && n < 2 {
+			n, counted = n+1, id
 		}
 	}
 	return n
@@ -72,19 +72,20 @@ func (m *machine) outrankedBy(e *elec, last string) (n time.Duration) {
 
 // deferral returns how long this process lets those of a higher priority bid first, once it could
 // bid itself: each of them needs one reading and one bid. Until the members have been read, it lets
-// anybody.
+// anybody. It does not wait for the last leader, whose announcement outlasts it, or for the nominee
+// for whom that one has stepped down: this one has had its time.
 func (m *machine) deferral(e *elec) time.Duration {
 	l, each := e.observed, m.RenewEvery+m.CallTimeout
-	last := cmp.Or(l.Holder.ID, l.LastID)
+	gone := cmp.Or(l.Holder.ID, l.LastID)
 	switch {
-	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce:
-		return 0
-	case m.IncumbentGrace > 0 && last == m.me.ID:
+	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce, m.IncumbentGrace > 0 && gone == m.me.ID:
 		return 0
 	case m.priorities.of == nil:
 		return each
+	case l.Vacant() && l.Request.Kind == backend.Accept && l.Request.Term == l.Term:
+		gone = l.Request.ID
 	}
-	return m.outrankedBy(e, last) * each
+	return m.outrankedBy(e, gone) * each
 }
 
 // noteReady begins the wait before a claim when this process becomes a candidate.

@@ -258,3 +258,116 @@ func TestPrioritiesAreAnnounced(t *testing.T) {
 		}
 	})
 }
+
+// One of the highest priority asks for the leadership and then cannot lead. The leader that has stepped down for it
+// leads again after a TTL, not one of a lower priority.
+func TestAClaimOfOneThatCannotLeadCostsATTL(t *testing.T) {
+	inBubble(t, "denied", func(t *testing.T) {
+		f := newRanked(t)
+		f.start("b", 5, minute)
+		f.start("c", 1, minute)
+		f.after(20*time.Second, "b")
+		denied := &script{Backend: f.store.Backend()}
+		denied.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrDenied }
+		f.open = func(backend.Backend) backend.Backend { return denied }
+		f.start("a", 10, minute)
+		time.Sleep(minute)
+		for f.all["b"].Election("jobs").Leading() {
+			time.Sleep(time.Second)
+		}
+		f.after(DefaultTTL+time.Second, "b")
+	})
+}
+
+// Whoever can write to the store can announce anything. It costs one wait at a vacancy, two at most.
+func TestAnAnnouncementAloneCostsTwoWaitsAtMost(t *testing.T) {
+	const highest = "priority\t2147483647\n"
+	var many []string
+	for i := range 50 {
+		many = append(many, fmt.Sprint("x", i))
+	}
+	for what, c := range map[string]struct {
+		elections string
+		ids       []string
+		waits     time.Duration
+	}{
+		"it never bids":            {highest + "jobs\n", []string{"x"}, 1},
+		"it says so twice":         {highest + "jobs\njobs\n\n\n", []string{"x", "x"}, 1},
+		"fifty never bid":          {highest + "jobs\n", many, 2},
+		"another election":         {highest + "job\n", []string{"x"}, 0},
+		"my own id":                {highest + "jobs\n", []string{"b"}, 0},
+		"my own priority":          {"priority\t5\njobs\n", []string{"x"}, 0},
+		"too great a priority":     {"priority\t2147483648\njobs\n", []string{"x"}, 0},
+		"a negative priority":      {"priority\t-1\njobs\n", []string{"x"}, 0},
+		"a priority after a name":  {"jobs\n" + highest, []string{"x"}, 0},
+		"no number, and no line":   {"priority\t\x00", []string{"x"}, 0},
+		"a priority and no number": {"priority\t\njobs\n", []string{"x"}, 0},
+	} {
+		inBubble(t, what, func(t *testing.T) {
+			f := newRanked(t)
+			for _, id := range c.ids {
+				x := f.store.Backend()
+				defer x.Close()
+				m := backend.Member{Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, Elections: c.elections, TTL: 24 * time.Hour}
+				if err := x.Announce(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.start("b", 5, minute)
+			o := f.all["b"].opts
+			least := max(o.RenewEvery, c.waits*(o.RenewEvery+o.CallTimeout))
+			f.after(least-time.Second, []string{}...)
+			f.after(2*time.Second, "b")
+			f.after(10*minute, []string{}...)
+		})
+	}
+}
+
+// Nine of nine priorities come one after the other, the lowest first. Then nothing moves.
+func TestAFleetOfManyPrioritiesComesToRest(t *testing.T) {
+	inBubble(t, "nine", func(t *testing.T) {
+		f := newRanked(t)
+		for i := range 9 {
+			f.start(fmt.Sprint(i), i, minute)
+			time.Sleep(45 * time.Second)
+		}
+		time.Sleep(10 * minute)
+		f.mu.Lock()
+		led := f.led
+		f.led = nil
+		f.mu.Unlock()
+		if len(led) > 9 || led[len(led)-1] != "8" {
+			t.Errorf("elected were %s, want each once at most, and 8 in the end", led)
+		}
+		f.after(3*time.Hour, []string{}...)
+	})
+}
+
+// The last leader has crashed, and one that never bids is announced. Of the others the higher one leads next, whatever the
+// order in which the announcements are read.
+func TestAmongTheLivingTheHigherOneLeads(t *testing.T) {
+	for i := range 10 {
+		inBubble(t, fmt.Sprint(i), func(t *testing.T) {
+			f := newRanked(t)
+			dead := &script{Backend: f.store.Backend()}
+			f.open = func(backend.Backend) backend.Backend { return dead }
+			f.start("a", 10, 0)
+			f.after(20*time.Second, "a")
+			f.open = func(b backend.Backend) backend.Backend { return b }
+			f.start("c", 1, 0)
+			f.start("b", 5, 0)
+			x := f.store.Backend()
+			defer x.Close()
+			if err := x.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "x", Nonce: backend.NewNonce()}, Elections: "priority\t10\njobs\n", TTL: 24 * time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			f.after(20*time.Second, []string{}...)
+			dead.set(func() {
+				dead.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+				dead.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
+			})
+			f.after(30*time.Second, "b")
+			dead.set(func() { dead.renew, dead.release = nil, nil })
+		})
+	}
+}

@@ -142,11 +142,14 @@ var mutants = []mutant{
 
 	// Priority.
 	{"a lower candidate waits as long as a higher one is announced", "priority.go",
-		"return m.outrankedBy(e, last) * each",
-		"return m.outrankedBy(e, last) * maxDuration", "TestOneThatCannotLeadStarvesNobody", core("TestOneThatCannotLeadStarvesNobody")},
+		"return m.outrankedBy(e, gone) * each",
+		"return m.outrankedBy(e, gone) * maxDuration", "TestOneThatCannotLeadStarvesNobody", core("TestOneThatCannotLeadStarvesNobody")},
 	{"the last leader is let bid first", "priority.go",
-		"if id != last && n < 2 {",
-		"if (true || id != last) && n < 2 {", "TestTheHighestReclaimsInOrder", core("TestTheHighestReclaimsInOrder")},
+		"gone := cmp.Or(l.Holder.ID, l.LastID)",
+		"gone := cmp.Or(l.Holder.ID, l.LastID)[:0]", "TestTheHighestReclaimsInOrder", core("TestTheHighestReclaimsInOrder")},
+	{"a nominee that has not bid is let bid first again", "priority.go",
+		"		gone = l.Request.ID\n",
+		"", "TestAClaimOfOneThatCannotLeadCostsATTL", core("TestAClaimOfOneThatCannotLeadCostsATTL")},
 	{"a claim replaces an operator's request", "priority.go",
 		"&& !requested &&",
 		"&& (true || requested) &&", "TestAnOperatorsRequestGoesBeforeAClaim", core("TestAnOperatorsRequestGoesBeforeAClaim")},
