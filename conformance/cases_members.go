@@ -26,7 +26,7 @@ func membersListed(t *Trial) error {
 	m := backend.Member{Candidate: a.candidate, TTL: t.TTL, Stage: "both"}
 	for _, metadata := range []string{"first", "second\nline"} {
 		m.Metadata = metadata
-		m.Elections = backend.ElectionList(0, func(yield func(string) bool) { // as many as fit
+		m.Elections = backend.ElectionList(7, func(yield func(string) bool) { // as many as fit
 			for yield(metadata[:5] + strings.Repeat("Ω", 100)) {
 			}
 		})

@@ -48,7 +48,7 @@ var stores = map[string]func(t *testing.T) store{
 		}
 		db.Exec(t, "CREATE TABLE leader_election (service_id varchar(128) PRIMARY KEY, leader_id varchar(128) NOT NULL, last_active_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 		return store{db.User.Addr, func(addr string) (backend.Backend, error) {
-			return mysqltable.Open(mysqltable.Options{Config: at(db.User, addr), Layout: mysqltable.LastActiveTime, Threshold: 9 * time.Second, Period: time.Second})
+			return mysqltable.Open(mysqltable.Options{Config: at(db.User, addr), Layout: mysqltable.LastActiveTime, Threshold: 15 * time.Second, Period: time.Second})
 		}}
 	},
 	"postgres": func(t *testing.T) store {
