@@ -1,12 +1,12 @@
-// Worker is a web service of several copies, of which one works in the background. All copies are
-// alive (/healthz). Only the one that leads is ready (/readyz), so a load balancer sends every request
-// to it. On Kubernetes let all copies be ready, or a rolling update waits for ever, and send requests to the leader by
-// its pod's label: docs/kubernetes.md.
+// Worker is a web service of several copies, of which one works in the background. All copies are alive
+// (/election/healthz) and ready (/election/readyz), whether or not they lead: a rolling update waits until a new copy is
+// ready, and that one leads only when an old one has ended. Who wants the leader asks /election/leader/worker, as a load
+// balancer does (docs/http.md). On Kubernetes a Service selects the leader's pod by its label: docs/kubernetes.md.
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/worker
 //	go run ./examples/worker -listen 127.0.0.1:8001
 //	go run ./examples/worker -listen 127.0.0.1:8002
-//	curl -i 127.0.0.1:8001/readyz 127.0.0.1:8002/readyz
+//	curl -i 127.0.0.1:8001/election/leader/worker 127.0.0.1:8002/election/leader/worker
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
 )
 
 func main() {
@@ -36,21 +37,15 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(http.ListenAndServe(*listen, routes(e))) }()
+	state, err := electionhttp.New(m, electionhttp.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.Handle("/election/", http.StripPrefix("/election", state))
+	go func() { log.Fatal(http.ListenAndServe(*listen, nil)) }()
 	if err := errors.Join(e.Run(ctx, work), m.Close(context.Background())); err != nil {
 		log.Fatal(err)
 	}
-}
-
-func routes(e *election.Election) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !e.Leading() {
-			http.Error(w, "another copy leads", http.StatusServiceUnavailable)
-		}
-	})
-	return mux
 }
 
 // work runs on the leader only.

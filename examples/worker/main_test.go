@@ -1,67 +1,130 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/electiontest"
 )
 
-// At any time at most one copy is ready, and all are alive. When the leader crashes, another copy
-// becomes ready.
-func TestOnlyTheLeaderIsReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := electiontest.New(t, election.Options{})
-		handlers := map[string]http.Handler{}
+// A worker is a copy, and what it serves below /election.
+type worker struct {
+	*electiontest.Process
+	state *electionhttp.Handler
+	stop  context.CancelFunc
+}
+
+func start(t *testing.T, g *electiontest.Group, id string) *worker {
+	t.Helper()
+	p := g.Start(id)
+	e, err := p.Join("worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := electionhttp.New(p.Manager, electionhttp.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(state.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	go e.Run(ctx, work)
+	return &worker{p, state, stop}
+}
+
+func (w *worker) answers(path string) int {
+	answer := httptest.NewRecorder()
+	w.state.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
+	return answer.Code
+}
+
+// terminate is what SIGTERM does.
+func (w *worker) terminate(t *testing.T) {
+	t.Helper()
+	w.stop()
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A load balancer finds one leader at most. All copies are alive. When the leader crashes, it finds another one.
+func TestALoadBalancerFindsTheLeader(t *testing.T) {
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		copies := map[string]*worker{}
 		for _, id := range []string{"a", "b", "c"} {
-			e, err := g.Start(id).Join("worker")
-			if err != nil {
-				t.Fatal(err)
-			}
-			handlers[id] = routes(e)
-			go e.Run(t.Context(), work)
+			copies[id] = start(t, g, id)
 		}
 		first := g.Leader("worker")
-		if now := ready(t, handlers); len(now) != 1 || now[0] != first.ID() {
-			t.Errorf("%s leads, and %v are ready", first.ID(), now)
+		if now := leaders(t, copies); len(now) != 1 || now[0] != first.ID() {
+			t.Errorf("%s leads, and a load balancer finds %v", first.ID(), now)
 		}
 		first.Crash()
+		delete(copies, first.ID())
 		for range 12 { // more than a TTL
 			time.Sleep(time.Second)
-			if now := ready(t, handlers); len(now) > 1 {
-				t.Errorf("%v are ready", now)
+			if now := leaders(t, copies); len(now) > 1 {
+				t.Errorf("a load balancer finds %v", now)
 			}
 		}
-		if now := ready(t, handlers); len(now) != 1 || now[0] == first.ID() {
-			t.Errorf("after the crash of %s %v are ready", first.ID(), now)
+		if now := leaders(t, copies); len(now) != 1 {
+			t.Errorf("after the crash of %s a load balancer finds %v", first.ID(), now)
 		}
 	})
 }
 
-// ready returns the copies that are ready. All must be alive.
-func ready(t *testing.T, handlers map[string]http.Handler) (ids []string) {
+func leaders(t *testing.T, copies map[string]*worker) (ids []string) {
 	t.Helper()
-	for id, h := range handlers {
-		if code := get(h, "/healthz"); code != http.StatusOK {
+	for id, w := range copies {
+		if code := w.answers("/healthz"); code != http.StatusOK {
 			t.Errorf("%s: /healthz is %d", id, code)
 		}
-		switch code := get(h, "/readyz"); code {
-		case http.StatusOK:
+		if w.answers("/leader/worker") == http.StatusOK {
 			ids = append(ids, id)
-		case http.StatusServiceUnavailable:
-		default:
-			t.Errorf("%s: /readyz is %d", id, code)
 		}
 	}
 	return ids
 }
 
-func get(h http.Handler, path string) int {
-	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
-	return answer.Code
+// A Deployment replaces one copy after the other. With /readyz as the readiness probe it comes to its end. With
+// /leader it waits for the first new copy, which would lead only after an old one has ended.
+func TestARollingUpdateGoesOn(t *testing.T) {
+	for probe, want := range map[string]int{"/readyz": 3, "/leader/worker": 0} {
+		t.Run(probe, func(t *testing.T) {
+			electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+				var old []*worker
+				for i := range 3 {
+					old = append(old, start(t, g, fmt.Sprint("old-", i)))
+				}
+				last := g.Leader("worker")
+				replaced := roll(t, g, old, probe)
+				if replaced != want {
+					t.Errorf("%d copies were replaced, want %d", replaced, want)
+				}
+				if next := g.Leader("worker"); (next == last) != (want == 0) {
+					t.Errorf("%s leads after %s, and %d copies were replaced", next.ID(), last.ID(), replaced)
+				}
+			})
+		})
+	}
+}
+
+// roll starts a new copy for each old one, and ends the old one when the new one is ready, as a Deployment does. It
+// gives up after ten minutes (progressDeadlineSeconds), and returns how many it has replaced.
+func roll(t *testing.T, g *electiontest.Group, old []*worker, probe string) (replaced int) {
+	for _, w := range old {
+		next := start(t, g, fmt.Sprint("new-", replaced))
+		for began := time.Now(); next.answers(probe) != http.StatusOK; time.Sleep(time.Second) {
+			if time.Since(began) > 10*time.Minute {
+				return replaced
+			}
+		}
+		w.terminate(t)
+		replaced++
+	}
+	return replaced
 }
