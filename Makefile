@@ -45,7 +45,7 @@ vuln: ## look for known vulnerabilities in dependencies
 bench: ## measure speed, memory and load, and print the tables
 	@cd lab/bench && go test -run "TestTable|TestStores|TestCrashes|TestFleets" -table -count=1 -timeout 4h -v
 
-pictures: ## draw the pictures of README and docs/bench.md from the tables; scripts/pictures -record records the demo again
+pictures: ## draw the pictures of README and the pages from the tables and recordings; scripts/pictures -record records again
 	@go run ./scripts/pictures
 
 # Virtual hours. They must take less than five minutes on two processors.

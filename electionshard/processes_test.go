@@ -3,8 +3,10 @@ package electionshard_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -21,13 +23,16 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// processVariable makes the test binary a process of a fleet: "id backend address".
+// processVariable makes the test binary a process of a fleet: "id store address".
 const (
 	processVariable = "ELECTIONSHARD_TEST_PROCESS"
 	processTTL      = 3 * time.Second
 	processShards   = 64
 	processLimit    = 3 * time.Minute // bounds every wait, on a very busy machine
+	processPace     = 4 * time.Second // from one restart of a rolling deployment to the next
 )
+
+var record = flag.String("record", "", "write who leads how many shards over time to this file, for the picture of docs/shards.md")
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(processVariable); what != "" {
@@ -48,7 +53,7 @@ func process(what string) error {
 	}
 	var store backend.Backend
 	var err error
-	if kind == "redis" {
+	if kind == "Redis" {
 		store, err = redis.Open(redis.Options{Addresses: []string{address}})
 	} else {
 		store, err = postgres.Open(postgres.Options{DSN: address})
@@ -77,10 +82,9 @@ func process(what string) error {
 
 // A realFleet is five processes on a real store.
 type realFleet struct {
-	t     *testing.T
-	store string // kind and address
-	began time.Time
-	table strings.Builder
+	t      *testing.T
+	store  string // kind and address
+	events []event
 
 	mu        sync.Mutex
 	processes map[string]*realProcess
@@ -91,6 +95,12 @@ type realProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	ended chan struct{}
+}
+
+// An event is something that this test does.
+type event struct {
+	at   int64 // Unix time in microseconds
+	what string
 }
 
 // A span is a time in which a process worked for a shard.
@@ -197,18 +207,48 @@ func (f *realFleet) leads() (leads map[string]int, begun int) {
 	return leads, begun
 }
 
-// row adds a line to the table.
-func (f *realFleet) row(what string) {
+// note notes what is done now.
+func (f *realFleet) note(what string) {
+	f.events = append(f.events, event{time.Now().UnixMicro(), what})
 	leads, begun := f.leads()
-	fmt.Fprintf(&f.table, "| %3.0f s | %-28s", time.Since(f.began).Seconds(), what)
-	for _, id := range fiveIDs {
-		if n, there := leads[id]; there {
-			fmt.Fprintf(&f.table, " | %2d", n)
-		} else {
-			fmt.Fprint(&f.table, " |   ")
+	f.t.Logf("%-12s they lead %v after %d moves", what, leads, begun-processShards)
+}
+
+// curve is the record of the fleet since the first event. It has a line for each fifth of a second in which something
+// changed: the store, the second, for how many shards each process works, how often one has moved, and what was done.
+func (f *realFleet) curve(store string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var text strings.Builder
+	last, began, tick := "", f.events[0].at, (time.Second / 5).Microseconds()
+	for at := began; len(f.events) > 0; at += tick {
+		working, begun := map[string]int{}, 0
+		for _, all := range f.work {
+			for _, s := range all {
+				if s.from <= at {
+					begun++
+				}
+				if s.from <= at && (s.to == 0 || at < s.to) {
+					working[s.id]++
+				}
+			}
 		}
+		line := ""
+		for _, id := range fiveIDs {
+			line += fmt.Sprintf(" %d", working[id])
+		}
+		line += fmt.Sprintf(" %d", begun-processShards)
+		for ; len(f.events) > 0 && f.events[0].at <= at; f.events = f.events[1:] {
+			if what := f.events[0].what; what != "" {
+				line += " " + what
+			}
+		}
+		if line != last || len(f.events) == 0 {
+			fmt.Fprintf(&text, "%s %.1f%s\n", store, float64(at-began)/1e6, line)
+		}
+		last = line
 	}
-	fmt.Fprintf(&f.table, " | %3d |\n", begun-processShards)
+	return text.String()
 }
 
 // allLed waits until every shard is led.
@@ -249,22 +289,38 @@ var fiveIDs = []string{"a", "b", "c", "d", "e"}
 // lead equally many, and no two ever worked for a shard at the same time.
 func TestFiveProcessesShareOnARealStore(t *testing.T) {
 	testbed.Full(t, "kills and restarts processes for a minute")
-	for name, store := range map[string]func(t *testing.T) string{
-		"redis":    func(t *testing.T) string { return testbed.StartRedis(t, testbed.RedisOptions{}).Addr() },
-		"postgres": func(t *testing.T) string { return testbed.SharedPostgres(t).Database(t).DSN("") },
-	} {
+	stores := map[string]func(t *testing.T) string{
+		"Redis":      func(t *testing.T) string { return testbed.StartRedis(t, testbed.RedisOptions{}).Addr() },
+		"PostgreSQL": func(t *testing.T) string { return testbed.SharedPostgres(t).Database(t).DSN("") },
+	}
+	var curves sync.Map
+	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
-			f := &realFleet{t: t, store: name + " " + store(t), began: time.Now(), processes: map[string]*realProcess{}, work: map[string][]*span{}}
+			t.Parallel()
+			f := &realFleet{t: t, store: name + " " + store(t), processes: map[string]*realProcess{}, work: map[string][]*span{}}
 			defer func() {
 				for _, id := range fiveIDs {
 					f.end(id, true)
 				}
 			}()
 			f.story()
-			t.Logf("\n%s", f.table.String())
 			f.neverTwo()
+			curves.Store(name, f.curve(name))
 		})
 	}
+	t.Cleanup(func() {
+		if *record == "" || t.Failed() {
+			return
+		}
+		text := ""
+		for _, name := range slices.Sorted(maps.Keys(stores)) {
+			curve, _ := curves.Load(name)
+			text += fmt.Sprint(curve)
+		}
+		if err := os.WriteFile(*record, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func (f *realFleet) story() {
@@ -272,34 +328,46 @@ func (f *realFleet) story() {
 		f.start(id)
 	}
 	f.even()
-	f.row("all start")
+	f.note("")
 
+	f.pace()
+	f.note("kill a, b")
 	f.end("a", true)
 	f.end("b", true)
-	f.row("a and b are killed")
 	f.even()
-	f.row("the others have taken over")
 
+	f.pace()
+	f.note("start a, b")
 	f.start("a")
 	f.start("b")
-	testbed.Eventually(f.t, processLimit, "a new process to get a shard", func() error {
-		if leads, _ := f.leads(); leads["a"]+leads["b"] == 0 {
-			return fmt.Errorf("they lead %v", leads)
-		}
-		return nil
-	})
-	f.row("a and b are back for Settle")
 	f.even()
-	f.row("they have their share")
 
 	for _, id := range fiveIDs {
-		f.end(id, false)
-		f.start(id)
-		f.allLed()
-		f.row(id + " has restarted in order")
+		f.pace()
+		f.note("roll " + id)
+		f.restart(id)
 	}
 	f.even()
-	f.row("the roll is over")
+
+	f.pace()
+	f.note("roll at once")
+	for _, id := range fiveIDs {
+		f.restart(id)
+	}
+	f.even()
+	f.pace()
+	f.note("")
+}
+
+// pace is what passes between two events of a real fleet.
+func (f *realFleet) pace() { <-time.After(processPace) }
+
+// restart restarts a process in order, and waits until all shards are led.
+func (f *realFleet) restart(id string) {
+	f.t.Helper()
+	f.end(id, false)
+	f.start(id)
+	f.allLed()
 }
 
 // neverTwo checks the work of each shard.

@@ -1,9 +1,10 @@
-// Pictures draws the pictures of README and of docs/bench.md as SVG, in light and dark: the demo from
-// a recording of a terminal, and the charts from the tables of docs/bench.md and docs/guard.md. It runs in the root of
-// the repository.
+// Pictures draws the pictures of README and of the pages as SVG, in light and dark: the demo from
+// a recording of a terminal, the shares from a recording of real fleets, and the charts from the tables of docs/bench.md
+// and docs/guard.md. It runs in the root of the repository.
 //
 //	go run ./scripts/pictures
-//	go run ./scripts/pictures -record     # first record the demo again (Linux, with script(1))
+//	go run ./scripts/pictures -record demo     # first record the demo again (Linux, with script(1))
+//	go run ./scripts/pictures -record shares   # first record the fleets again (Redis and PostgreSQL, two minutes)
 package main
 
 import (
@@ -18,18 +19,27 @@ import (
 )
 
 const (
-	images    = "docs/images"
-	recording = images + "/demo.txt"
+	images         = "docs/images"
+	recording      = images + "/demo.txt"
+	fleetRecording = images + "/shares.txt"
 )
 
 func main() {
 	log.SetFlags(0)
-	again := flag.Bool("record", false, "record the demo again")
+	again := flag.String("record", "", "first record again: demo or shares")
 	flag.Parse()
-	if *again {
-		if err := record(); err != nil {
-			log.Fatal("pictures: ", err)
-		}
+	var err error
+	switch *again {
+	case "":
+	case "demo":
+		err = record()
+	case "shares":
+		err = recordFleets()
+	default:
+		err = fmt.Errorf("there is no recording %q", *again)
+	}
+	if err != nil {
+		log.Fatal("pictures: ", err)
 	}
 	drawn, err := draw(".")
 	if err != nil {
@@ -60,10 +70,19 @@ func draw(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	fleets, err := os.ReadFile(filepath.Join(root, fleetRecording))
+	if err != nil {
+		return nil, err
+	}
+	stores, moments, err := readShares(string(fleets))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fleetRecording, err)
+	}
 	return map[string]string{
-		"demo.svg": demo(string(screen)),
-		"gaps.svg": gaps(rows),
-		"load.svg": load(rows),
+		"demo.svg":   demo(string(screen)),
+		"gaps.svg":   gaps(rows),
+		"load.svg":   load(rows),
+		"shares.svg": shares(stores, moments),
 	}, nil
 }
 
@@ -84,4 +103,17 @@ func record() error {
 		return fmt.Errorf("script: %w", err)
 	}
 	return os.WriteFile(recording, []byte(lastScreen(string(out))), 0o644)
+}
+
+// recordFleets runs the test of five processes on real stores, which writes who leads how many shards.
+func recordFleets() error {
+	file, err := filepath.Abs(fleetRecording)
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("go", "test", "./electionshard", "-run", "TestFiveProcessesShareOnARealStore", "-count=1", "-record", file).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go test: %w\n%s", err, out)
+	}
+	return nil
 }
