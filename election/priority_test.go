@@ -371,3 +371,26 @@ func TestAmongTheLivingTheHigherOneLeads(t *testing.T) {
 		})
 	}
 }
+
+type unlisted struct{ backend.Backend }
+
+func (unlisted) Members(context.Context, string, int) ([]backend.Member, error) {
+	return nil, backend.ErrDenied
+}
+
+// The store denies the reading of announcements: each vacancy costs one wait, and nobody claims.
+func TestAnnouncementsThatCannotBeReadStarveNobody(t *testing.T) {
+	inBubble(t, "denied", func(t *testing.T) {
+		f := newRanked(t)
+		f.open = func(b backend.Backend) backend.Backend { return unlisted{b} }
+		f.start("b", 5, minute)
+		o := f.all["b"].opts
+		wait := o.RenewEvery + o.CallTimeout
+		f.after(wait+time.Second, "b")
+		f.start("a", 10, minute)
+		f.after(time.Hour, []string{}...)
+		f.stop("b")
+		f.after(wait-time.Second, []string{}...)
+		f.after(2*time.Second, "a")
+	})
+}
