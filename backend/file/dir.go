@@ -3,7 +3,6 @@
 package file
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,20 +19,17 @@ func checkDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir() || !ok:
+	if !info.IsDir() {
 		return fmt.Errorf("%w: %s is not a directory", backend.ErrDenied, dir)
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%w: the directory %s belongs to user %d and this process is user %d: all members must run as one user, who owns it (chown)", backend.ErrDenied, dir, st.Uid, os.Geteuid())
-	case info.Mode().Perm()&0o002 != 0:
-		return fmt.Errorf("%w: every user can write the directory %s, and so remove the lock of a leader (chmod o-w)", backend.ErrDenied, dir)
 	}
-	kind, local, err := fileSystem(dir)
-	switch {
-	case err != nil:
+	if err := checkOwner(dir, info); err != nil {
+		return err
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
 		return &os.PathError{Op: "statfs", Path: dir, Err: err}
-	case !local:
+	}
+	if kind, isLocal := fileSystem(&st); !isLocal {
 		return fmt.Errorf("%w: the directory %s is on a file system (%s) that is not known to be local: locks there may not be those that other machines see; use a directory on a disk of this machine", backend.ErrDenied, dir, kind)
 	}
 	return nil
@@ -45,11 +41,11 @@ func lastSwitch(dir string) (last time.Time, err error) {
 	for links := 0; len(parts) > 0 && links < maxLinks; {
 		next := filepath.Join(at, parts[0]) // no link is in at, so ".." leads where it seems to
 		parts = parts[1:]
-		var st syscall.Stat_t
-		if err := retryEINTR(func() error { return syscall.Lstat(next, &st) }); err != nil {
-			return last, &os.PathError{Op: "lstat", Path: next, Err: err}
+		info, err := os.Lstat(next)
+		if err != nil {
+			return last, err
 		}
-		if st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+		if info.Mode().Type() != os.ModeSymlink {
 			at = next
 			continue
 		}
@@ -63,7 +59,7 @@ func lastSwitch(dir string) (last time.Time, err error) {
 			at = "/"
 		}
 		parts = append(strings.Split(target, "/"), parts...)
-		ts := changed(&st)
+		ts := changed(stat(info))
 		if made := time.Unix(ts.Unix()); made.After(last) {
 			last = made
 		}
@@ -88,44 +84,37 @@ func (s *store) enter() error {
 	return err
 }
 
-// flock tries to lock a file, and reports whether it is locked now.
-func flock(fd, how int) (bool, error) {
-	err := retryEINTR(func() error { return syscall.Flock(fd, how|syscall.LOCK_NB) })
-	if err == syscall.EWOULDBLOCK {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // Another process may be testing the lock on the directory for a moment.
 const (
 	lockTries = 50
 	lockPause = 250 * time.Microsecond
 )
 
-// tryLock opens the directory and locks it. It returns -1 if others keep it locked.
+// tryLock opens the directory and locks it. It returns -1 if others keep it locked. The descriptor is no os.File,
+// which the garbage collector would close.
 func tryLock(dir string, how int) (fd int, err error) {
 	if fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
 		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	got, err := flock(fd, how)
-	for try := 0; try < lockTries && !got && err == nil; try++ {
+	for range lockTries {
+		if err = syscall.Flock(fd, how|syscall.LOCK_NB); err == nil {
+			return fd, nil
+		}
+		if err != syscall.EWOULDBLOCK {
+			break
+		}
 		time.Sleep(lockPause)
-		got, err = flock(fd, how)
-	}
-	if got && err == nil {
-		return fd, nil
 	}
 	syscall.Close(fd)
-	if err != nil {
-		return -1, &os.PathError{Op: "flock", Path: dir, Err: err}
+	if err == syscall.EWOULDBLOCK {
+		return -1, nil
 	}
-	return -1, nil
+	return -1, &os.PathError{Op: "flock", Path: dir, Err: err}
 }
 
 // isLed reports whether a process that may lead has locked the directory. Deleting files ends no such lock.
 func (s *store) isLed() (bool, error) {
-	if s.shared >= 0 && s.sharedIn(s.dirID) {
+	if s.sharedIn(s.dirID) {
 		return true, nil
 	}
 	fd, err := tryLock(s.dir, syscall.LOCK_EX)
@@ -137,12 +126,10 @@ func (s *store) isLed() (bool, error) {
 
 // share locks the directory, as each process does that may lead in it. The kernel ends the lock with the
 // process.
-func (s *store) share(ctx context.Context) error {
-	if err := s.lock(ctx); err != nil {
-		return err
-	}
-	defer s.unlock()
-	if s.shared >= 0 && s.sharedIn(s.dirID) {
+func (s *store) share() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sharedIn(s.dirID) {
 		return nil
 	}
 	fd, err := tryLock(s.dir, syscall.LOCK_SH)
@@ -153,19 +140,15 @@ func (s *store) share(ctx context.Context) error {
 		return fmt.Errorf("%w: another program has locked the directory %s", backend.ErrUnavailable, s.dir)
 	}
 	before := s.shared
-	s.shared = fd
-	if !s.sharedIn(s.dirID) {
-		s.shared = before
-		syscall.Close(fd)
-		return errReplaced
+	if s.shared = fd; !s.sharedIn(s.dirID) {
+		s.shared, before = before, fd
+		err = errReplaced
 	}
-	if before >= 0 {
-		syscall.Close(before)
-	}
-	return nil
+	syscall.Close(before)
+	return err
 }
 
-// sharedIn reports whether the directory that is locked has this identity.
+// sharedIn reports whether this process has locked the directory of this identity.
 func (s *store) sharedIn(dir string) bool {
 	var st syscall.Stat_t
 	return syscall.Fstat(s.shared, &st) == nil && identity(&st) == dir
@@ -173,10 +156,8 @@ func (s *store) sharedIn(dir string) bool {
 
 // unshare ends the lock of share, when no lease is held.
 func (s *store) unshare() {
-	s.lock(context.Background())
-	defer s.unlock()
-	if s.shared >= 0 {
-		syscall.Close(s.shared)
-		s.shared = -1
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	syscall.Close(s.shared)
+	s.shared = -1
 }

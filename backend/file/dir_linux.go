@@ -17,16 +17,9 @@ var local = map[uint32]string{
 	0x52654973: "reiserfs", 0x3434: "nilfs2", 0x24051905: "ubifs", 0x72b6: "jffs2",
 }
 
-func fileSystem(dir string) (kind string, isLocal bool, err error) {
-	var st syscall.Statfs_t
-	if err := retryEINTR(func() error { return syscall.Statfs(dir, &st) }); err != nil {
-		return "", false, err
-	}
-	kind, isLocal = localMagic(uint32(st.Type))
-	return kind, isLocal, nil
-}
-
-func localMagic(magic uint32) (kind string, isLocal bool) {
+// fileSystem returns the kind of a file system, and whether it is known to be local.
+func fileSystem(st *syscall.Statfs_t) (kind string, isLocal bool) {
+	magic := uint32(st.Type)
 	if kind, isLocal = local[magic]; !isLocal {
 		kind = fmt.Sprintf("statfs type 0x%x", magic)
 	}
@@ -40,7 +33,7 @@ func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctim }
 // not know.
 func birth(f *os.File) (when string, err error) {
 	var st unix.Statx_t
-	err = control(f, func(fd int) error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) })
+	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
 	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
 		return "", err
 	}

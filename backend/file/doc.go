@@ -15,26 +15,21 @@
 //
 // A swap writes a new file, its text to the disk, and links it to the number that follows the present one.
 // Linking fails if that name is there, so of two swaps over one number one wins, and no process waits for
-// another that was stopped. Who finds a greater number after it has linked has come too late, or others have
-// gone on since: the answer is ErrChanged, and package register finds out which. Then older files are removed.
+// another that was stopped. Then older files are removed.
 //
 // # Why a death is proven
 //
 // Before its first bid a process makes a pipe and opens it for writing. The kernel closes it when the process
 // has ended, for whatever reason, and then a reader of the pipe is told the end of the file. So followers hear
-// of a death in microseconds, and release what the process has held, as a guard does.
+// of a death in microseconds, and release what the process has held, as a guard does. A process that is stopped
+// has its pipe open: nobody else leads until it continues or ends, and its own Leading is false from its deadline on.
 //
 //   - The pipe's name contains its own device and inode. The kernel gives them to no other file while the process
 //     has it open. A pipe that was copied, restored or made by somebody else proves nothing: then the lease
 //     expires after a TTL, as in any other store.
-//   - Children do not inherit it: Go opens files with O_CLOEXEC and does not fork without exec. A C library
-//     that does so keeps the pipe open for longer, which delays a failover and makes no second leader.
-//     [Backend.Lock] passes it to a child on purpose: as long as that lives, nobody else leads.
-//   - Unlike the locks of fcntl(2), a pipe is not closed when some other descriptor of the file is.
+//   - Children do not inherit it, unless [Backend.Lock] passes it on purpose. A C library that forks without exec
+//     delays a failover, and makes no second leader.
 //   - The process never closes it while it may hold a lease, not even in Close.
-//
-// A process that is stopped has its pipe open. So nobody else leads until it continues or ends. Its own
-// Leading is false from its deadline on.
 //
 // # What two processes could each believe
 //
@@ -47,14 +42,5 @@
 // If no process could lead, none need wait. Each process that may lead holds a shared lock on the directory itself,
 // flock(2), which deleting files does not end. Who can lock it alone knows that nobody leads in it.
 //
-// A directory that was replaced has another inode: processes that ran before wait for the greatest TTL. So does
-// one that starts within that time after a symbolic link on the way was switched.
-//
-// # What is not covered
-//
-//   - A process that starts just after the directory was renamed away, or covered by a mount, or after the file of an
-//     older value was moved back in place of a later one, may lead beside the old leader until that one's next
-//     renewal, or its deadline if it is stopped.
-//
-// docs/design/file.md has rights, file systems, figures, and what was measured.
+// docs/design/file.md has what is not covered, rights, file systems, and what was measured.
 package file

@@ -3,44 +3,34 @@
 package file
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// denied lists the errors that do not go away until an operator acts.
-var denied = []error{fs.ErrPermission, syscall.EROFS, syscall.ELOOP, syscall.EISDIR, syscall.ENOTDIR, syscall.EXDEV, syscall.ENAMETOOLONG, syscall.EFBIG, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.ESTALE, syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP}
+// passing are the errors of the kernel that may go away by themselves. All others need an operator.
+var passing = []syscall.Errno{syscall.ENOENT, syscall.EEXIST, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM}
 
-// fail wraps err with what was being done and with its class. It returns nil for nil.
-func fail(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, class := range []error{backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, class) {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-	}
-	for _, d := range denied {
-		if errors.Is(err, d) {
-			return fmt.Errorf("%s: %w: %w%s", what, backend.ErrDenied, err, hint(err))
-		}
-	}
-	return fmt.Errorf("%s: %w: %w", what, backend.ErrUnavailable, err)
+var hints = map[syscall.Errno]string{
+	syscall.EMFILE: " (raise the limit of open files, ulimit -n)",
+	syscall.ENOSPC: " (the disk, its inodes or a quota are used up: free some)",
+	syscall.EDQUOT: " (the disk, its inodes or a quota are used up: free some)",
+	syscall.ELOOP:  " (a symbolic link where a file of an election should be: remove it)",
 }
 
-func hint(err error) string {
+// fail wraps err with what was being done, and an error of the kernel with its class. It returns nil for nil.
+func fail(what string, err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
 	switch {
-	case errors.Is(err, syscall.EMFILE):
-		return " (raise the limit of open files, ulimit -n)"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return " (the disk, its inodes or a quota are used up: free some)"
-	case errors.Is(err, syscall.ELOOP):
-		return " (a symbolic link where a file of an election should be: remove it)"
+	case err == nil:
+		return nil
+	case !ok: // it has a class, or is that of a context
+		return fmt.Errorf("%s: %w", what, err)
+	case slices.Contains(passing, errno):
+		return fmt.Errorf("%s: %w: %w", what, backend.ErrUnavailable, err)
 	}
-	return ""
+	return fmt.Errorf("%s: %w: %w%s", what, backend.ErrDenied, err, hints[errno])
 }

@@ -96,26 +96,20 @@ func (b *Backend) CanAdopt() error {
 }
 
 // Preflight implements [backend.Preflighter]. It makes what a candidate needs.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs := make([]error, len(bids))
-	err := b.appear(ctx, bids[0].Candidate.Nonce)
-	for i, bid := range bids {
-		if errs[i] = fail(fmt.Sprintf("file: preflight %q", bid.Election), err); err == nil && bid.TTL > b.store.maxTTL {
-			errs[i] = fmt.Errorf("file: preflight %q: %w: a TTL of %v; the greatest in this directory is %v", bid.Election, backend.ErrInvalid, bid.TTL, b.store.maxTTL)
-		}
-	}
-	return errs
+func (b *Backend) Preflight(_ context.Context, bids []backend.Bid) []error {
+	err := fail("file: preflight", b.appear(bids[0].Candidate.Nonce))
+	return slices.Repeat([]error{err}, len(bids))
 }
 
 // appear shows other processes that this one lives, before it may lead.
-func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
+func (b *Backend) appear(nonce backend.Nonce) error {
 	if err := b.Enter(nonce); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	b.nonce = nonce
 	b.mu.Unlock()
-	if err := b.store.share(ctx); err != nil {
+	if err := b.store.share(); err != nil {
 		return err
 	}
 	return b.life.show(b.store.dir, nonce)
@@ -123,35 +117,37 @@ func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
 
 // Acquire implements [backend.Backend]. A lease whose holder lives is not to be had.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if _, _, err := b.store.Get(ctx); err != nil { // so that it appears in a directory that it knows
-		return nil, fail("file: acquire", err)
+	_, _, err := b.store.Get(ctx) // so that it appears in a directory that it knows
+	if err == nil {
+		err = b.appear(bids[0].Candidate.Nonce)
 	}
-	if err := b.appear(ctx, bids[0].Candidate.Nonce); err != nil {
+	if err != nil {
 		return nil, fail("file: acquire", err)
 	}
 	bids = slices.Clone(bids)
-	f := b.fates()
+	fates := b.fates()
 	b.mu.Lock()
 	for i := range bids {
-		if b.held[bids[i].Election] = true; f.of(&bids[i].Expected) == lives {
+		b.held[bids[i].Election] = true
+		if fates[bids[i].Expected.Holder.Nonce] == lives {
 			bids[i].Expected.Version = "" // so that the bid is refused
 		}
 	}
 	b.mu.Unlock()
 	answers, err := b.Backend.Acquire(ctx, bids)
-	b.settle(answers, f)
+	b.settle(answers, fates)
 	return answers, err
 }
 
 // settle forgets leases that this process does not hold, and marks those whose holder lives.
-func (b *Backend) settle(answers []backend.Answer, f fates) {
+func (b *Backend) settle(answers []backend.Answer, fates map[backend.Nonce]fate) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range answers {
 		if answers[i].Outcome == backend.Refused {
 			delete(b.held, answers[i].Election)
 		}
-		f.mark(&answers[i].Lease)
+		mark(&answers[i].Lease, fates)
 	}
 }
 
@@ -179,45 +175,42 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 }
 
 // Observe implements [backend.Backend]. It releases the leases of processes that have ended.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-	for bury := true; ; bury = false {
-		now, err := b.observe(ctx, seen)
-		if err != nil {
-			return nil, err
-		}
-		f := b.fates()
-		dead := map[backend.Nonce][]backend.Held{}
-		var changed []backend.Lease
-		for i := range now {
-			if f.mark(&now[i]) == ended {
-				h := now[i].Held()
-				h.End = backend.Failed
-				dead[h.Holder.Nonce] = append(dead[h.Holder.Nonce], h)
-			}
-			if seen[i].Version == "" || now[i].Differs(seen[i]) {
-				changed = append(changed, now[i])
-			}
-		}
-		if bury && len(dead) > 0 && b.bury(ctx, dead) == nil { // otherwise the leases expire
-			continue
-		}
-		return changed, nil
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	now, dead, err := b.observe(ctx, seen)
+	if err == nil && len(dead) > 0 && b.bury(ctx, dead) == nil { // otherwise the leases expire
+		now, _, err = b.observe(ctx, seen)
 	}
-}
-
-// observe returns all leases in seen as they are now, by package lease.
-func (b *Backend) observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-	now := b.unmarked(seen)
-	changed, err := b.Backend.Observe(ctx, now)
 	if err != nil {
 		return nil, err
 	}
 	for i := range now {
+		if seen[i].Version == "" || now[i].Differs(seen[i]) {
+			changed = append(changed, now[i])
+		}
+	}
+	return changed, nil
+}
+
+// observe returns all leases in seen as they are now, and those that dead processes hold.
+func (b *Backend) observe(ctx context.Context, seen []backend.Lease) (now []backend.Lease, dead map[backend.Nonce][]backend.Held, err error) {
+	now = b.unmarked(seen)
+	changed, err := b.Backend.Observe(ctx, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	dead = map[backend.Nonce][]backend.Held{}
+	fates := b.fates()
+	for i := range now {
 		if len(changed) > 0 && changed[0].Election == now[i].Election { // they are in the order of seen
 			now[i], changed = changed[0], changed[1:]
 		}
+		if mark(&now[i], fates) == ended {
+			h := now[i].Held()
+			h.End = backend.Failed
+			dead[h.Holder.Nonce] = append(dead[h.Holder.Nonce], h)
+		}
 	}
-	return now, nil
+	return now, dead, nil
 }
 
 // unmarked returns leases as package lease knows them.
@@ -234,9 +227,9 @@ func (b *Backend) unmarked(seen []backend.Lease) []backend.Lease {
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	list, err := b.Backend.List(ctx, from, limit)
-	f := b.fates()
+	fates := b.fates()
 	for i := range list {
-		f.mark(&list[i].Lease)
+		mark(&list[i].Lease, fates)
 	}
 	return list, err
 }
@@ -285,38 +278,22 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return err
 }
 
-// fates are what the kernel says of holders, each asked once.
-type fates struct {
-	b     *Backend
-	nonce backend.Nonce // of this process
-	known map[backend.Nonce]fate
-}
-
-func (b *Backend) fates() fates {
+// fates returns those of the other processes.
+func (b *Backend) fates() map[backend.Nonce]fate {
+	fates := b.store.fates()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return fates{b, b.nonce, map[backend.Nonce]fate{}}
-}
-
-// of returns the fate of another process that holds a lease.
-func (f fates) of(l *backend.Lease) fate {
-	nonce := l.Holder.Nonce
-	if nonce == "" || nonce == f.nonce {
-		return unproven
-	}
-	if _, asked := f.known[nonce]; !asked {
-		f.known[nonce] = f.b.store.fateOf(nonce)
-	}
-	return f.known[nonce]
+	delete(fates, b.nonce)
+	return fates
 }
 
 // mark says of a lease whose holder lives that watching it does not free it.
-func (f fates) mark(l *backend.Lease) fate {
-	fate := f.of(l)
-	if fate == lives {
+func mark(l *backend.Lease, fates map[backend.Nonce]fate) fate {
+	f := fates[l.Holder.Nonce]
+	if f == lives {
 		l.ObserveFor = backend.ExpiresInStore
 	}
-	return fate
+	return f
 }
 
 // Lock returns another descriptor of what shows that this process lives, or nil if it does not hold the

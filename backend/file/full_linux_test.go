@@ -25,6 +25,10 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	if err := os.WriteFile(ballast, bytes.Repeat([]byte("x"), 512<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
+	list, err := a.Inspect(t.Context(), ttl, ttl/3)
+	if err != nil || !list[0].Warning || !strings.Contains(list[0].Text, "is on tmpfs, which is empty after") || !list[2].Warning || !strings.Contains(list[2].Text, "0 MiB are free") {
+		t.Errorf("a full disk in memory is explained as %v, %v", list, err)
+	}
 	seen := a.observe("jobs")
 	bid := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: seen}}
 	answers, err := a.Acquire(t.Context(), bid)

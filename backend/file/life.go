@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-election/go-election/backend"
 )
 
@@ -21,13 +23,15 @@ import (
 // the process. The pipe's name is <nonce>-<identity>.alive.
 type life struct {
 	mu    sync.Mutex
-	path  string // of the pipe
-	id    string // its identity
+	path  string // of the pipe; "": none was made
+	pipes []int  // it, after those that somebody has removed: no os.File, which the garbage collector would close
 	over  bool
-	pipes []int // descriptors, of the pipe and of those before it that somebody has removed
 }
 
-const aliveSuffix = ".alive"
+const (
+	aliveSuffix = ".alive"
+	pipeFlags   = syscall.O_NONBLOCK | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
+)
 
 // show makes the pipe, unless it is there.
 func (l *life) show(dir string, nonce backend.Nonce) error {
@@ -36,54 +40,49 @@ func (l *life) show(dir string, nonce backend.Nonce) error {
 	if l.over {
 		return backend.ErrClosed
 	}
-	if l.path != "" {
-		if id, err := identityOf(l.path); err == nil && id == l.id {
-			return nil
-		}
+	if _, err := os.Lstat(l.path); err == nil {
+		return nil
 	}
 	temp := filepath.Join(dir, tempPrefix+rand.Text())
-	if err := retryEINTR(func() error { return syscall.Mkfifo(temp, 0o600) }); err != nil {
+	if err := syscall.Mkfifo(temp, 0o600); err != nil {
 		return &os.PathError{Op: "mkfifo", Path: temp, Err: err}
 	}
-	fd, id, err := openPipe(temp)
-	if err == nil {
-		l.pipes = append(l.pipes, fd) // never closed while a lease may be held, whatever becomes of its name
-		l.path, l.id = filepath.Join(dir, string(nonce)+"-"+id+aliveSuffix), id
-		err = os.Rename(temp, l.path)
-	}
+	defer os.Remove(temp) // unless it has its name
+	fd, id, err := openNew(temp)
 	if err != nil {
-		os.Remove(temp)
+		return &os.PathError{Op: "open", Path: temp, Err: err}
 	}
-	return err
+	path := filepath.Join(dir, string(nonce)+"-"+id+aliveSuffix)
+	if err := os.Rename(temp, path); err != nil {
+		syscall.Close(fd)
+		return err
+	}
+	l.pipes, l.path = append(l.pipes, fd), path
+	return nil
 }
 
-// openPipe opens a new pipe for writing, which needs a reader for a moment.
-func openPipe(path string) (fd int, id string, err error) {
-	const flags = syscall.O_NONBLOCK | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
-	reader, err := syscall.Open(path, syscall.O_RDONLY|flags, 0)
-	if err == nil {
-		defer syscall.Close(reader)
-		fd, err = syscall.Open(path, syscall.O_WRONLY|flags, 0)
-	}
-	var st syscall.Stat_t
-	if err == nil {
-		err = syscall.Fstat(fd, &st)
-	}
+// openNew opens a new pipe for writing, which needs a reader for a moment.
+func openNew(path string) (fd int, id string, err error) {
+	reader, err := syscall.Open(path, syscall.O_RDONLY|pipeFlags, 0)
 	if err != nil {
-		return -1, "", &os.PathError{Op: "open", Path: path, Err: err}
+		return -1, "", err
 	}
-	return fd, identity(&st), nil
+	defer syscall.Close(reader)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(reader, &st); err != nil {
+		return -1, "", err
+	}
+	fd, err = syscall.Open(path, syscall.O_WRONLY|pipeFlags, 0)
+	return fd, identity(&st), err
 }
 
 // end closes the pipes and removes the last, when no lease is held.
 func (l *life) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	os.Remove(l.path)
 	for _, fd := range l.pipes {
 		syscall.Close(fd)
-	}
-	if id, err := identityOf(l.path); l.path != "" && err == nil && id == l.id {
-		os.Remove(l.path)
 	}
 	l.over, l.path, l.pipes = true, "", nil
 }
@@ -95,13 +94,10 @@ func (l *life) share() (*os.File, error) {
 	if len(l.pipes) == 0 {
 		return nil, nil
 	}
-	syscall.ForkLock.RLock() // no child may inherit it by chance
-	defer syscall.ForkLock.RUnlock()
-	fd, err := syscall.Dup(l.pipes[len(l.pipes)-1])
+	fd, err := unix.FcntlInt(uintptr(l.pipes[len(l.pipes)-1]), unix.F_DUPFD_CLOEXEC, 0) // no child inherits it by chance
 	if err != nil {
 		return nil, err
 	}
-	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), l.path), nil
 }
 
@@ -110,106 +106,81 @@ type fate int
 
 const (
 	unproven fate = iota // it shows nothing: its lease must be watched
-	lives
 	ended
+	lives
 )
 
-// fateOf asks the kernel about the process that had this nonce.
-func (s *store) fateOf(nonce backend.Nonce) (f fate) {
-	alive := false
-	for _, pipe := range s.pipesOf(nonce) {
-		switch state(pipe) {
-		case lives:
-			alive = true
-		case ended:
-			f = ended
+// fates asks the kernel about each process that has made a pipe. Pipes of processes that have ended long ago are
+// removed: what those held was released, or expires.
+func (s *store) fates() map[backend.Nonce]fate {
+	fates := map[backend.Nonce]fate{}
+	names, _ := s.names() // what cannot be read proves nothing
+	for _, name := range names {
+		fd, nonce := s.openPipe(name)
+		if fd < 0 {
+			continue
 		}
-		pipe.Close()
+		f := state(fd)
+		syscall.Close(fd)
+		if fates[nonce] = max(fates[nonce], f); f == ended {
+			s.removeOld(name)
+		}
 	}
-	if alive {
-		return lives
-	}
-	return f
+	return fates
 }
 
-// pipesOf opens for reading what the process with this nonce has made.
-func (s *store) pipesOf(nonce backend.Nonce) (pipes []*os.File) {
-	if nonce == "" {
-		return nil
+// openPipe opens a pipe for reading. It returns -1 for one that its process has not made, and for all else.
+func (s *store) openPipe(name string) (fd int, nonce backend.Nonce) {
+	name, isPipe := strings.CutSuffix(name, aliveSuffix)
+	who, id, _ := strings.Cut(name, "-")
+	if !isPipe || who == "" {
+		return -1, ""
 	}
-	names, err := s.names()
+	fd, err := syscall.Open(filepath.Join(s.dir, name+aliveSuffix), syscall.O_RDONLY|pipeFlags, 0)
 	if err != nil {
-		return nil
+		return -1, ""
 	}
-	for _, name := range names {
-		id, ok := strings.CutPrefix(name, string(nonce)+"-")
-		id, ok2 := strings.CutSuffix(id, aliveSuffix)
-		if !ok || !ok2 {
-			continue
-		}
-		f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			continue
-		}
-		var st syscall.Stat_t
-		err = control(f, func(fd int) error { return syscall.Fstat(fd, &st) })
-		if err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || identity(&st) != id {
-			f.Close() // not the one that the process has made
-			continue
-		}
-		pipes = append(pipes, f)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || identity(&st) != id {
+		syscall.Close(fd)
+		return -1, ""
 	}
-	return pipes
+	return fd, backend.Nonce(who)
 }
 
 // state reports whether a process has a pipe open for writing. Somebody may have written into it.
-func state(pipe *os.File) fate {
+func state(fd int) fate {
 	var buf [4096]byte
-	for range 64 {
-		n, err := 0, error(nil)
-		if control(pipe, func(fd int) error { n, err = syscall.Read(fd, buf[:]); return err }); err == syscall.EAGAIN {
-			return lives
-		}
-		if err != nil {
-			return unproven
-		}
-		if n == 0 {
-			return ended
-		}
+	n, err := syscall.Read(fd, buf[:])
+	switch {
+	case err == syscall.EAGAIN, err == nil && n > 0:
+		return lives
+	case err != nil:
+		return unproven
 	}
-	return lives
-}
-
-// cleanPipe removes the pipe of a process that has ended long ago. Its leases were released, or expire.
-func (s *store) cleanPipe(path string) {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != os.ModeNamedPipe || time.Since(info.ModTime()) < oldTemp {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	if state(f) == ended {
-		os.Remove(path)
-	}
+	return ended
 }
 
 // untilEnded waits until a process has ended that lives.
 func (s *store) untilEnded(ctx context.Context, nonce backend.Nonce) error {
-	for _, pipe := range s.pipesOf(nonce) {
-		err := untilClosed(ctx, pipe)
-		pipe.Close()
-		if err != nil {
-			return err
+	names, err := s.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, string(nonce)+"-") {
+			continue
+		}
+		if fd, _ := s.openPipe(name); fd >= 0 {
+			return untilClosed(ctx, os.NewFile(uintptr(fd), name))
 		}
 	}
 	return ctx.Err()
 }
 
-// untilClosed waits until nobody has the pipe open for writing.
+// untilClosed waits until nobody has the pipe open for writing, and closes it.
 func untilClosed(ctx context.Context, pipe *os.File) error {
+	defer pipe.Close()
 	stop := context.AfterFunc(ctx, func() { pipe.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, 4096)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -23,32 +24,17 @@ type store struct {
 	dir    string
 	maxTTL time.Duration
 
-	turn    chan struct{} // held while the fields below are used: a mutex that gives way to a context
-	dirID   string        // identity of the directory that is known to be in use; "": it has just come to the path
-	doubt   string        // what was found that may not be what was written last; "": nothing
-	since   time.Time     // when doubt was first found
-	settled bool          // doubt has lasted for the greatest TTL, or nobody could lead
-	shared  int           // descriptor of the directory, locked; -1: not locked
+	mu      sync.Mutex
+	dirID   string    // identity of the directory that is known to be in use; "": it has just come to the path
+	doubt   string    // what was found that may not be what was written last; "": nothing
+	since   time.Time // when doubt was first found
+	settled bool      // doubt has lasted for the greatest TTL, or nobody could lead
+	shared  int       // descriptor of the directory, locked; -1: not locked
 }
 
 func newStore(dir string, maxTTL time.Duration) *store {
-	return &store{dir: dir, maxTTL: maxTTL, turn: make(chan struct{}, 1), shared: -1}
+	return &store{dir: dir, maxTTL: maxTTL, shared: -1}
 }
-
-// lock waits for s.turn.
-func (s *store) lock(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *store) unlock() { <-s.turn }
 
 // Names of the value's files. The number grows with each swap.
 const (
@@ -56,8 +42,7 @@ const (
 	valueSuffix = ".json"
 	tempPrefix  = ".new-"
 
-	greatestNumber = 1 << 62
-	oldTemp        = time.Hour // after which a file that a dead process was writing is removed
+	oldTemp = time.Hour // after which what a dead process has left is removed
 )
 
 func (s *store) path(number uint64) string {
@@ -68,47 +53,31 @@ func (s *store) path(number uint64) string {
 func numberOf(name string) uint64 {
 	text, ok := strings.CutPrefix(name, valuePrefix)
 	text, ok2 := strings.CutSuffix(text, valueSuffix)
-	n, err := strconv.ParseUint(text, 10, 64)
+	n, err := strconv.ParseUint(text, 10, 62) // one that is greater is none of this package
 	if !ok || !ok2 || err != nil || strconv.FormatUint(n, 10) != text {
 		return 0
 	}
 	return n
 }
 
-// names returns those of all files in the directory.
-func (s *store) names() ([]string, error) {
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
-
-// newest returns the greatest number; 0: there is no value.
-func (s *store) newest() (greatest uint64, err error) {
-	names, err := s.names()
+// newest returns the greatest number among names; 0: there is no value.
+func newest(names []string) (greatest uint64) {
 	for _, name := range names {
 		greatest = max(greatest, numberOf(name))
 	}
-	if greatest > greatestNumber {
-		return 0, fmt.Errorf("%w: %s is none of this package: remove it", backend.ErrDenied, s.path(greatest))
-	}
-	return greatest, err
+	return greatest
 }
 
 // read reads the file with the greatest number, which another process may replace meanwhile.
 func (s *store) read() (c content, err error) {
 	for range 100 {
-		number, err := s.newest()
+		names, err := s.names()
+		number := newest(names)
 		if err != nil || number == 0 {
 			return content{}, err
 		}
-		f, err := open(s.path(number), os.O_RDONLY)
+		f, err := open(s.path(number))
 		if errors.Is(err, os.ErrNotExist) {
-			if _, err := os.Stat(s.dir); err != nil {
-				return content{}, err
-			}
 			continue
 		}
 		if err != nil {
@@ -125,25 +94,23 @@ func (s *store) read() (c content, err error) {
 	return content{}, fmt.Errorf("%w: other processes kept replacing the file", backend.ErrUnavailable)
 }
 
-// current reads the value, and decides whether it can be believed. The caller holds s.turn.
+// current reads the value, and decides whether it can be believed. The caller holds s.mu.
 func (s *store) current() (c content, err error) {
-	for range 10 {
-		dir, err := identityOf(s.dir)
-		if err != nil {
-			return c, err
-		}
-		if c, err = s.read(); err != nil {
-			return c, err
-		}
-		now, err := identityOf(s.dir)
-		if err != nil {
-			return c, err
-		}
-		if now == dir {
-			return c, s.judge(&c, dir)
-		}
+	before, err := identityOf(s.dir)
+	if err != nil {
+		return c, err
 	}
-	return c, errReplaced
+	if c, err = s.read(); err != nil {
+		return c, err
+	}
+	now, err := identityOf(s.dir)
+	if err == nil && now != before {
+		err = errReplaced
+	}
+	if err != nil {
+		return c, err
+	}
+	return c, s.judge(&c, now)
 }
 
 var errReplaced = fmt.Errorf("%w: the directory was replaced meanwhile", backend.ErrUnavailable)
@@ -193,31 +160,30 @@ func (c *content) doubtful(s *store, known bool, left time.Duration) error {
 
 // Get implements [register.Register].
 func (s *store) Get(ctx context.Context) (value []byte, version string, err error) {
-	if err := s.lock(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
-	defer s.unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c, err := s.current()
 	return c.value, c.version, fail("read", err)
 }
 
 // Swap implements [register.Register].
 func (s *store) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
-	if err := s.lock(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	began := time.Now()
+	s.mu.Lock()
 	c, err := s.current()
 	dir := s.dirID
-	s.unlock()
+	s.mu.Unlock()
 	if err == nil && c.version != version {
-		return "", register.ErrChanged
+		err = register.ErrChanged
 	}
 	if err == nil {
 		now, err = s.add(dir, c.number+1, value, began)
-	}
-	if errors.Is(err, register.ErrChanged) {
-		return "", register.ErrChanged
 	}
 	return now, fail("write", err)
 }
@@ -244,9 +210,11 @@ func (s *store) add(dir string, number uint64, value []byte, began time.Time) (v
 	}
 
 	// Somebody may have come first, and have removed that file again.
-	if newest, err := s.newest(); err != nil {
+	names, err := s.sync()
+	if err != nil {
 		return "", err
-	} else if newest > number {
+	}
+	if newest(names) > number {
 		return "", register.ErrChanged
 	}
 	if now, err := identityOf(s.dir); err != nil {
@@ -254,10 +222,7 @@ func (s *store) add(dir string, number uint64, value []byte, began time.Time) (v
 	} else if now != dir {
 		return "", errReplaced
 	}
-	if err := s.sync(); err != nil {
-		return "", err
-	}
-	s.clean(number)
+	s.clean(number, names)
 	return version, nil
 }
 
@@ -278,31 +243,43 @@ func (s *store) write(number uint64, value []byte) (path, version string, err er
 	return f.Name(), c.version, errors.Join(err, f.Close())
 }
 
-// sync writes new names in the directory to the disk.
-func (s *store) sync() error {
+// names returns those of all files in the directory.
+func (s *store) names() ([]string, error) {
 	d, err := os.Open(s.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.Close()
-	return d.Sync()
+	return d.Readdirnames(-1)
 }
 
-// clean removes the values before this one, and what processes that have ended have left.
-func (s *store) clean(number uint64) {
-	names, _ := s.names()
+// sync lists the directory, and writes new names in it to the disk.
+func (s *store) sync() ([]string, error) {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Sync())
+}
+
+// clean removes the values before this one, and what processes that have ended were writing.
+func (s *store) clean(number uint64, names []string) {
 	for _, name := range names {
-		path := filepath.Join(s.dir, name)
-		switch n := numberOf(name); {
-		case n > 0 && n < number:
-			os.Remove(path)
-		case strings.HasPrefix(name, tempPrefix):
-			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > oldTemp {
-				os.Remove(path)
-			}
-		case strings.HasSuffix(name, aliveSuffix):
-			s.cleanPipe(path)
+		if n := numberOf(name); n > 0 && n < number {
+			os.Remove(s.path(n))
+		} else if strings.HasPrefix(name, tempPrefix) {
+			s.removeOld(name)
 		}
+	}
+}
+
+// removeOld removes what a process that has ended has left long ago.
+func (s *store) removeOld(name string) {
+	path := filepath.Join(s.dir, name)
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > oldTemp {
+		os.Remove(path)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 	t.Parallel()
 	out, code := call(t, onFiles(t), "doctor", "--write")
-	for _, want := range []string{"elected in term", "idle load", "directory", "the kernel tells followers", "the greatest TTL is"} {
+	for _, want := range []string{"elected in term", "idle load", "directory", "the greatest TTL is"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("code %d; want %q in\n%s", code, want, out)
 		}
