@@ -2,7 +2,6 @@ package manual
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,21 +30,26 @@ func (a assignment) named(election string) string {
 }
 
 // check reports a name or an id that is not valid. Self is valid only if self is true.
-func (a assignment) check(self bool) (err error) {
-	ids := map[string]string{"leader": a.Leader}
+func (a assignment) check(self bool) error {
+	ids := []string{a.Leader}
 	for name, id := range a.Elections {
-		err = cmp.Or(err, backend.CheckName(name))
-		ids[fmt.Sprintf("the leader of %q", name)] = id
+		if err := backend.CheckName(name); err != nil {
+			return err
+		}
+		ids = append(ids, id)
 	}
-	for what, id := range ids {
-		switch {
-		case id == Self && !self:
-			err = cmp.Or(err, fmt.Errorf("%w: %s is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, what, Self))
-		case id != "":
-			err = cmp.Or(err, backend.CheckID(id))
+	for _, id := range ids {
+		if id == Self && !self {
+			return fmt.Errorf("%w: a leader is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, Self)
+		}
+		if id == "" {
+			continue // nobody may lead
+		}
+		if err := backend.CheckID(id); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // assignment returns the current assignment. With a file it reads the file.
@@ -55,7 +59,7 @@ func (b *Backend) assignment() (assignment, error) {
 	if b.file == "" {
 		return b.current, nil
 	}
-	text, err := readText(b.file)
+	text, err := os.ReadFile(b.file)
 	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // parsing a big file takes long
 		return b.current, nil
 	}
@@ -69,26 +73,15 @@ func (b *Backend) assignment() (assignment, error) {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%v; nobody is granted anything, and the leader stops at its deadline", err)
-	case b.text != nil && a.Version < old.Version:
+	case a.Version < old.Version:
 		err = fmt.Errorf("it has version %d and had version %d before: %s", a.Version, old.Version, mustGrow)
-	case b.text != nil && a.Version == old.Version && (a.Leader != old.Leader || !maps.Equal(a.Elections, old.Elections)):
+	case a.Version == old.Version && (a.Leader != old.Leader || !maps.Equal(a.Elections, old.Elections)):
 		err = fmt.Errorf("it was changed and still has version %d: %s", a.Version, mustGrow)
 	default:
 		b.current, b.text = a, text
 		return a, nil
 	}
 	return a, fmt.Errorf("manual: %w: %s: %v", backend.ErrDenied, b.file, err) // not ErrInvalid: an operator can mend it
-}
-
-func readText(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
-		return nil, errors.New("it is not a regular file")
-	}
-	return os.ReadFile(path)
 }
 
 func parse(text []byte) (a assignment, err error) {

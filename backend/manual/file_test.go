@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,28 +68,6 @@ func TestALinkToTheFileMayBeReplaced(t *testing.T) {
 			return b.Leading()
 		})
 	})
-}
-
-// Opening a pipe would make all calls wait for its writer.
-func TestAPipeIsRefused(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "leader.json")
-	if err := syscall.Mkfifo(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := open(t, manual.Options{File: file})
-	returned := make(chan error, 1)
-	go func() {
-		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		returned <- err
-	}()
-	select {
-	case err := <-returned:
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("expected ErrDenied with the kind of the file, got %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("Observe waits for a writer of the pipe")
-	}
 }
 
 // Parsing a big file took a second, in every call.

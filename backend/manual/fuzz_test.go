@@ -72,7 +72,7 @@ func checkNamed(t *testing.T, id string) {
 }
 
 func readFile(path string) (a assignment, err error) {
-	text, err := readText(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return a, err
 	}

@@ -50,28 +50,3 @@ func TestInspectFailsWithoutTheFile(t *testing.T) {
 		t.Errorf("expected %v, got %v", backend.ErrDenied, err)
 	}
 }
-
-func TestInspectWarnsOfALeaderThatIsNotNamedAndOfANamedIdThatIsNotThere(t *testing.T) {
-	dir := memoryDir(t)
-	a, _ := campaign(t, "a", manual.Options{Leader: "a", Dir: dir})
-	takes(t, patience, "a leads", a.Leading)
-	warnings := func(named string) string {
-		list, err := open(t, manual.Options{Leader: named, Dir: dir}).Inspect(t.Context(), ttl, ttl/3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var texts []string
-		for _, d := range list {
-			if d.Warning && d.What == "leader" {
-				texts = append(texts, d.Text)
-			}
-		}
-		return strings.Join(texts, "\n")
-	}
-	takes(t, patience, "nothing is wrong if a is named, once a has announced itself", func() bool { return warnings("a") == "" })
-	for _, want := range []string{`"jobs" is led by "a", and the configuration here names "ghost"`, `"ghost" is named, and no live member has that id`} {
-		if got := warnings("ghost"); !strings.Contains(got, want) {
-			t.Errorf("ghost is named: expected %q in:\n%s", want, got)
-		}
-	}
-}

@@ -146,35 +146,31 @@ func (b *Backend) translate(answers []backend.Answer, a assignment) {
 	}
 }
 
-// Renew extends leases if their holder is still named. It reads the file again.
+// Renew extends leases if their holder is still named. It reads the file again. A lease of another holder is
+// renewed in a term that there never was, so the inner store refuses it.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	b.serve(held[0].Holder)
 	a, inner, err := b.read(ctx, len(held), func(i int) string { return held[i].Election })
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]backend.Answer, len(held))
-	var allowed []backend.Held
-	var places []int // of allowed, in held
+	held = slices.Clone(held)
 	for i, l := range inner {
-		now, named := b.lease(l, a)
-		if named {
-			allowed, places = append(allowed, held[i]), append(places, i)
-			continue
+		if _, named := b.lease(l, a); !named {
+			held[i].Term = neverTerm
 		}
-		answers[i] = backend.Answer{Lease: now, Outcome: backend.Refused,
-			Err: fmt.Errorf("manual: renew %q: version %d of the configuration names %q", l.Election, a.Version, a.named(l.Election))}
 	}
-	if len(allowed) == 0 {
-		return answers, nil
+	answers, err := b.Backend.Renew(ctx, held)
+	for i := range answers {
+		if held[i].Term == neverTerm {
+			answers[i].Err = fmt.Errorf("manual: renew %q: version %d of the configuration names %q", held[i].Election, a.Version, a.named(held[i].Election))
+		}
 	}
-	renewed, err := b.Backend.Renew(ctx, allowed)
-	b.translate(renewed, a)
-	for n, answer := range renewed {
-		answers[places[n]] = answer
-	}
+	b.translate(answers, a)
 	return answers, err
 }
+
+const neverTerm = 1<<63 - 1
 
 // Observe reads leases and the assignment.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
@@ -201,58 +197,18 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.Backend.Listen(ctx, inner)
 }
 
-// Inspect implements [backend.Inspector]: it says who is named and where, what does not fit, and explains the directory.
+// Inspect implements [backend.Inspector]: it says who is named and where, and explains the directory.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	a, err := b.assignment()
 	if err != nil {
 		return nil, err
 	}
+	if dir, ok := b.Backend.(backend.Inspector); ok && !b.private {
+		list, err = dir.Inspect(ctx, ttl, renew)
+	}
 	text := fmt.Sprintf("%q, by the configuration of this process", a.Leader)
 	if b.file != "" {
 		text = fmt.Sprintf("%q, by %s, version %d; it is read in each call, and a newly named process waits up to %v", a.Leader, b.file, a.Version, b.maxTTL)
 	}
-	list = append(list, clean.Diagnosticf(false, "named", "%s; elections with a leader of their own: %d", text, len(a.Elections)))
-	if b.private {
-		return list, ctx.Err()
-	}
-
-	wrong, err := b.mismatches(ctx, a)
-	list = append(list, wrong...)
-	if dir, ok := b.Backend.(backend.Inspector); ok && err == nil {
-		var more []backend.Diagnostic
-		more, err = dir.Inspect(ctx, ttl, renew)
-		list = append(list, more...)
-	}
-	return list, err
-}
-
-// mismatches warns of leaders that are not named here, and of named ids that no member has.
-func (b *Backend) mismatches(ctx context.Context, a assignment) (list []backend.Diagnostic, err error) {
-	const limit = 10000
-	records, err := b.List(ctx, "", limit)
-	if err != nil {
-		return nil, err
-	}
-	members, err := b.Members(ctx, "", limit)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		if id := a.named(r.Election); !r.Vacant() && id != Self && r.Holder.ID != id {
-			list = append(list, clean.Diagnosticf(true, "leader", "%q is led by %q, and the configuration here names %q: configurations differ, or the leader has not stepped down yet", r.Election, r.Holder.ID, id))
-		}
-	}
-
-	named := []string{a.Leader}
-	for _, id := range a.Elections {
-		named = append(named, id)
-	}
-	slices.Sort(named)
-	for _, id := range slices.Compact(named) {
-		alive := slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id })
-		if id != "" && id != Self && !alive {
-			list = append(list, clean.Diagnosticf(true, "leader", "%q is named, and no live member has that id", id))
-		}
-	}
-	return list, nil
+	return append(list, clean.Diagnosticf(false, "named", "%s; elections with a leader of their own: %d", text, len(a.Elections))), err
 }

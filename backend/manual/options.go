@@ -63,14 +63,16 @@ func init() {
 // package backend/file about Dir.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
-	a := assignment{Version: 1, Leader: o.Leader, Elections: maps.Clone(o.Leaders)}
 	if wrong := o.wrong(); wrong != "" {
 		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, wrong)
 	}
-	if err := a.check(true); err != nil {
+	b := &Backend{file: o.File, maxTTL: o.MaxTTL, led: map[string]uint64{}}
+	if o.File == "" {
+		b.current = assignment{Version: 1, Leader: o.Leader, Elections: maps.Clone(o.Leaders)}
+	}
+	if err := b.current.check(true); err != nil {
 		return nil, fmt.Errorf("manual: %w", err)
 	}
-	b := &Backend{file: o.File, maxTTL: o.MaxTTL, current: a, led: map[string]uint64{}}
 	switch {
 	case o.Dir != "":
 		inner, err := file.Open(file.Options{Dir: o.Dir, MaxTTL: o.MaxTTL})
@@ -89,9 +91,9 @@ func Open(o Options) (*Backend, error) {
 func (o Options) wrong() string {
 	named := o.Leader != "" || len(o.Leaders) > 0
 	switch {
-	case o.File != "" && named:
+	case named && o.File != "":
 		return "both a file and leaders are given; set one of them"
-	case o.File == "" && !named:
+	case !named && o.File == "":
 		return "nobody is named: set leader (an id, or self), leaders or file"
 	case o.File != "" && !filepath.IsAbs(o.File):
 		return fmt.Sprintf("the file is %q, a relative path: processes started in different places would each read another; give an absolute one", o.File)
