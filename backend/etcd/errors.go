@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -64,20 +63,16 @@ func answered(err error) bool {
 	return ok || strings.Contains(err.Error(), "etcdserver: ")
 }
 
-// byProxy says that connections lead through a proxy, if the environment of this process names one: "; …", or "". gRPC
-// uses it and does not tell.
+// byProxy names the proxy that connections lead through, if there is one. gRPC takes that of HTTPS.
 func (d *driver) byProxy() string {
 	if !d.ownClient { // which may dial as it likes
 		return ""
 	}
 	for _, e := range d.client.Endpoints() {
-		u, err := client.URL(e)
-		if err != nil {
-			continue
-		}
-		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: u.Host}})
-		if err == nil && proxy != nil {
-			return "; connections to " + u.Host + " lead through the proxy " + clean.Text(proxy.Host, 100, false) + " (HTTPS_PROXY in the environment): name the cluster in NO_PROXY if it can be reached without"
+		if u, err := client.URL(e); err == nil {
+			if proxy := client.ByProxy(&url.URL{Scheme: "https", Host: u.Host}); proxy != "" {
+				return proxy
+			}
 		}
 	}
 	return ""

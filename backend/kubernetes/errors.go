@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	api "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -49,6 +50,8 @@ func (b *Backend) fail(err error) error {
 	switch {
 	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace + " --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
+	case api.ReasonForError(err) == meta.StatusReasonUnknown:
+		hint = b.proxy
 	case api.IsUnauthorized(err):
 		hint = "; the token or certificate is not valid, or has expired"
 	case api.IsNotFound(err) && strings.Contains(err.Error(), "namespaces "):

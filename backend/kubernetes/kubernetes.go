@@ -18,6 +18,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/single"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // Name is how this backend is registered.
@@ -60,6 +61,7 @@ type Backend struct {
 	namespace string
 	origin    string // of the namespace: who has named it
 	host      string
+	proxy     string   // of the environment, that connections lead through, for errors
 	doubt     error    // why no candidate may lead here, though all may read
 	secrets   []string // removed from errors
 	names     naming
@@ -145,8 +147,13 @@ func open(o Options) (*Backend, error) {
 	config := at.config
 	secrets := []string{config.BearerToken, config.Password}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newGate(next) })
-	if _, _, err := rest.DefaultServerUrlFor(config); err != nil { // its text has what may be secret
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil { // its text has what may be secret
 		return nil, errors.New("the address of the API server is not a URL")
+	}
+	proxy := ""
+	if config.Proxy == nil && config.Transport == nil && config.Dial == nil {
+		proxy = client.ByProxy(server)
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -158,7 +165,7 @@ func open(o Options) (*Backend, error) {
 	}
 	return &Backend{
 		client: leases.Leases(at.namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) },
-		namespace: at.namespace, origin: at.origin, host: config.Host, doubt: at.doubt, secrets: secrets, names: naming{o.Prefix},
+		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, doubt: at.doubt, secrets: secrets, names: naming{o.Prefix},
 		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{}, announcing: make(chan struct{}, 1),
 	}, nil
 }

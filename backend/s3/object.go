@@ -2,11 +2,13 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,12 +20,14 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // An object is a register. A version is an ETag.
 type object struct {
 	Options
 	api *s3.Client
+	url *url.URL // of the store
 	key string
 }
 
@@ -112,23 +116,21 @@ var hints = map[string]string{
 	"NotImplemented":               "this store has no conditional writes: use another one",
 }
 
-// fail returns err with its class.
+// fail returns err with its class. What is no answer of a store may be one of a proxy.
 func (o *object) fail(what string, err error) error {
+	var answer *awshttp.ResponseError
+	if !errors.As(err, &answer) || answer.HTTPStatusCode() == 0 {
+		return fmt.Errorf("%w: %s %q: %w%s", backend.ErrUnavailable, what, o.key, err, client.ByProxy(o.url))
+	}
+	status := answer.HTTPStatusCode()
+	class, text, hint := backend.ErrDenied, http.StatusText(status), "is this the address of the store?"+client.ByProxy(o.url)
 	var api smithy.APIError
-	var http *awshttp.ResponseError
-	if !errors.As(err, &api) || !errors.As(err, &http) {
-		return fmt.Errorf("%w: %s %q: %w", backend.ErrUnavailable, what, o.key, err)
+	if errors.As(err, &api) && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
+		text = api.ErrorCode() + ": " + api.ErrorMessage()
+		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
 	}
-	text := clean.Text(fmt.Sprintf("%d %s: %s", http.HTTPStatusCode(), api.ErrorCode(), api.ErrorMessage()), 300, false)
-	if status := http.HTTPStatusCode(); status >= 500 && status != 501 || status == 408 || status == 429 {
-		return fmt.Errorf("%w: %s %q: %s", backend.ErrUnavailable, what, o.key, text)
+	if status >= 500 && status != 501 || status == 408 || status == 429 {
+		class = backend.ErrUnavailable
 	}
-	return fmt.Errorf("%w: %s %q: %s: %s", backend.ErrDenied, what, o.key, text, hint(api.ErrorCode()))
-}
-
-func hint(code string) string {
-	if h, ok := hints[code]; ok {
-		return h
-	}
-	return "check bucket, region, endpoint and credentials"
+	return fmt.Errorf("%w: %s %q: %d %s: %s", class, what, o.key, status, clean.Text(text, 300, false), hint)
 }

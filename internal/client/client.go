@@ -10,6 +10,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -82,6 +83,17 @@ func URL(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("it has the scheme %.10q: http or https are known", u.Scheme)
 	}
 	return u, nil
+}
+
+// ByProxy says that connections to an address lead through a proxy, if the environment of this process names one: "; …",
+// or "". Clients of HTTP use it and do not tell, and its refusal reads like one of the server.
+func ByProxy(to *url.URL) string {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: to})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return fmt.Sprintf("; connections to %s lead through the proxy %s (%s_PROXY in the environment): name the store in NO_PROXY if it can be reached without",
+		to.Host, clean.Text(proxy.Host, 100, false), strings.ToUpper(to.Scheme))
 }
 
 // A Secret is a token or password that is replaced now and then. The zero value is empty.

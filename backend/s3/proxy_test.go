@@ -1,0 +1,60 @@
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A proxy that the environment names refuses in words of its own, so an error names it, and not credentials and bucket. A
+// process reads these variables once.
+func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
+	const child = "GO_ELECTION_TEST_PROXY"
+	if os.Getenv(child) == "" {
+		for _, body := range []string{"", "<html><h1>Denied</h1></html>", "<html><meta charset=utf-8>Denied<br></html>"} {
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				status := http.StatusOK
+				fmt.Sscanf(strings.TrimPrefix(r.Host, "status-"), "%d", &status)
+				w.Header().Set("Location", "http://elsewhere.invalid/")
+				w.WriteHeader(status)
+				io.WriteString(w, body)
+			}))
+			defer proxy.Close()
+			named := strings.Replace(proxy.URL, "http://", "http://app:canary7f3a@", 1)
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+			c.Env = append(os.Environ(), child+"="+strings.TrimPrefix(proxy.URL, "http://"), "HTTPS_PROXY="+named, "HTTP_PROXY="+named, "NO_PROXY=near.invalid")
+			if out, err := c.CombinedOutput(); err != nil || strings.Contains(string(out), "SDK ") {
+				t.Errorf("answers of the proxy have %q: %v:\n%s", body, err, out)
+			}
+		}
+		return
+	}
+	for status, class := range map[int]error{
+		302: backend.ErrDenied, 307: backend.ErrDenied, 403: backend.ErrDenied, 404: backend.ErrDenied, 407: backend.ErrDenied,
+		429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 503: backend.ErrUnavailable, 504: backend.ErrUnavailable,
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			if scheme == "https" { // the request to connect is refused, as for a port that is closed
+				class = backend.ErrUnavailable
+			}
+			host := fmt.Sprintf("status-%d.invalid", status)
+			_, err := open(t, Options{Bucket: "b", Endpoint: scheme + "://" + host, PathStyle: true}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			proxy := "connections to " + host + " lead through the proxy " + os.Getenv(child) + " (" + strings.ToUpper(scheme) + "_PROXY"
+			if !errors.Is(err, class) || !strings.Contains(err.Error(), proxy) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "credentials") {
+				t.Errorf("%s: %v; want %v with the proxy, and nothing about credentials", host, err, class)
+			}
+		}
+	}
+	_, err := open(t, Options{Bucket: "b", Endpoint: "https://near.invalid", PathStyle: true}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+	if !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), "the proxy") {
+		t.Errorf("without a proxy: %v", err)
+	}
+}
