@@ -239,7 +239,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, random: rnd, lastContact: now, unreadableSince: never, outage: outage{since: never}, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now

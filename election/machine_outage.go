@@ -9,26 +9,51 @@ import (
 // What the log says while the store is away, and while nobody can be elected because the store may have lost a
 // grant: once when it begins, and once when it is over.
 
-// An outage is a time without an answer of the store.
+// An outage is a time without an answer of the store, or without one to calls of some kind: a store whose disk is full,
+// or that has lost its replicas, may still be read.
 type outage struct {
-	since time.Duration // when the first call was sent that has failed; never: the store answers
-	told  bool          // it was logged
+	told    bool          // it was logged
+	since   time.Duration // of an outage that was logged: when the first call was sent that has failed
+	failing [callKinds]streak
 }
+
+// A streak is of calls of one kind that have failed, the first of which was sent at since. The zero value is none.
+type streak struct{ since, last time.Duration }
 
 // noteFailure notes a call that has failed. One that is repeated with success is not worth a line.
 func (m *machine) noteFailure(now time.Duration, c *call, err error) {
-	m.outage.since = min(m.outage.since, c.sent)
-	if !m.outage.told && now-m.outage.since >= m.RenewEvery && backend.Class(err) == backend.ErrUnavailable {
-		m.outage.told = true
-		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: m.outage.since, err: err})
+	if backend.Class(err) != backend.ErrUnavailable {
+		return
+	}
+	f := &m.outage.failing[c.kind]
+	if !m.fails(now, c.kind) {
+		f.since = c.sent
+	}
+	if f.last = now; !m.outage.told && now-f.since >= m.RenewEvery {
+		m.outage.told, m.outage.since = true, f.since
+		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: f.since, err: err})
 	}
 }
 
-func (m *machine) endOutage() {
+// fails reports whether calls of kind k fail. Those that were not repeated for a TTL are no longer needed, but for
+// announcements, which come once in a TTL.
+func (m *machine) fails(now time.Duration, k callKind) bool {
+	f := m.outage.failing[k]
+	return f != streak{} && (k == callAnnounce || now-f.last < m.TTL)
+}
+
+// noteAnswer notes a call that was answered. An outage ends when no kind of call fails.
+func (m *machine) noteAnswer(now time.Duration, k callKind) {
+	m.outage.failing[k] = streak{}
+	for other := range callKinds {
+		if m.fails(now, other) {
+			return
+		}
+	}
 	if m.outage.told {
 		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: m.outage.since})
 	}
-	m.outage = outage{since: never}
+	m.outage.told = false
 }
 
 // untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count

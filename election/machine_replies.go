@@ -64,9 +64,9 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 	}
 	if answered && c.kind != callHealth && c.kind != callListen {
 		m.lastContact, m.reached = now, true
+		m.noteAnswer(now, c.kind)
 		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
 			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
-			m.endOutage()
 		}
 	} else if !answered && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err

@@ -163,6 +163,47 @@ func TestEachOutageIsSaidOnce(t *testing.T) {
 	})
 }
 
+// readable is a store that can be read while all that writes fails, as on a full disk.
+type readable struct{ *down }
+
+func (r readable) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	return r.Backend.Observe(ctx, seen)
+}
+
+// Readings that are answered end no outage of the writes: nobody can be elected.
+func TestAStoreThatCanOnlyBeReadIsSaidOnce(t *testing.T) {
+	for _, elections := range []int{1, 200} {
+		for _, leads := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%d, leads: %v", elections, leads), func(t *testing.T) {
+				memory := memory.New()
+				store := readable{&down{Backend: memory.Backend()}}
+				log, logger := warned()
+				other, m := manage(t, memory.Backend(), Options{ID: "other"}), manage(t, store, Options{ID: "a", Logger: logger})
+				for _, m := range map[bool][]*Manager{true: {m}, false: {other, m}}[leads] {
+					for i := range elections {
+						joined(t, m, fmt.Sprint(i)).Lead(nil)
+					}
+					time.Sleep(time.Minute)
+				}
+				store.away.Store(true)
+				want := []string{away}
+				if leads {
+					want = append(want, "lost leader")
+				}
+				time.Sleep(time.Minute)
+				wantLines(t, log, "a minute later", want...)
+				closes(t, other)
+				time.Sleep(time.Hour)
+				wantLines(t, log, "an hour later", want...)
+				store.away.Store(false)
+				time.Sleep(time.Minute)
+				wantLines(t, log, "when it can be written", append(want, again)...)
+				closes(t, m)
+			})
+		}
+	}
+}
+
 // A leader says until when it leads, and what it has lost: one line for all elections. Close says it in one, too.
 func TestOneEventIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
