@@ -298,7 +298,7 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	e.leadership.Store(l)
 	e.expiryReported = false
 	m := e.manager
-	m.log.Info("become leader", "backend", m.name, "election", e.elec.name, "term", term)
+	m.say(line{level: slog.LevelInfo, text: "become leader", term: term, elections: []string{e.elec.name}})
 	if e.fn != nil {
 		fn := e.fn
 		m.goroutines.Go(func() { e.run(fn, l) })

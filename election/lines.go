@@ -12,10 +12,11 @@ import (
 )
 
 // A line is a log record about all elections of one step to which the same has happened: when a store fails a
-// process with thousands of elections, that is one event.
+// process with thousands of elections, or elects it in all of them, that is one event.
 type line struct {
 	level     slog.Level
 	text      string
+	result    any // of a bid: true or false; nil: not said
 	reason    Reason
 	until     time.Time // zero: not said
 	err       error     // of the first election
@@ -41,7 +42,11 @@ func (m *Manager) say(l line) {
 // writeLines logs the lines of this step.
 func (m *Manager) writeLines() {
 	for _, l := range m.lines {
-		attrs := []any{"backend", m.name}
+		var attrs []any
+		if l.result != nil {
+			attrs = append(attrs, "result", l.result)
+		}
+		attrs = append(attrs, "backend", m.name)
 		if len(l.elections) == 1 {
 			attrs = append(attrs, "election", l.elections[0])
 		} else {

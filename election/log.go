@@ -72,11 +72,3 @@ func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
-
-// withError adds err to attributes, if there is one.
-func withError(attrs []any, err error) []any {
-	if err == nil {
-		return attrs
-	}
-	return append(attrs, "error", err)
-}

@@ -269,9 +269,9 @@ func (m *Manager) logAction(a action) {
 	case a.reason == ReasonWentBack:
 		m.logDoubt(a)
 	case a.reason == ReasonElected:
-		m.log.Info("try acquire leader", "result", true, "backend", m.name, "election", a.e.name, "term", a.term)
+		m.say(line{level: slog.LevelInfo, text: "try acquire leader", result: true, term: a.term, elections: []string{a.e.name}})
 	default:
-		m.log.Debug("try acquire leader", withError([]any{"result", false, "backend", m.name, "election", a.e.name}, a.err)...)
+		m.say(line{level: slog.LevelDebug, text: "try acquire leader", result: false, err: a.err, elections: []string{a.e.name}})
 	}
 }
 

@@ -287,3 +287,21 @@ func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
 		closes(t, m)
 	})
 }
+
+// A process that is elected in all of its elections at once fills no log: a record of that is not lost.
+func TestManyElectionsThatAreWonAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &down{Backend: memory.New().Backend()}
+		store.away.Store(true)
+		log := new(lockedText)
+		m := manage(t, store, Options{ID: "a", Logger: slog.New(slog.NewTextHandler(log, nil))})
+		for i := range 200 {
+			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
+		}
+		time.Sleep(20 * time.Second)
+		store.away.Store(false)
+		time.Sleep(20 * time.Second)
+		wantLines(t, log, "at the end", away, again, `msg="try acquire leader" candidate=a result=true backend=memory elections=200 first=`, `msg="become leader" candidate=a backend=memory elections=200 first=`)
+		closes(t, m)
+	})
+}
