@@ -72,7 +72,8 @@ func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {
 	case a.Outcome != backend.Unknown && e.deniedCall == k+1:
 		e.deniedCall = 0
 	case a.Outcome == backend.Unknown && e.deniedCall == 0 && backend.Class(a.Err) == backend.ErrDenied:
-		e.deniedCall, m.deniedLogged = k+1, true // notices are logged
+		e.deniedCall = k + 1
+		m.denialLogged() // with the notice
 		m.reportNotice(e, ReasonDenied, a.Err)
 	}
 }

@@ -42,9 +42,13 @@ func (m *machine) fails(now time.Duration, k callKind) bool {
 	return f != streak{} && (k == callAnnounce || now-f.last < m.TTL)
 }
 
-// noteAnswer notes a call that was answered. An outage ends when no kind of call fails.
+// noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be granted or
+// renewed, nobody is kept from leading by other writes that fail.
 func (m *machine) noteAnswer(now time.Duration, k callKind) {
-	m.outage.failing[k] = streak{}
+	f := &m.outage.failing
+	if f[k] = (streak{}); k == callAcquire || k == callRenew {
+		f[callRelease], f[callRequest], f[callAnnounce] = streak{}, streak{}, streak{}
+	}
 	for other := range callKinds {
 		if m.fails(now, other) {
 			return
@@ -54,6 +58,13 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: m.outage.since})
 	}
 	m.outage.told = false
+}
+
+// denialLogged notes that a denial was logged. A line about each kind of call would say the same.
+func (m *machine) denialLogged() {
+	for k := range m.deniedLogged {
+		m.deniedLogged[k] = true
+	}
 }
 
 // untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count

@@ -49,12 +49,20 @@ func (r *reply) answeredByStore() bool {
 	return r.err == nil || r.call.kind == callRequest && errors.Is(r.err, backend.ErrStale)
 }
 
+// decided reports whether any item of the call has an outcome.
+func (r *reply) decided() bool {
+	return slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown })
+}
+
 // noteOutcome records whether the store answered, and when to repeat a failed call.
 func (m *machine) noteOutcome(now time.Duration, r reply) {
 	c, answered := r.call, r.answeredByStore()
-	if answered || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
-		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
-	} else if !c.cancelled {
+	switch {
+	case answered || r.decided():
+		m.failures[c.kind], m.retryAt[c.kind], m.deniedLogged[c.kind] = 0, 0, false
+	case c.cancelled: // after it has waited, so it was not denied
+		m.deniedLogged[c.kind] = false
+	default:
 		m.callFailed(now, c.kind, r.err)
 	}
 	if c.kind == callObserve && answered {
@@ -64,9 +72,13 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 	}
 	if answered && c.kind != callHealth && c.kind != callListen {
 		m.lastContact, m.reached = now, true
-		m.noteAnswer(now, c.kind)
+		if len(r.answers) == 0 || r.decided() {
+			m.noteAnswer(now, c.kind)
+		} else {
+			m.noteFailure(now, c, r.answers[0].Err)
+		}
 		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
-			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
+			m.unreachableReported, m.lastContactErr = false, nil
 		}
 	} else if !answered && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err
@@ -207,8 +219,8 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 		}
 		wait = max(wait, m.jitter(slow))
 		noticed := k == callRenew || k == callAcquire || k == callObserve // see reportDenied
-		if !noticed && k != callHealth && !m.deniedLogged {
-			m.deniedLogged = true
+		if !noticed && k != callHealth && !m.deniedLogged[k] {
+			m.denialLogged()
 			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -202,6 +203,59 @@ func TestAStoreThatCanOnlyBeReadIsSaidOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The rows of some elections are locked, say: calls are answered, and none of their items has an outcome.
+func TestBidsWithoutAnOutcomeAreSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var locked atomic.Bool
+		store := &script{Backend: memory.New().Backend()}
+		store.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			if !locked.Load() {
+				return store.Backend.Acquire(ctx, bids)
+			}
+			return slices.Repeat([]backend.Answer{{Err: errDown}}, len(bids)), nil
+		}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		joined(t, m, "leads").Lead(nil)
+		time.Sleep(time.Minute)
+		locked.Store(true)
+		joined(t, m, "x").Lead(nil)
+		joined(t, m, "y").Lead(nil)
+		time.Sleep(time.Hour)
+		wantLines(t, log, "an hour later", away)
+		locked.Store(false)
+		time.Sleep(time.Minute)
+		wantLines(t, log, "at the end", away, again)
+		closes(t, m)
+	})
+}
+
+// A call that is not about elections is denied, beside others that are answered.
+func TestADenialBesideAnswersIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &script{Backend: memory.New().Backend()}
+		var denied atomic.Bool
+		store.listen = func(ctx context.Context, seen []backend.Lease) error {
+			if denied.Load() {
+				return backend.ErrDenied
+			}
+			return store.Backend.Listen(ctx, seen)
+		}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		joined(t, m, "x")
+		const refuses = "the store refuses this candidate"
+		for _, want := range [][]string{{refuses}, {refuses, refuses}} {
+			denied.Store(true)
+			time.Sleep(time.Hour)
+			wantLines(t, log, "an hour later", want...)
+			denied.Store(false)
+			time.Sleep(time.Hour)
+		}
+		closes(t, m)
+	})
 }
 
 // A leader says until when it leads, and what it has lost: one line for all elections. Close says it in one, too.
