@@ -3,9 +3,12 @@
 package file
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -160,4 +163,85 @@ func (s *store) unshare() {
 	defer s.mu.Unlock()
 	syscall.Close(s.shared)
 	s.shared = -1
+}
+
+// open opens a file of this directory to read it. A symbolic link, anything but a regular file, and a file of
+// another user are errors.
+func open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // do not wait for the writer of a pipe
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is not a regular file", backend.ErrDenied, path)
+	}
+	if err == nil {
+		err = checkOwner(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkOwner returns an error if another user can change what is at the path.
+func checkOwner(path string, info fs.FileInfo) error {
+	if uid := int(stat(info).Uid); uid != os.Geteuid() {
+		return fmt.Errorf("%w: %s belongs to user %d and this process is user %d: all members must run as one user, who owns it (chown)", backend.ErrDenied, path, uid, os.Geteuid())
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("%w: every user can write %s (chmod o-w)", backend.ErrDenied, path)
+	}
+	return nil
+}
+
+func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
+
+// identity names a file independently of its path. No other file gets the same identity while a process has
+// the file open.
+func identity(st *syscall.Stat_t) string { return fmt.Sprintf("%x-%x", uint64(st.Dev), st.Ino) }
+
+// fileID is like identity, and differs for a later file that has the same inode.
+func fileID(f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	when, err := birth(f)
+	return identity(stat(info)) + when, err
+}
+
+// identityOf returns the identity of what is at the path. It follows links.
+func identityOf(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	return identity(stat(info)), nil
+}
+
+// passing are the errors of the kernel that may go away by themselves. All others need an operator.
+var passing = []syscall.Errno{syscall.ENOENT, syscall.EEXIST, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM}
+
+var hints = map[syscall.Errno]string{
+	syscall.EMFILE: " (raise the limit of open files, ulimit -n)",
+	syscall.ENOSPC: " (the disk, its inodes or a quota are used up: free some)",
+	syscall.EDQUOT: " (the disk, its inodes or a quota are used up: free some)",
+	syscall.ELOOP:  " (a symbolic link where a file of an election should be: remove it)",
+}
+
+// fail wraps err with what was being done, and an error of the kernel with its class. It returns nil for nil.
+func fail(what string, err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok: // it has a class, or is that of a context
+		return fmt.Errorf("%s: %w", what, err)
+	case slices.Contains(passing, errno):
+		return fmt.Errorf("%s: %w: %w", what, backend.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w: %w%s", what, backend.ErrDenied, err, hints[errno])
 }

@@ -193,17 +193,16 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // observe returns all leases in seen as they are now, and those that dead processes hold.
 func (b *Backend) observe(ctx context.Context, seen []backend.Lease) (now []backend.Lease, dead map[backend.Nonce][]backend.Held, err error) {
-	now = b.unmarked(seen)
-	changed, err := b.Backend.Observe(ctx, now)
-	if err != nil {
+	unread := make([]backend.Lease, len(seen))
+	for i := range seen {
+		unread[i].Election = seen[i].Election
+	}
+	if now, err = b.Backend.Observe(ctx, unread); err != nil {
 		return nil, nil, err
 	}
 	dead = map[backend.Nonce][]backend.Held{}
 	fates := b.fates()
 	for i := range now {
-		if len(changed) > 0 && changed[0].Election == now[i].Election { // they are in the order of seen
-			now[i], changed = changed[0], changed[1:]
-		}
 		if mark(&now[i], fates) == ended {
 			h := now[i].Held()
 			h.End = backend.Failed
@@ -234,15 +233,10 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	return list, err
 }
 
-// A keeping driver stays open.
-type keeping struct{ lease.Driver }
-
-func (keeping) Close() error { return nil }
-
 // bury releases leases for processes that have certainly ended, as a guard does.
 func (b *Backend) bury(ctx context.Context, dead map[backend.Nonce][]backend.Held) error {
 	for nonce, held := range dead {
-		b := lease.New(keeping{b.driver})
+		b := lease.New(b.driver) // closing it leaves the store open
 		if err := b.Adopt(nonce, held); err != nil {
 			return err
 		}

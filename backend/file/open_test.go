@@ -247,3 +247,14 @@ func TestItIsRegisteredByName(t *testing.T) {
 		t.Errorf("expected what was configured, got %+v", g)
 	}
 }
+
+// No number follows it that members would read.
+func TestAFileWithTheLastNumberIsDenied(t *testing.T) {
+	dir := newDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "leases-4611686018427387903.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(t, dir).Swap(t.Context(), "", []byte("{}")); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("a swap: %v; want ErrDenied and what to do", err)
+	}
+}
