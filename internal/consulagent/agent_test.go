@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +100,30 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 		err := a.Fail(do(t.Context()))
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want ErrDenied with %q", err, want)
+		}
+	}
+}
+
+// A proxy before the agent answers a reading and a transaction with a code, and maybe no word.
+func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
+	for code, class := range map[int]error{
+		302: backend.ErrDenied, 401: backend.ErrDenied, 403: backend.ErrDenied, 407: backend.ErrDenied,
+		429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 504: backend.ErrUnavailable,
+	} {
+		for _, body := range []string{"", "<html>\n<h1>Denied</h1>\n</html>\n"} {
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(code)
+				io.WriteString(w, body)
+			}))
+			defer proxy.Close()
+			a := connect(t, proxy.URL)
+			_, _, txn := a.Txn(t.Context(), api.KVTxnOps{{Verb: api.KVGet, Key: "election/x"}})
+			_, index := a.Index(t.Context(), "election/", 0)
+			for what, err := range map[string]error{"transaction": a.Fail(txn), "reading": a.Fail(index)} {
+				if !errors.Is(err, class) || !strings.Contains(err.Error(), fmt.Sprint("code: ", code)) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s, %d %q: %v; want %v with the code", what, code, body, err, class)
+				}
+			}
 		}
 	}
 }

@@ -78,11 +78,11 @@ func (a *Agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
 	case has("#txn_max_req_len"):
 		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
-	case code == 413, has("is too large"): // the client keeps the code of a transaction to itself
+	case code == 413, has("is too large"): // a program's own client keeps the code of a transaction to itself
 		class, hint = backend.ErrDenied, "; raise kv_max_value_size of the agents"
 	case has("too many concurrent connections"):
 		hint = "; the agent allows one address no more (http_max_conns_per_client)"
-	case code == 404, code == 405, code >= 300 && code < 400:
+	case code == 404, code == 405, code == 407, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
 )
@@ -78,8 +80,14 @@ func (v *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode == http.StatusForbidden {
+	status := answer.StatusCode
+	if status == http.StatusForbidden {
 		v.token.reload()
+	}
+	if strings.HasSuffix(r.URL.Path, "/v1/txn") && status != http.StatusOK && status != http.StatusConflict {
+		defer answer.Body.Close() // the library would keep the code to itself, and a proxy may say no more than that
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+		return nil, api.StatusError{Code: status, Body: strings.TrimSpace(string(text))}
 	}
 	answer.Body = struct {
 		io.Reader
