@@ -3,6 +3,7 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,9 +130,11 @@ func (s *store) isLed() (bool, error) {
 
 // share locks the directory, as each process does that may lead in it. The kernel ends the lock with the
 // process.
-func (s *store) share() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *store) share(ctx context.Context) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
 	if s.sharedIn(s.dirID) {
 		return nil
 	}
@@ -159,8 +162,8 @@ func (s *store) sharedIn(dir string) bool {
 
 // unshare ends the lock of share, when no lease is held.
 func (s *store) unshare() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock(context.Background())
+	defer s.unlock()
 	syscall.Close(s.shared)
 	s.shared = -1
 }

@@ -96,20 +96,20 @@ func (b *Backend) CanAdopt() error {
 }
 
 // Preflight implements [backend.Preflighter]. It makes what a candidate needs.
-func (b *Backend) Preflight(_ context.Context, bids []backend.Bid) []error {
-	err := fail("file: preflight", b.appear(bids[0].Candidate.Nonce))
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	err := fail("file: preflight", b.appear(ctx, bids[0].Candidate.Nonce))
 	return slices.Repeat([]error{err}, len(bids))
 }
 
 // appear shows other processes that this one lives, before it may lead.
-func (b *Backend) appear(nonce backend.Nonce) error {
+func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
 	if err := b.Enter(nonce); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	b.nonce = nonce
 	b.mu.Unlock()
-	if err := b.store.share(); err != nil {
+	if err := b.store.share(ctx); err != nil {
 		return err
 	}
 	return b.life.show(b.store.dir, nonce)
@@ -119,7 +119,7 @@ func (b *Backend) appear(nonce backend.Nonce) error {
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	_, _, err := b.store.Get(ctx) // so that it appears in a directory that it knows
 	if err == nil {
-		err = b.appear(bids[0].Candidate.Nonce)
+		err = b.appear(ctx, bids[0].Candidate.Nonce)
 	}
 	if err != nil {
 		return nil, fail("file: acquire", err)

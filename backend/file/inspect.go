@@ -57,8 +57,10 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	few := free < fewBytes || st.Files > 0 && st.Ffree < fewFiles // some file systems count only bytes
 	add(few, "space", "%d MiB are free, and %d files; each renewal writes one with all leases", free>>20, st.Ffree)
 
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
+	if err := b.store.lock(ctx); err != nil {
+		return list, err
+	}
+	defer b.store.unlock()
 	if c, err := b.store.current(); err != nil {
 		add(true, "leases", "%v", err)
 	} else {

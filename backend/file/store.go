@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -28,17 +27,32 @@ type store struct {
 	dir    string
 	maxTTL time.Duration
 
-	mu      sync.Mutex
-	dirID   string    // identity of the directory that is known to be in use; "": it has just come to the path
-	doubt   string    // what was found that may not be what was written last; "": nothing
-	since   time.Time // when doubt was first found
-	settled bool      // doubt has lasted for the greatest TTL, or nobody could lead
-	shared  int       // descriptor of the directory, locked; -1: not locked
+	turn    chan struct{} // held while the fields below are used: a mutex that gives way to a context
+	dirID   string        // identity of the directory that is known to be in use; "": it has just come to the path
+	doubt   string        // what was found that may not be what was written last; "": nothing
+	since   time.Time     // when doubt was first found
+	settled bool          // doubt has lasted for the greatest TTL, or nobody could lead
+	shared  int           // descriptor of the directory, locked; -1: not locked
 }
 
 func newStore(dir string, maxTTL time.Duration) *store {
-	return &store{dir: dir, maxTTL: maxTTL, shared: -1}
+	return &store{dir: dir, maxTTL: maxTTL, turn: make(chan struct{}, 1), shared: -1}
 }
+
+// lock waits for s.turn.
+func (s *store) lock(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *store) unlock() { <-s.turn }
 
 // Names of the value's files. The number grows with each swap.
 const (
@@ -98,7 +112,7 @@ func (s *store) read() (c content, err error) {
 	return content{}, fmt.Errorf("%w: other processes kept replacing the file", backend.ErrUnavailable)
 }
 
-// current reads the value, and decides whether it can be believed. The caller holds s.mu.
+// current reads the value, and decides whether it can be believed. The caller holds s.turn.
 func (s *store) current() (c content, err error) {
 	before, err := identityOf(s.dir)
 	if err != nil {
@@ -164,25 +178,23 @@ func (c *content) doubtful(s *store, known bool, left time.Duration) error {
 
 // Get implements [register.Register].
 func (s *store) Get(ctx context.Context) (value []byte, version string, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return nil, "", err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	c, err := s.current()
 	return c.value, c.version, fail("read", err)
 }
 
 // Swap implements [register.Register].
 func (s *store) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return "", err
 	}
 	began := time.Now()
-	s.mu.Lock()
 	c, err := s.current()
 	dir := s.dirID
-	s.mu.Unlock()
+	s.unlock()
 	if err == nil && c.version != version {
 		err = register.ErrChanged
 	}
