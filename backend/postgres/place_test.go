@@ -450,6 +450,25 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 	}
 }
 
+// Somebody makes a trigger that keeps renewals, or all changes, from the table without an error. Nothing counts as written
+// that is not: the leader loses its lease instead of leading beside the next one.
+func TestAChangeThatATriggerKeepsBackIsNotGranted(t *testing.T) {
+	t.Parallel()
+	for what, body := range map[string]string{"kept back": "return null", "altered": "new.value = old.value; return new"} {
+		db := withTable(t, testbed.SharedPostgres(t).Database(t))
+		d := open(t, Options{DSN: db.DSN("")})
+		v := read(t, d, recordKey("jobs"))
+		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v = read(t, d, recordKey("jobs"))
+		db.Exec(t, "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'begin "+body+"; end'",
+			"CREATE TRIGGER keep BEFORE UPDATE ON election_item FOR EACH ROW EXECUTE FUNCTION keep()")
+		results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+		if err == nil || results[0].Outcome == backend.Granted || !strings.Contains(err.Error(), "a trigger has kept back or altered changes") {
+			t.Errorf("a change that is %s: %+v, %v", what, results, err)
+		}
+	}
+}
+
 // A fence finds the table whatever search_path the transaction has.
 func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,8 @@ const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, 
 // writeSQL makes changes whose items are as they were read. Rows that are put are locked for
 // update, rows that are only checked for share. A row that somebody else has locked is skipped:
 // its change is busy, the others are made. A row that is there in no snapshot is missing, since
-// lockSQL comes before, in a statement of its own.
+// lockSQL comes before, in a statement of its own. If a trigger of the table keeps a change back or alters it, all of it
+// fails: what is not written must not count as granted.
 const writeSQL = `WITH a AS MATERIALIZED (SELECT {payload} AS j),
 i AS MATERIALIZED (SELECT (q->>0)::int AS c, q->>1 AS k, q->>2 AS n, q->>3 AS w, q->>4 AS v, q->>5 AS b, (q->>6)::bool AS p FROM a, json_array_elements(a.j->'rows') AS q),
 u AS MATERIALIZED (SELECT t.kind, t.name, t.written || '.' || t.xmin AS version, t.value FROM {table} t JOIN i ON i.p AND t.kind = i.k AND t.name = i.n FOR UPDATE OF t SKIP LOCKED),
@@ -87,13 +88,14 @@ r AS MATERIALIZED (SELECT i.c, bool_or(l.kind IS NULL AND EXISTS (SELECT FROM {t
  bool_and(coalesce(l.version, '') = i.w AND (i.b IS NULL OR i.b = l.value)) AS ok
  FROM i LEFT JOIN (SELECT u.*, true AS p FROM u UNION ALL SELECT s.*, false FROM s) l ON l.kind = i.k AND l.name = i.n AND l.p = i.p GROUP BY i.c),
 g AS MATERIALIZED (SELECT i.* FROM i JOIN r ON r.c = i.c AND r.ok AND NOT r.busy, h WHERE i.p AND h.same),
-updated AS (UPDATE {table} t SET value = g.v, written = pg_current_xact_id(), at = clock_timestamp() FROM g WHERE g.w <> '' AND g.v IS NOT NULL AND t.kind = g.k AND t.name = g.n),
-deleted AS (DELETE FROM {table} t USING g WHERE g.w <> '' AND g.v IS NULL AND t.kind = g.k AND t.name = g.n),
+updated AS (UPDATE {table} t SET value = g.v, written = pg_current_xact_id(), at = clock_timestamp() FROM g WHERE g.w <> '' AND g.v IS NOT NULL AND t.kind = g.k AND t.name = g.n RETURNING t.kind, t.name, t.value),
+deleted AS (DELETE FROM {table} t USING g WHERE g.w <> '' AND g.v IS NULL AND t.kind = g.k AND t.name = g.n RETURNING t.kind, t.name, NULL),
 inserted AS (INSERT INTO {table} (kind, name, value, written, created, at)
- SELECT g.k, g.n, g.v, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp() FROM g WHERE g.w = '' AND g.v IS NOT NULL)
+ SELECT g.k, g.n, g.v, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp() FROM g WHERE g.w = '' AND g.v IS NOT NULL RETURNING kind, name, value),
+kept AS (SELECT count(*) AS n FROM g LEFT JOIN (TABLE updated UNION ALL TABLE deleted UNION ALL TABLE inserted) AS x ON x.kind = g.k AND x.name = g.n AND x.value IS NOT DISTINCT FROM g.v WHERE x.kind IS NULL)
 SELECT coalesce(h.same, false), r.c, r.busy, r.ok, CASE WHEN h.same AND r.ok AND NOT r.busy THEN pg_current_xact_id() END,
  CASE WHEN h.same AND r.ok AND NOT r.busy AND EXISTS (SELECT FROM a, json_array_elements_text(a.j->'notify') AS n WHERE n::int = r.c) THEN pg_notify('{channel}', '') END
-FROM h LEFT JOIN r ON true;
+FROM h LEFT JOIN r ON true JOIN kept ON CASE WHEN kept.n = 0 THEN true ELSE ('a trigger has kept back or altered changes: ' || kept.n)::bool END;
 COMMIT;
 `
 
