@@ -68,9 +68,13 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 			return cmp.Or(err, errTold)
 		}
 	}
-	role := ""
-	err := c.QueryRowContext(ctx, roleSQL).Scan(&role)
-	for _, s := range []string{"SET ROLE " + role, "DROP TEMPORARY TABLE IF EXISTS " + d.Settled().String()} {
+	role, logs := "", false
+	err := c.QueryRowContext(ctx, roleSQL).Scan(&role, &logs)
+	again := []string{"SET ROLE " + role, "DROP TEMPORARY TABLE IF EXISTS " + d.Settled().String()}
+	if !logs { // replicas would miss rows, and stop at the next change of one
+		again = append(again, "SET SESSION sql_log_bin = 1")
+	}
+	for _, s := range again {
 		if err == nil {
 			_, err = c.ExecContext(ctx, s)
 		}
@@ -78,9 +82,10 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 	return err
 }
 
-// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in. MariaDB has no word for its own.
+// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and whether changes reach the
+// binary log. MariaDB has no word for an account's own roles.
 const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
- /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */)`
+ /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */), @@SESSION.sql_log_bin`
 
 // saidUse reports whether somebody has said USE on a connection. The server counts it.
 func saidUse(ctx context.Context, c interface {

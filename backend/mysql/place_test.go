@@ -312,6 +312,26 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 	})
 }
 
+// What is written on a connection whose binary log the program has switched off reaches replicas all the same: otherwise the
+// next change of such a row would stop their replication.
+func TestChangesReachTheBinaryLogWhateverWasTold(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		l.exec(t, "GRANT SUPER ON *.* TO "+l.userAtHost(t))
+		if k == testbed.MariaDB {
+			l.exec(t, "GRANT BINLOG ADMIN ON *.* TO "+l.userAtHost(t))
+		}
+		db := poolOf(t, l.User)
+		tell(t, db, "SET sql_log_bin = 0")
+		d := open(t, Options{DB: db, Schema: l.Name})
+		rows, err := d.query(t.Context(), func() []string { return []string{"SELECT @@SESSION.sql_log_bin"} })
+		if err != nil || string(rows[0][0]) != "1" {
+			t.Errorf("sql_log_bin is %s, want 1: %v", rows, err)
+		}
+	})
+}
+
 // A table that is put in the place of another one is another store on MySQL, though its rows are a copy. MariaDB has nothing
 // that tells them apart and stays the same: see placeSQL.
 func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
