@@ -188,14 +188,16 @@ func TestTheCommandKeepsTheLockOfItsStage(t *testing.T) {
 			a := start(t, onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_STAGE="+string(stage), "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory"),
 				"run", "job", "--", "sleep", "3000")
 			a.says("leads")
-			files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", a.descendants()["elect-guard"]))
-			kept := slices.ContainsFunc(files, func(file string) bool {
-				to, _ := os.Readlink(file)
-				return strings.Contains(to, "/leases/")
+			testbed.Eventually(t, patience, "the guard of the command has the lock", func() error {
+				files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", a.descendants()["elect-guard"]))
+				for i, file := range files {
+					files[i], _ = os.Readlink(file)
+				}
+				if !slices.ContainsFunc(files, func(to string) bool { return strings.Contains(to, "/leases/") }) {
+					return fmt.Errorf("it has %q", files)
+				}
+				return nil
 			})
-			if !kept {
-				t.Error("the guard of the command does not have the lock")
-			}
 		})
 	}
 }
