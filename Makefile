@@ -38,7 +38,7 @@ check: ## run gofmt, go vet and staticcheck
 vuln: ## look for known vulnerabilities in dependencies
 	@for dir in $(MODULES); do \
 		if out=$$(cd "$$dir" && go run $(GOVULNCHECK) ./... 2>&1); then echo "vuln: $$dir: $$(tail -n 1 <<<"$$out")"; \
-		elif grep -qE 'fetching vulnerabilities|module lookup disabled|reading http' <<<"$$out"; then echo "vuln: $$dir: NOT CHECKED: NO DATABASE OF VULNERABILITIES CAN BE REACHED"; \
+		elif grep -qE 'fetching vulnerabilities|module lookup disabled|reading http' <<<"$$out"; then echo "vuln: NOT CHECKED: NO DATABASE OF VULNERABILITIES CAN BE REACHED"; exit 0; \
 		else echo "$$out"; exit 1; fi; \
 	done
 

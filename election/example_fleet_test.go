@@ -134,6 +134,28 @@ func ExampleOptions_incumbentGrace() {
 	// anna leads again
 }
 
+// With Priority, the highest that is ready leads when nobody does. With Reclaim, it gets the leadership back from a lower one,
+// in order, once it has been ready for so long.
+func ExampleOptions_priority() {
+	store, ctx := memory.New(), context.Background()
+	leads := make(chan string, 2)
+	for id, priority := range map[string]int{"old version": 1, "new version": 2} {
+		m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 4 * time.Second, Priority: priority, Reclaim: 30 * time.Second})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer m.Close(ctx)
+		e, err := m.Join("billing")
+		if err != nil {
+			log.Fatal(err)
+		}
+		e.Lead(tell(leads, id))
+	}
+	fmt.Println("the", <-leads, "leads")
+	// Output:
+	// the new version leads
+}
+
 // One watcher for all elections that this process has joined or joins later.
 func ExampleManager_Watch() {
 	ctx := context.Background()
