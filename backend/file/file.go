@@ -117,7 +117,7 @@ func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
 
 // Acquire implements [backend.Backend]. A lease whose holder lives is not to be had.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	_, _, err := b.store.Get(ctx) // so that it appears in a directory that it knows
+	_, err := b.driver.Read(ctx, nil) // so that it appears in a directory that it knows, and that has a value
 	if err == nil {
 		err = b.appear(ctx, bids[0].Candidate.Nonce)
 	}

@@ -112,8 +112,16 @@ func (s *store) read() (c content, err error) {
 	return content{}, fmt.Errorf("%w: other processes kept replacing the file", backend.ErrUnavailable)
 }
 
-// current reads the value, and decides whether it can be believed. The caller holds s.turn.
+// current reads the value, and decides whether it can be believed. The caller holds s.turn. What cannot is read once more:
+// the first value of a directory is there before anybody locks that, but it may have come after the first reading.
 func (s *store) current() (c content, err error) {
+	if c, err = s.believe(); err != nil {
+		c, err = s.believe()
+	}
+	return c, err
+}
+
+func (s *store) believe() (c content, err error) {
 	before, err := identityOf(s.dir)
 	if err != nil {
 		return c, err
