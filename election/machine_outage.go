@@ -72,19 +72,20 @@ func (m *machine) denialLogged() {
 const untoldDoubt = 2 * time.Second
 
 // noteDoubt notes whether the observed lease must be watched although nobody holds it, or for longer than its
-// TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait.
+// TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait. It takes
+// two readings: one alone may have been overtaken by a later one of this process, and is then taken for an older copy.
 func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	l, usual := e.observed, untoldDoubt
 	if !l.Vacant() {
 		usual += l.TTL
 	}
-	doubted := m.observed && l.ObserveFor > usual
-	if doubted && !e.doubted {
-		m.emit(action{kind: doLog, e: e, reason: ReasonWentBack, until: now + l.ObserveFor})
-	} else if !doubted {
+	switch doubted := m.observed && l.ObserveFor > usual; {
+	case !doubted:
 		m.endDoubt(e)
+	case !e.doubted && now > e.unchangedSince:
+		e.doubted = true
+		m.emit(action{kind: doLog, e: e, reason: ReasonWentBack, until: e.unchangedSince + l.ObserveFor})
 	}
-	e.doubted = doubted
 }
 
 func (m *machine) endDoubt(e *elec) {

@@ -342,6 +342,32 @@ func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
 	})
 }
 
+// An earlier reading of this process may be answered after a later one, and is then taken for an older copy.
+func TestOneReadingThatWasOvertakenIsNotSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var overtaken atomic.Bool
+		store := &script{Backend: memory.New().Backend()}
+		store.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			if overtaken.CompareAndSwap(true, false) {
+				return []backend.Lease{{Election: "jobs", Version: "?overtaken", ObserveFor: time.Minute}}, nil
+			}
+			return store.Backend.Observe(ctx, seen)
+		}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger, Observer: true})
+		joined(t, m, "jobs")
+		for range 3 {
+			overtaken.Store(true)
+			time.Sleep(time.Minute)
+		}
+		if overtaken.Load() {
+			t.Fatal("no reading was overtaken")
+		}
+		wantLines(t, log, "at the end")
+		closes(t, m)
+	})
+}
+
 // A process that is elected in all of its elections at once fills no log: a record of that is not lost.
 func TestManyElectionsThatAreWonAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
