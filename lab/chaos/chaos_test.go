@@ -42,8 +42,6 @@ var (
 	length    = flag.Duration("length", 30*time.Second, "length of a history")
 	figures   = flag.String("figures", keptFigures, "file of the figures")
 	doc       = flag.String("doc", "", "page of docs to write the totals into")
-	page      = flag.String("page", filepath.Join(os.TempDir(), "go-election-chaos.html"), "file for the page with timelines")
-	from      = flag.String("from", "", "only write the page, from the histories that -keep has kept in this directory")
 	keep      = flag.String("keep", "", "directory for all histories; empty: keep only those that break a rule, in the directory for temporary files")
 	only      = flag.String("backend", "", "run only this backend, or several, separated by commas")
 	fault1    = flag.String("fault", "", "inject only this fault")
@@ -84,8 +82,7 @@ func TestOneHistory(t *testing.T) {
 	checkHistory(t, Run(t, Sites[*only](t), *fault1, *seed, *length))
 }
 
-// TestChaos runs many histories, adds them to the figures, prints the table and writes
-// the page. It begins with the faults that have the fewest histories.
+// TestChaos runs many histories, adds them to the figures and prints the table. It begins with the faults that have the fewest histories.
 func TestChaos(t *testing.T) {
 	if *histories == 0 {
 		t.Skip("needs -histories")
@@ -135,7 +132,6 @@ func TestChaos(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Print(kept.Table())
-	writePage(t, kept, all)
 	if *doc != "" && *figures == keptFigures {
 		if err := kept.WriteInto(*doc); err != nil {
 			t.Error(err)
@@ -151,52 +147,6 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories in %v", len(all), time.Since(began).Round(time.Second))
-}
-
-func writePage(t *testing.T, kept Figures, list []*History) {
-	t.Helper()
-	f, err := os.Create(*page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := WritePage(f, kept, list); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println("The page:", *page)
-}
-
-// TestPage writes the page of an earlier run.
-func TestPage(t *testing.T) {
-	if *from == "" {
-		t.Skip("needs -from")
-	}
-	kept, err := ReadFigures(*figures)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := filepath.Glob(filepath.Join(*from, "chaos-*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []*History
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := &History{}
-		if err := json.Unmarshal(text, h); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		list = append(list, h)
-	}
-	writePage(t, kept, list)
-	if *doc != "" && *figures == keptFigures {
-		if err := kept.WriteInto(*doc); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // leastTested returns the fault of a site with the fewest histories.

@@ -194,18 +194,3 @@ func (h *History) Gaps() (gaps []Gap) {
 	}
 	return gaps
 }
-
-// Overlaps returns the times during which two processes believed that they led, which
-// must never happen.
-func (h *History) Overlaps() (list []Gap) {
-	for _, name := range elections {
-		end := time.Duration(-1)
-		for _, b := range h.Beliefs(name) {
-			if b.From < end {
-				list = append(list, Gap{name, b.From, min(end, b.To)})
-			}
-			end = max(end, b.To)
-		}
-	}
-	return list
-}

@@ -44,6 +44,6 @@
 // pauses longer than a TTL must cause a late write to the cell without a fence in some
 // history of a run.
 //
-// "make chaos" runs histories, adds them to docs/chaos.json, and writes a page with
-// timelines. "go test" runs two short histories for each backend.
+// "make chaos" runs histories and adds them to docs/chaos.json. "go test" runs two short
+// histories for each backend.
 package chaos
