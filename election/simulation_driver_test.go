@@ -105,7 +105,7 @@ func (d *simDriver) notice(a *itemsAnswer, newest uint64, wentBack int) (went bo
 }
 
 func (d *simDriver) Limits() lease.Limits {
-	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, MaxValue: 64 << 10, ReadsToo: d.items.batch > 4}
+	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, Checks: d.items.batch - 1, MaxValue: 64 << 10, ReadsToo: d.items.batch > 4}
 }
 
 func (d *simDriver) Now() time.Time { return epoch.Add(d.items.st.clock()) }

@@ -35,7 +35,7 @@ const maxItems = 60
 
 // Limits implements [lease.Driver]. etcd replaces its own leader within about two seconds.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, MaxValue: lease.MaxValue}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
 }
 
 // Now implements [lease.Driver].

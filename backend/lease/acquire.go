@@ -81,7 +81,7 @@ func (a *acquiring) run(ctx context.Context) (err error) {
 
 // try makes one attempt at some of the bids, and returns those that must be tried again.
 func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error) {
-	v, states, err := a.look(ctx, todo)
+	v, states, err := a.snapshot(ctx, todo)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,9 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	for n, i := range todo {
 		st := &states[n]
 		switch {
-		case a.confirm(i, st):
+		case a.wasGranted(i, st):
+			held := a.b.markHeld(st.record, st.item)
+			a.answers[i] = held.answer(st.Election, a.bids[i].TTL, s)
 			continue
 		case !a.mayBeGranted(i, st):
 			a.refuse(ctx, i, st)
@@ -127,9 +129,9 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	return append(again, more...), err
 }
 
-// look returns the elections of some bids as the cache has them, if it shows that all are free. Otherwise,
+// snapshot returns the elections of some bids as the cache has them, if it shows that all are free. Otherwise,
 // and in later rounds, it reads them.
-func (a *acquiring) look(ctx context.Context, todo []int) (*view, []state, error) {
+func (a *acquiring) snapshot(ctx context.Context, todo []int) (*view, []state, error) {
 	bids, names := make([]backend.Bid, len(todo)), make([]string, len(todo))
 	for n, i := range todo {
 		bids[n], names[n] = a.bids[i], a.bids[i].Election
@@ -142,16 +144,11 @@ func (a *acquiring) look(ctx context.Context, todo []int) (*view, []state, error
 	return a.b.read(ctx, names)
 }
 
-// confirm answers a bid that an earlier attempt of this call was granted, though its answer said otherwise: a copy
-// of the request came first.
-func (a *acquiring) confirm(i int, st *state) bool {
+// wasGranted reports whether an earlier attempt of this call was granted, though its answer said otherwise: a copy of
+// the request came first.
+func (a *acquiring) wasGranted(i int, st *state) bool {
 	h := a.sent[i]
-	if h == 0 || st.suspect || !st.heldBy(a.b.owner.Nonce()) || st.record.Heartbeat != h {
-		return false
-	}
-	a.b.markHeld(st.record, st.item)
-	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[i].TTL}
-	return true
+	return h != 0 && !st.suspect && st.heldBy(a.b.owner.Nonce()) && st.record.Heartbeat == h
 }
 
 // mayBeGranted reports whether the lease is as the bid expects it. What is this process's own need not be.
@@ -207,7 +204,7 @@ func (a *acquiring) grantEach(ctx context.Context, v *view, s *session, each []g
 // grantTogether writes grants that change the meta item, one change after the other: each needs the meta
 // item as the one before has left it.
 func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
-	ever, some := v.deleted()
+	ever, fresh := v.deletions()
 	for len(rest) > 0 {
 		part := a.nextPart(&rest)
 		refused, err := a.write(ctx, v, s, [][]granting{part}, []Change{a.b.grantWithMeta(v, part)})
@@ -215,7 +212,7 @@ func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest
 			return nil, err
 		}
 		if refused == nil {
-			ever, some = v.deleted()
+			ever, fresh = v.deletions()
 			continue
 		}
 
@@ -223,7 +220,7 @@ func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest
 		if err := a.b.readMeta(ctx, v); err != nil { // another process makes elections, too
 			return nil, err
 		}
-		if e, s := v.deleted(); e != ever || s != some { // the others may no longer be free
+		if e, f := v.deletions(); e != ever || f != fresh { // the others may no longer be free
 			break
 		}
 	}
@@ -265,13 +262,21 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 
 	w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 	if errors.Is(err, ErrEpoch) {
-		b.clearCache() // the next attempt reads
+		b.mu.Lock()
+		b.cache.clear() // the next attempt reads
+		b.mu.Unlock()
 	}
 	for n, part := range parts {
 		r := w.result(n)
 		switch {
 		case r.Outcome == backend.Granted:
-			a.granted(v, s, part, &changes[n], r.Items)
+			if len(r.Items) > len(part) { // with the meta item
+				v.noteMeta(r.Items[len(part)], changes[n].Put[len(part)].Value, part)
+			}
+			for k, g := range part {
+				held := b.markHeld(g.record, r.Items[k])
+				a.answers[g.bid] = held.answer(g.record.Election, a.bids[g.bid].TTL, s)
+			}
 		case r.Outcome == backend.Refused:
 			again = append(again, bidsOf(part)...)
 		case len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
@@ -284,25 +289,6 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 		}
 	}
 	return again, err
-}
-
-// granted answers bids that one change has granted. written are the items that it has put.
-func (a *acquiring) granted(v *view, s *session, part []granting, c *Change, written []Item) {
-	if len(part) < len(c.Put) { // with the meta item
-		v.noteMeta(written[len(part)], c.Put[len(part)].Value, part)
-	}
-	own := Item{Key: a.b.sessionKey(), Version: s.item.Version, Created: s.item.Created, Value: &s.value}
-
-	for k, g := range part {
-		a.b.markHeld(g.record, written[k])
-		st := state{item: written[k]}
-		st.Election, st.item.Value = g.record.Election, g.record
-
-		a.b.mu.Lock()
-		a.b.derive(v, &st, map[Key]Item{own.Key: own})
-		a.b.mu.Unlock()
-		a.answers[g.bid] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: a.bids[g.bid].TTL}
-	}
 }
 
 func bidsOf(part []granting) []int {

@@ -25,11 +25,11 @@ type Backend struct {
 	session    *session          // nil: none
 	member     Session           // as it was announced last; only the fields of a member
 	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
-	known      map[string]uint64 // elections that this process has read, with the greatest term; 0: without a record
+	known      map[string]uint64 // the greatest term of each election that this process has read: see knownTerm
 	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
 	epoch      string            // the last that this process has read
-	moves      int               // how often another store has answered than before
-	movedAt    time.Time         // when one did so last, by the driver's clock
+	replaced   int               // how often another store has answered than before
+	replacedAt time.Time         // when one did so last, by the driver's clock
 	cache      cache
 }
 
@@ -115,3 +115,6 @@ func setErrors(answers []backend.Answer, err error) {
 
 // rounds is how often a call tries again when its conditions do not hold.
 const rounds = 5
+
+// errBusy is the error of a call after so many rounds.
+var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 	"time"
-	"unique"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -14,9 +13,8 @@ import (
 // lease is unchanged, and whatever is bid by it is compared by the store:
 // "What is remembered" in doc.go.
 type cache struct {
-	epoch    string
-	wentBack int
-	items    map[Key]*remembered // records of elections that others hold or nobody holds, and sessions
+	place
+	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
 
 	// All changes up to position are in items. at is when that was so; zero: never.
 	position uint64
@@ -24,54 +22,52 @@ type cache struct {
 
 	maxTTL time.Duration // of the meta item; 0: unknown
 
-	// Readings are counted. One that began before another that has been added already, or before
+	// Readings are numbered as they begin. One that began before the last that was added, or before
 	// the cache was cleared, may be older than what is in items.
 	begun, added uint64
 
-	dropAt int // number of items at which sessions that nobody holds are dropped
-	unread int // how often Observe has answered by the cache since the last reading
+	dropAt   int // number of items at which sessions that nobody holds are dropped
+	observed int // how often Observe has answered by the cache since the last reading
 }
 
-// maxUnread is how often in a row Observe answers by the cache.
-const maxUnread = 16
+// maxObserved is how often in a row Observe answers by the cache.
+const maxObserved = 16
 
 // clear forgets everything.
-func (c *cache) clear() { *c = cache{items: map[Key]*remembered{}, begun: c.begun, added: c.begun} }
-
-func (b *Backend) clearCache() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cache.clear()
+func (c *cache) clear() {
+	*c = cache{begun: c.begun}
+	c.clearItems()
 }
 
 // clearItems forgets items, so that the next reading sets the position.
 func (c *cache) clearItems() {
-	c.items, c.position, c.at, c.added = map[Key]*remembered{}, 0, time.Time{}, c.begun
+	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
 }
 
 // refresh keeps what a reading has brought of items that are remembered already.
-func (c *cache) refresh(v *view, items map[Key]Item, now time.Time) {
-	maps.DeleteFunc(items, func(k Key, _ Item) bool { old := c.items[k]; return old == nil || old.Version == "" })
-	if len(items) > 0 {
-		c.addRead(v, items, now)
+func (c *cache) refresh(v *view, now time.Time) {
+	maps.DeleteFunc(v.items, func(k Key, _ Item) bool { return c.items[k].Version == "" })
+	if len(v.items) > 0 {
+		c.addRead(v, now)
 	}
 }
 
 // addRead keeps what a reading has brought. Of a late reading it keeps nothing, and forgets what
 // may be newer or older: nothing that is remembered may be older than what a caller was told.
-func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
+func (c *cache) addRead(v *view, now time.Time) {
 	if v.number <= c.added {
-		for key, it := range items {
-			if old := c.items[key]; old != nil && (it.Order == 0 || it.Order > old.Order) {
+		for key, it := range v.items {
+			if it.Order == 0 || it.Order > c.items[key].Order {
 				delete(c.items, key)
 			}
 		}
 		return
 	}
-	c.added = v.number
-	if c.epoch != v.epoch || c.wentBack != v.wentBack {
+
+	c.added, c.observed = v.number, 0
+	if c.place != v.place {
 		c.clear()
-		c.epoch, c.wentBack = v.epoch, v.wentBack
+		c.place = v.place
 	}
 	if c.position == 0 {
 		c.position, c.at = v.position, now
@@ -81,19 +77,20 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 	} else if v.metaRead {
 		c.maxTTL = 0
 	}
-	for key, it := range items {
+
+	for key, it := range v.items {
 		r, ok := it.Value.(*Record)
 		switch {
 		case key.Kind == Metas:
-		case ok && v.nonce != "" && r.Nonce == string(v.nonce): // grant has what is known of own leases
-			c.forget(key.Name)
+		case ok && v.nonce != "" && r.Nonce == string(v.nonce): // Backend.held has it
+			delete(c.items, key)
 		case it.Version == "": // nothing is said by it; a process that begins reads thousands
 			delete(c.items, key)
 		default:
 			c.add(it, &now)
 		}
 	}
-	if c.unread = 0; len(c.items) > c.dropAt { // processes come and go
+	if len(c.items) > c.dropAt { // processes come and go
 		c.dropSessions()
 		c.dropAt = 64 + 2*len(c.items)
 	}
@@ -105,41 +102,38 @@ func (c *cache) add(it Item, now *time.Time) {
 		return
 	}
 	it.Remembered, it.rememberedAt = true, now
-	c.items[it.Key] = remember(it)
+	c.items[it.Key] = it
 }
-
-// forget removes the record of an election that this process holds now, so that no more is
-// remembered of it than grant has.
-func (c *cache) forget(election string) { delete(c.items, Key{Records, election}) }
 
 // dropSessions removes sessions that no record in the cache names.
 func (c *cache) dropSessions() {
 	named := make(map[Key]bool)
-	for _, m := range c.items {
-		it := m.item()
+	for _, it := range c.items {
 		if key, ok := sessionOf(&it); ok {
 			named[key] = true
 		}
 	}
-	maps.DeleteFunc(c.items, func(k Key, _ *remembered) bool { return k.Kind == Sessions && !named[k] })
+	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
 }
 
 // cachedView begins an answer by the cache. The caller holds b.mu.
 func (b *Backend) cachedView() *view {
-	return &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+	return &view{place: b.cache.place, nonce: b.owner.Nonce(), items: map[Key]Item{}}
 }
 
-// cached sets s to an election as the cache has it, and returns false if it must be read. The
-// caller holds b.mu.
-func (b *Backend) cached(v *view, election string, s *state) bool {
-	*s = state{item: b.cache.items[Key{Records, election}].item()}
+// loadCached sets s to an election as the cache has it. ok is false if it must be read. The caller
+// holds b.mu.
+func (b *Backend) loadCached(v *view, election string, s *state) (ok bool) {
+	*s = state{item: b.cache.items[Key{Records, election}]}
 	key, held := sessionOf(&s.item)
-	of := b.cache.items[key].item()
-	if s.item.Version == "" || held && of.Version == "" {
+	session := b.cache.items[key]
+	if s.item.Version == "" || held && session.Version == "" {
 		return false
 	}
+
 	s.Election = election
-	b.derive(v, s, map[Key]Item{key: of})
+	v.items = map[Key]Item{key: session}
+	b.derive(v, s)
 	return !s.suspect
 }
 
@@ -147,16 +141,17 @@ func (b *Backend) cached(v *view, election string, s *state) bool {
 func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cache.unread >= maxUnread {
+	if b.cache.observed >= maxObserved {
 		return nil, false
 	}
 	var s state // one for all: there may be thousands
 	v := b.cachedView()
 	for i := range seen {
-		if !b.cached(v, seen[i].Election, &s) {
+		if !b.loadCached(v, seen[i].Election, &s) {
 			return nil, false
 		}
-		ordered := s.item.Order > 0 && (s.session.Version == "" || s.session.Order > 0) // otherwise an old reading may have come last
+		// Without an order, an old reading may have come last.
+		ordered := s.item.Order > 0 && (s.session.Version == "" || s.session.Order > 0)
 		if seen[i].Version == "" || !ordered || !s.Differs(seen[i]) {
 			return nil, false
 		}
@@ -165,7 +160,7 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 		}
 		changed = append(changed, s.Lease)
 	}
-	b.cache.unread++
+	b.cache.observed++
 	return changed, true
 }
 
@@ -176,7 +171,7 @@ func (b *Backend) freeByCache(bids []backend.Bid) (v *view, states []state, ok b
 	v, states = b.cachedView(), make([]state, len(bids))
 	for i := range bids {
 		s := &states[i]
-		if !b.cached(v, bids[i].Election, s) || !s.free() || !s.Unchanged(bids[i].Expected) {
+		if !b.loadCached(v, bids[i].Election, s) || !s.free() || !s.Unchanged(bids[i].Expected) {
 			return nil, nil, false
 		}
 	}
@@ -191,47 +186,4 @@ func changedBeyondRenewal(old, now *backend.Lease) bool {
 		same.Version = old.Version
 	}
 	return same.Differs(*old)
-}
-
-// A remembered is an item in the cache. There may be thousands of records, and those of one holder
-// differ in little. So what they have in common is kept once.
-type remembered struct {
-	Item                                   // without its Value if the other fields have it
-	common           unique.Handle[common] // zero: they do not
-	write            int64
-	term             uint64
-	heartbeat        Heartbeat
-	elected, written time.Time
-	history          []backend.Leadership
-	request          *Request
-}
-
-// A common has the fields of a record that many share.
-type common struct {
-	id, nonce, address, metadata, session, epoch, lastID, movedTo, movedFrom string
-	ttl, renew                                                               Span
-	end                                                                      backend.End
-}
-
-func remember(it Item) *remembered {
-	r, ok := it.Value.(*Record)
-	if !ok || r.Election != it.Name { // or somebody copied it
-		return &remembered{Item: it}
-	}
-	it.Value = nil
-	shared := common{r.ID, r.Nonce, r.Address, r.Metadata, r.Session, r.Epoch, r.LastID, r.MovedTo, r.MovedFrom, r.TTL, r.Renew, r.End}
-	return &remembered{it, unique.Make(shared), r.Write, r.Term, r.Heartbeat, r.Elected, r.Written, r.History, r.Request}
-}
-
-// item returns the item as it was; nothing if m is nil.
-func (m *remembered) item() (it Item) {
-	if m == nil {
-		return it
-	}
-	if it = m.Item; m.common != (unique.Handle[common]{}) {
-		c := m.common.Value()
-		it.Value = &Record{it.Name, m.write, m.term, c.id, c.nonce, c.address, c.metadata, c.ttl, c.renew, c.session, m.heartbeat, c.epoch,
-			c.end, c.lastID, m.elected, m.written, m.history, m.request, c.movedTo, c.movedFrom}
-	}
-	return it
 }

@@ -1,9 +1,7 @@
 package lease
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,8 +68,6 @@ type Keeper interface {
 // restored or failed over. It wraps backend.ErrUnavailable.
 var ErrEpoch = fmt.Errorf("%w: another store answers than the one that was read", backend.ErrUnavailable)
 
-var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)
-
 // Limits are what a store allows.
 type Limits struct {
 	// Name is the name of the backend, for errors.
@@ -87,9 +83,9 @@ type Limits struct {
 	// Batch is the greatest number of puts and checks in one change; at least 4.
 	Batch int
 
-	// Checks is the greatest number of checks in a change that puts one session. 0 means Batch-1. It is
-	// negative where a check could block, since somebody may lock the item; then records are compared after
-	// the change.
+	// Checks is the greatest number of checks in a change that puts one session: a renewal of more leases
+	// compares their records after the change. It is 0 where a check could block, since somebody may lock the
+	// item.
 	Checks int
 
 	// EditsUnnoticed is for how long Write may not tell that an item in verify was edited or deleted by
@@ -103,9 +99,6 @@ type Limits struct {
 	// MaxValue counts as that.
 	MaxValue int
 }
-
-// checks returns the greatest number of checks in a change with one put of a session.
-func (l *Limits) checks() int { return cmp.Or(l.Checks, l.Batch-1) }
 
 // A Kind says what an item is. It is part of the item's key.
 type Kind string
@@ -126,7 +119,6 @@ type Key struct {
 // except that Driver.Write calls [SetWrite]. [Encode] and [Decode] make text of it and back. Times
 // of a Value that was not made by Decode must be those that JSON can have.
 type Value interface {
-	kind() Kind
 	number() *int64
 }
 
@@ -232,6 +224,3 @@ type Written struct {
 	// Stale are the indexes of the items in verify that have another version, if the change was granted.
 	Stale []int
 }
-
-// errUnknown is the error of a change without an outcome and without a reason.
-var errUnknown = errors.New("the store did not say whether it has applied the change")

@@ -245,7 +245,7 @@ func TestConformanceOfOtherDrivers(t *testing.T) {
 				NewStore: func(testing.TB) conformance.Store {
 					store := leasetest.NewStore()
 					if what == "small" {
-						store.Limits.Batch = 4
+						store.Limits.Batch, store.Limits.Checks = 4, 3
 					}
 					return suite(store, of)
 				},

@@ -8,41 +8,27 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A grant is what this process knows of a lease that it was granted. There may be thousands.
+// A grant is what this process knows of a lease that it was granted.
 type grant struct {
-	term        uint64
-	ttl, renew  time.Duration
-	past        *past       // nil: empty
-	request     *Request    // pending, as far as was read
-	heartbeat   Heartbeat   // of the record
+	record      *Record     // as it was granted, or written or read since
 	version     string      // of the record; "": it must be read
 	created     string      // Item.Created of the record
-	record      *Record     // only if few leases are held
-	generation  string      // of the session that renews it
 	unconfirmed []Heartbeat // of records that were sent since, without an answer
 }
 
-// A past has a record's fields about the last leadership and migrations.
-type past struct {
-	end                backend.End
-	lastID             string
-	movedTo, movedFrom string
+// item returns the record as an item without its value.
+func (g *grant) item(election string) Item {
+	return Item{Key: Key{Records, election}, Version: g.version, Created: g.created}
 }
 
-// maxRemembered is how many leases a process may hold of which it remembers the whole records.
-const maxRemembered = 40
+// asGranted reports whether the record is known to be this one.
+func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == nil }
 
-// lease returns the lease as a renewal has left it.
-func (g *grant) lease(h *backend.Held, s *session) backend.Lease {
-	now := backend.Lease{
-		Election: h.Election, Holder: h.Holder, Term: g.term, TTL: g.ttl, Renew: g.renew,
-		Version: version(g.heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(h.Election)}),
-	}
-	if p := g.past; p != nil {
-		now.End, now.LastID, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.movedTo, p.movedFrom
-	}
-	now.Request = g.request.of(h.Election, g.term)
-	return clean.Lease(now)
+// answer returns the answer to a bid or renewal with this TTL that has left the lease so.
+func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
+	l := g.record.lease(election)
+	l.Version = version(g.record.Heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
+	return backend.Answer{Lease: clean.Lease(l), Outcome: backend.Granted, ValidFor: min(ttl, l.TTL)}
 }
 
 // mayHold reports whether this process may hold an election.
@@ -79,24 +65,19 @@ func (b *Backend) markPending(records []*Record) {
 func (b *Backend) forget(election string, term uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g := b.held[election]; term == 0 || g != nil && g.term == term {
+	if g := b.held[election]; term == 0 || g != nil && g.record.Term == term {
 		delete(b.held, election)
 	}
 }
 
 // markHeld notes a record that makes this process the holder.
-func (b *Backend) markHeld(r *Record, it Item) {
+func (b *Backend) markHeld(r *Record, it Item) *grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &grant{term: r.Term, ttl: time.Duration(r.TTL), renew: time.Duration(r.Renew), request: r.Request, heartbeat: r.Heartbeat, version: it.Version, created: it.Created, generation: r.Session}
-	if p := (past{r.End, r.LastID, r.MovedTo, r.MovedFrom}); p != (past{}) {
-		g.past = &p
-	}
-	if len(b.held) <= maxRemembered {
-		g.record = r
-	}
+	g := &grant{record: r, version: it.Version, created: it.Created}
 	b.held[r.Election], b.known[r.Election] = g, max(b.known[r.Election], r.Term)
-	b.cache.forget(r.Election)
+	delete(b.cache.items, Key{Records, r.Election})
+	return g
 }
 
 // invalidate notes that the record of a held lease must be read.
@@ -124,7 +105,7 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.held[h.Election]
-	if p == nil || p.term != h.Term || h.Term == 0 {
+	if p == nil || p.record.Term != h.Term {
 		return g, false
 	}
 	g = *p
@@ -136,7 +117,7 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 // as it knows: for drivers whose stores can make other writes depend on it.
 func (b *Backend) Granted(election string, term uint64) (record Item, ok bool) {
 	g, ok := b.heldInTerm(&backend.Held{Election: election, Term: term})
-	return Item{Key: Key{Records, election}, Version: g.version, Created: g.created}, ok && g.version != ""
+	return g.item(election), ok && g.version != ""
 }
 
 // noteTTL notes a TTL that this process bids with.

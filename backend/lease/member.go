@@ -118,8 +118,6 @@ func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duratio
 	select {
 	case b.sessionMutex <- struct{}{}:
 		defer func() { <-b.sessionMutex }()
-	case <-ctx.Done():
-		return nil
 	default:
 		return nil
 	}
@@ -131,10 +129,10 @@ func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duratio
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl, Read: keys}}, nil)
 	r := w.result(0)
 	if err != nil || r.Outcome != backend.Granted { // readings do not try again before Announce has succeeded
-		b.setSession(&session{item: s.item, value: s.value, epoch: s.epoch, wentBack: s.wentBack})
+		b.setSession(&session{place: s.place, item: s.item, value: s.value})
 		return nil
 	}
-	b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now, withReading: true})
+	b.setSession(&session{place: s.place, item: r.Items[0], value: next, at: now, withReading: true})
 	return r.View
 }
 

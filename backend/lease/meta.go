@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// changesMeta reports whether a grant with this TTL must change the meta item.
+// changesMeta reports whether a grant with this TTL must change the meta item, because that is missing, of
+// another epoch, or has a shorter TTL as the greatest one.
 func (b *Backend) changesMeta(v *view, ttl time.Duration) bool {
 	if v.metaRead {
 		m, ok := v.meta.Value.(*Meta)
@@ -25,10 +26,10 @@ func (b *Backend) readMeta(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	if got.Epoch != v.epoch || got.WentBack != v.wentBack {
+	if got.place() != v.place {
 		return ErrEpoch
 	}
-	v.note(&got, map[Key]Item{})
+	v.note(&got)
 	return v.checkLayout()
 }
 
@@ -71,7 +72,7 @@ func (b *Backend) presentMeta(v *view) Meta {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := Meta{Layout: Layout, Made: v.records, MaxTTL: Span(b.longest(v)), Epoch: v.epoch}
-	if v.records > 0 || b.moves > 0 {
+	if v.records > 0 || b.replaced > 0 {
 		m.Deleted = 1 // perhaps
 	}
 	return m

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -70,18 +72,14 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		names[seen[i].Election] = true
 	}
 	b.mu.Lock()
-	epoch, wentBack := b.cache.epoch, b.cache.wentBack
+	began := b.cache.place
 	b.mu.Unlock()
 
 	heard := false
 	err := b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.cache.epoch != epoch || b.cache.wentBack != wentBack {
-			heard = true
-		} else {
-			heard = b.hear(names, items, at)
-		}
+		heard = b.cache.place != began || b.hear(names, items, at)
 		return !heard
 	})
 	if err == nil && !heard { // the driver cannot tell what came after position
@@ -102,17 +100,14 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	age, v := b.driver.Now().Sub(c.at), b.cachedView()
 	ok = !c.at.IsZero() && age >= 0
 	for i := range seen {
-		ok = ok && b.cached(v, seen[i].Election, &s) && !changedBeyondRenewal(&seen[i], &s.Lease) && age <= max(s.TTL, b.limits.MinTTL)
+		ok = ok && b.loadCached(v, seen[i].Election, &s) && !changedBeyondRenewal(&seen[i], &s.Lease) && age <= max(s.TTL, b.limits.MinTTL)
 	}
 	if !ok {
 		c.clearItems() // the reading that follows sets the position; it may read fewer
 		return 0, nil, false
 	}
 	c.dropSessions()
-	for _, m := range c.items {
-		known = append(known, m.Item)
-	}
-	return c.position, known, true
+	return c.position, slices.Collect(maps.Values(c.items)), true
 }
 
 // hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an
@@ -131,7 +126,7 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 		case it.Kind == Records && (names[it.Name] || follows && !held):
 			news = true
 		case it.Kind == Records:
-			b.cache.forget(it.Name) // nobody listens to it, and it is no longer as it was read
+			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
 		case it.Kind != Sessions || !cached:
 			continue
@@ -149,7 +144,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	}
 
 	for len(list) < limit {
-		_, asked, number := b.keysFor(nil)
+		number := b.beginReading()
 		want := limit - len(list)
 		page, err := b.driver.List(ctx, Records, from, want)
 		if err != nil {
@@ -164,7 +159,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			}
 		}
 		if names != nil {
-			records, err := b.listed(ctx, &page, names, asked, number)
+			records, err := b.listed(ctx, number, &page, names)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
@@ -178,13 +173,13 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 }
 
 // listed returns the elections of a page of a listing, without those whose records are invalid.
-func (b *Backend) listed(ctx context.Context, page *View, names []string, asked map[Key]bool, number uint64) (list []backend.Record, err error) {
-	v, states, items, err := b.complete(ctx, page, names, asked, number)
+func (b *Backend) listed(ctx context.Context, number uint64, page *View, names []string) (list []backend.Record, err error) {
+	v, states, err := b.complete(ctx, number, page, names)
 	if err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
-	b.cache.refresh(v, items, b.driver.Now())
+	b.cache.refresh(v, b.driver.Now())
 	b.mu.Unlock()
 
 	for i := range states {

@@ -12,13 +12,21 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A view is what one call has read about the store as a whole.
-type view struct {
+// A place is the store that has answered, and how often it went back.
+type place struct {
 	epoch    string
 	wentBack int
+}
+
+func (v *View) place() place { return place{v.Epoch, v.WentBack} }
+
+// A view is what one call has read.
+type view struct {
+	place
 	position uint64
 	nonce    backend.Nonce // of this process, which may be granted its own leftovers
-	number   uint64        // of the reading
+	number   uint64        // of the reading: see cache
+	items    map[Key]Item
 
 	metaRead bool // the following are set
 	meta     Item
@@ -32,7 +40,8 @@ type state struct {
 	record  *Record // nil: missing or invalid
 	session Item    // of the holder, unless the record is vacant or was edited
 	missing bool    // there is no record
-	seen    uint64  // the greatest term that this process has read; 0: no record
+	valid   bool    // this package wrote the record for this election
+	seen    uint64  // as in Backend.known
 	suspect bool    // it may not be the last grant: restored, deleted, edited or invalid
 	own     bool    // this process was granted it before, and a bid would be granted
 }
@@ -52,46 +61,72 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 
 // readBy is read, by Driver.Read or readAnnouncing.
 func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) (View, error), names []string) (*view, []state, error) {
-	keys, asked, number := b.keysFor(names)
-	got, err := read(ctx, keys)
+	number := b.beginReading()
+	got, err := read(ctx, b.keysFor(names))
 	if err != nil {
 		return nil, nil, err
 	}
-	v, states, items, err := b.complete(ctx, &got, names, asked, number)
+	v, states, err := b.complete(ctx, number, &got, names)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range states {
 		s := &states[i]
 		b.known[s.Election] = max(b.known[s.Election], s.knownTerm())
 	}
-	b.cache.addRead(v, items, b.driver.Now())
+	b.cache.addRead(v, b.driver.Now())
 	return v, states, nil
 }
 
-// complete reads what is needed besides a reading or listing of records to tell whether the
-// elections are free: the sessions of their holders and the meta item, unless they were asked for.
-// Each is read after the record that makes it necessary: "Readings" in doc.go says why.
-func (b *Backend) complete(ctx context.Context, got *View, names []string, asked map[Key]bool, number uint64) (v *view, states []state, items map[Key]Item, err error) {
-	v = &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce(), number: number}
-	items = make(map[Key]Item, len(got.Items))
-	v.note(got, items)
+// beginReading returns the number of a reading that begins.
+func (b *Backend) beginReading() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cache.begun++
+	return b.cache.begun
+}
 
-	states, more := b.begin(v, names, items, asked)
+// keysFor returns the keys of records and, as the cache has them, of their holders' sessions: they will
+// probably be needed, too.
+func (b *Backend) keysFor(names []string) (keys []Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asked := make(map[Key]bool, len(names))
+	for _, name := range names {
+		keys = addKey(keys, asked, Key{Records, name})
+	}
+	for _, name := range names {
+		it := b.cache.items[Key{Records, name}]
+		if key, ok := sessionOf(&it); ok {
+			keys = addKey(keys, asked, key)
+		}
+	}
+	return keys
+}
+
+// complete reads what is needed besides a reading or listing of records to tell whether the
+// elections are free: the sessions of their holders and the meta item, unless they are among it.
+// Each is read after the record that makes it necessary: "Readings" in doc.go says why.
+func (b *Backend) complete(ctx context.Context, number uint64, got *View, names []string) (*view, []state, error) {
+	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), number: number, items: make(map[Key]Item, len(got.Items))}
+	v.note(got)
+
+	states, more := b.begin(v, names)
 	if more != nil {
 		rest, err := b.driver.Read(ctx, more)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
-		if rest.Epoch != v.epoch || rest.WentBack != v.wentBack {
-			return nil, nil, nil, ErrEpoch
+		if rest.place() != v.place {
+			return nil, nil, ErrEpoch
 		}
-		v.note(&rest, items)
+		v.note(&rest)
 	}
 	if err := v.checkLayout(); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 
 	b.mu.Lock()
@@ -100,52 +135,39 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string, asked
 		b.longestTTL = max(b.longestTTL, min(time.Duration(m.MaxTTL), b.limits.MaxTTL))
 	}
 	for i := range states {
-		b.derive(v, &states[i], items)
+		b.derive(v, &states[i])
 	}
-	return v, states, items, nil
+	return v, states, nil
 }
 
 // begin returns the states of elections with their records alone, and the keys of what must be read after those.
-func (b *Backend) begin(v *view, names []string, items map[Key]Item, asked map[Key]bool) (states []state, more []Key) {
+func (b *Backend) begin(v *view, names []string) (states []state, more []Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notePlace(v.epoch)
-	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
-		more = addKey(more, asked, Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
-	}
+	b.noteEpoch(v.epoch)
 
+	asked := make(map[Key]bool)
+	need := func(k Key) {
+		if _, read := v.items[k]; !read {
+			more = addKey(more, asked, k)
+		}
+	}
+	if b.cache.maxTTL == 0 || b.cache.epoch != v.epoch {
+		need(Key{Metas, ""}) // what it says of TTLs counts even if it is deleted later
+	}
 	states = make([]state, len(names))
 	for i, name := range names {
 		s := &states[i]
-		s.Election, s.item = name, items[Key{Records, name}]
+		s.Election, s.item = name, v.items[Key{Records, name}]
 		if key, ok := sessionOf(&s.item); ok {
-			more = addKey(more, asked, key)
+			need(key)
 		}
-		b.judge(v, s)
+		b.classify(v, s)
 		if s.suspect || s.missing {
-			more = addKey(more, asked, Key{Metas, ""})
+			need(Key{Metas, ""})
 		}
 	}
 	return states, more
-}
-
-// keysFor begins a reading: it returns the keys of records and of what will probably be needed with
-// them, and the number of the reading.
-func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool, number uint64) {
-	asked = make(map[Key]bool, len(names))
-	for _, name := range names {
-		keys = addKey(keys, asked, Key{Records, name})
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, name := range names {
-		it := b.cache.items[Key{Records, name}].item()
-		if key, ok := sessionOf(&it); ok {
-			keys = addKey(keys, asked, key)
-		}
-	}
-	b.cache.begun++
-	return keys, asked, b.cache.begun
 }
 
 // sessionOf returns the key of the session that a record names.
@@ -166,16 +188,17 @@ func addKey(keys []Key, asked map[Key]bool, k Key) []Key {
 }
 
 // note keeps what a reading has brought.
-func (v *view) note(got *View, items map[Key]Item) {
+func (v *view) note(got *View) {
 	for _, it := range got.Items {
-		if items[it.Key] = it; it.Kind == Metas {
+		v.items[it.Key] = it
+		if it.Kind == Metas {
 			v.metaRead, v.meta, v.records = true, it, got.Records
 		}
 	}
 }
 
-// deleted returns how many records were ever deleted, and whether some of them are missing.
-func (v *view) deleted() (ever int64, some bool) {
+// deletions returns how many records were ever deleted, and whether any of them may still be trusted.
+func (v *view) deletions() (ever int64, fresh bool) {
 	m, ok := v.meta.Value.(*Meta)
 	if !ok {
 		return 0, false
@@ -194,7 +217,7 @@ func (s *state) lastTerm(now time.Time) uint64 {
 // lostTerms reports whether an election without a record may have been led: its record may have been
 // deleted so long ago that it is free, but its last term is not known.
 func (v *view) lostTerms() bool {
-	ever, _ := v.deleted()
+	ever, _ := v.deletions()
 	return ever > 0 || v.meta.Value == nil && v.records > 0
 }
 
@@ -210,41 +233,37 @@ func (s *state) knownTerm() uint64 {
 	}
 }
 
-// judge notes what is there of an election's record, and whether it may not be the last grant. It reports
-// whether the record is valid. The caller holds b.mu.
-func (b *Backend) judge(v *view, s *state) (valid bool) {
-	s.record, _ = s.item.Value.(*Record)
+// classify sets what is there of an election's record, and whether it may not be the last grant. The caller
+// holds b.mu.
+func (b *Backend) classify(v *view, s *state) {
+	r, _ := s.item.Value.(*Record)
+	s.record = r
 	s.missing = s.item.Version == ""
 	s.seen = b.known[s.Election]
+	s.valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
 
-	r := s.record
-	valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
-	s.suspect = !valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen
+	s.suspect = !s.valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen
 	if s.missing {
 		s.suspect = s.seen > 0 || b.mayMiss(v)
 	}
-	s.suspect = s.suspect || b.strange(v)
-	return valid
+	s.suspect = s.suspect || b.justReplaced(v)
 }
 
 // derive sets the lease of an election from its items: whether it is free, what a challenger must watch, and
 // for how long. "When a lease is free" in doc.go has the rules. The caller holds b.mu.
-func (b *Backend) derive(v *view, s *state, items map[Key]Item) {
-	valid := b.judge(v, s)
+func (b *Backend) derive(v *view, s *state) {
+	b.classify(v, s)
 	r := s.record
 	if r == nil {
 		r = &Record{}
 	}
 
-	s.Lease = backend.Lease{
-		Election: s.Election, Term: r.Term, Age: b.age(&s.item, r.Written),
-		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
-	}
-	s.Request = r.Request.of(s.Election, r.Term)
+	s.Lease = r.lease(s.Election)
+	s.Age = b.age(&s.item, r.Written)
 	s.session = Item{}
 	sign := renewalSign{}
-	if r.ID != "" || r.Nonce != "" {
-		sign = b.deriveHeld(v, s, r, valid, items)
+	if !s.Vacant() {
+		sign = b.deriveHeld(v, s)
 	}
 	s.Version = version(r.Heartbeat, s.item.Created, sign)
 	if s.suspect {
@@ -257,31 +276,31 @@ func (b *Backend) derive(v *view, s *state, items map[Key]Item) {
 // holds b.mu.
 func (b *Backend) deriveSuspect(v *view, s *state) {
 	s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v)
-	place := []string{v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.moves)}
+	place := []string{v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.replaced)}
 	if !s.missing {
 		s.Version = "?" + digest(append(place, s.item.Version, s.Version)...)
 		return
 	}
 	s.Age = 0
-	ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
+	ever, _ := v.deletions() // only this shows that it was led and deleted again meanwhile
 	s.Version = "?" + digest(append(place, v.meta.Created, strconv.FormatInt(ever, 10))...)
 }
 
-// notePlace notes which store has answered. The caller holds b.mu.
-func (b *Backend) notePlace(epoch string) {
+// noteEpoch notes which store has answered. The caller holds b.mu.
+func (b *Backend) noteEpoch(epoch string) {
 	if b.epoch != "" && b.epoch != epoch {
-		b.moves++
-		b.movedAt = b.driver.Now()
+		b.replaced++
+		b.replacedAt = b.driver.Now()
 	}
 	b.epoch = epoch
 }
 
-// strange reports whether another store has answered for less than the greatest TTL. It may be one with
-// leaders and records of its own, while those of the one before go on; and it may be the wrong one, and the
-// next answer comes from the one before again. The caller holds b.mu.
-func (b *Backend) strange(v *view) bool {
-	since := b.driver.Now().Sub(b.movedAt)
-	return b.moves > 0 && since >= 0 && since < b.longest(v)
+// justReplaced reports whether another store has answered for less than the greatest TTL. It may have
+// leaders and records of its own, while those of the one before go on. Or it is the wrong one, and the next
+// answer comes from the one before again. The caller holds b.mu.
+func (b *Backend) justReplaced(v *view) bool {
+	since := b.driver.Now().Sub(b.replacedAt)
+	return b.replaced > 0 && since >= 0 && since < b.longest(v)
 }
 
 // mayMiss reports whether the store may have lost a record. The caller holds b.mu.
@@ -290,8 +309,8 @@ func (b *Backend) mayMiss(v *view) bool {
 	if !ok && (v.meta.Version != "" || v.records > 0) {
 		return true // it was damaged or deleted: nobody knows what else was
 	}
-	_, some := v.deleted()
-	return some || v.wentBack > 0 || ok && m.Epoch != v.epoch
+	_, fresh := v.deletions()
+	return fresh || v.wentBack > 0 || ok && m.Epoch != v.epoch
 }
 
 // A renewalSign is what of a session shows that a lease is renewed. It is empty if nothing does.
@@ -300,27 +319,24 @@ type renewalSign struct {
 	heartbeat Heartbeat // of this lease
 }
 
-// deriveHeld sets who holds a lease, and returns what shows that it is renewed. valid is the result of judge.
-// The caller holds b.mu.
-func (b *Backend) deriveHeld(v *view, s *state, r *Record, valid bool, items map[Key]Item) (sign renewalSign) {
-	s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
-	s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
+// deriveHeld notes the session of the holder, sets how long a challenger must watch the lease, and returns what
+// shows that it is renewed. The caller holds b.mu.
+func (b *Backend) deriveHeld(v *view, s *state) (sign renewalSign) {
 	s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
-
-	if valid { // no session renews a record that was edited
+	if s.valid { // no session renews a record that was edited
 		b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
-		sign = b.renewalBy(s, r, items)
+		sign = b.renewalBy(v, s)
 	}
-	if _, may := b.held[s.Election]; may && v.nonce != "" && r.Nonce == string(v.nonce) && !s.suspect {
+	if _, may := b.held[s.Election]; may && v.nonce != "" && s.heldBy(v.nonce) && !s.suspect {
 		s.own, s.ObserveFor = true, 0
 	}
 	return sign
 }
 
 // renewalBy notes the session that a record names, and returns what it says of this lease. The caller holds b.mu.
-func (b *Backend) renewalBy(s *state, r *Record, items map[Key]Item) (sign renewalSign) {
+func (b *Backend) renewalBy(v *view, s *state) (sign renewalSign) {
 	if key, ok := sessionOf(&s.item); ok {
-		s.session = items[key]
+		s.session = v.items[key]
 		s.session.Key = key
 	}
 
@@ -328,7 +344,7 @@ func (b *Backend) renewalBy(s *state, r *Record, items map[Key]Item) (sign renew
 	switch {
 	case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
 		sign.created = "!" + s.session.Version
-	case ok && of.Generation == r.Session:
+	case ok && of.Generation == s.record.Session:
 		sign = renewalSign{s.session.Created, of.Of(s.Election)}
 		if sign.heartbeat == of.Heartbeat {
 			s.Age = min(s.Age, b.age(&s.session, of.At))
@@ -352,7 +368,7 @@ func (b *Backend) longest(v *view) time.Duration {
 // unnoticed returns for how long a lease may have been renewed after its record was edited or deleted.
 // Where no more records were ever made than a renewal checks, each renewal checks all.
 func (b *Backend) unnoticed(v *view) time.Duration {
-	checks := int64(b.limits.checks())
+	checks := int64(b.limits.Checks)
 	if m, ok := v.meta.Value.(*Meta); ok && !v.meta.Edited && m.Made <= checks && m.Deleted <= checks-m.Made && v.records <= checks {
 		return 0
 	}

@@ -16,10 +16,11 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if b.owner.Nonce() == "" {
 		return nil // it has held nothing
 	}
-	if err := ctx.Err(); err != nil {
-		return b.fail(about("release", len(held), held[0].Election), err)
+	err := ctx.Err()
+	if err == nil {
+		err = b.release(ctx, held)
 	}
-	return b.fail(about("release", len(held), held[0].Election), b.release(ctx, held))
+	return b.fail(about("release", len(held), held[0].Election), err)
 }
 
 // release ends leases, and stops bids that may still be on their way.
@@ -69,16 +70,18 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 // planRelease returns the changes that end leases, and for each change the leases that it ends.
 // Leases that this process does not hold are forgotten.
 func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (changes []Change, todo [][]backend.Held) {
-	meta := -1
+	end := func(put Put, by ...backend.Held) {
+		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, by)
+	}
+
+	var unmade []backend.Held
 	for n, h := range held {
 		st := &states[n]
-		var put Put
 		switch {
 		case st.heldBy(v.nonce) && (h.Term == 0 || h.Term == st.Term):
-			put = Put{st.item, b.vacated(v, st, h.End)}
+			end(Put{st.item, b.vacated(v, st, h.End)}, h)
 		case h.Term != 0 || !b.mayHold(h.Election):
 			b.forget(h.Election, h.Term)
-			continue
 		// In the other cases a bid of this process may still be on its way. It fails if an item
 		// that it requires is written once more: "Late requests" in doc.go.
 		case !st.missing:
@@ -89,16 +92,14 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 			if st.suspect {
 				r.Election, r.Epoch = h.Election, "" // it must still be watched
 			}
-			put = Put{st.item, &r}
-		case meta >= 0:
-			todo[meta] = append(todo[meta], h)
-			continue
+			end(Put{st.item, &r}, h)
 		default: // the bid would count the record
-			meta = len(todo)
-			m := b.presentMeta(v)
-			put = Put{v.meta, &m}
+			unmade = append(unmade, h)
 		}
-		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, []backend.Held{h})
+	}
+	if unmade != nil {
+		m := b.presentMeta(v)
+		end(Put{v.meta, &m}, unmade...)
 	}
 	return changes, todo
 }
@@ -119,28 +120,31 @@ func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
 func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+	v = b.cachedView()
 	s := b.session
 	if s == nil {
 		return b.adoptedGrants(v, held)
 	}
-	if s.epoch != v.epoch || s.wentBack != v.wentBack {
+	if s.place != v.place {
 		return nil, nil, false // the grants may be from before the store went back
 	}
-	for i := range held {
-		h := &held[i]
+
+	session := s.item
+	session.Value = &s.value
+	v.items[b.sessionKey()] = session
+	states = make([]state, len(held))
+	for i, h := range held {
 		g := b.held[h.Election]
-		if g == nil || g.term != h.Term || h.Term == 0 || g.record == nil || g.version == "" || g.unconfirmed != nil || g.generation != s.value.Generation {
+		if g == nil || g.record.Term != h.Term || !g.asGranted() || g.record.Session != s.value.Generation {
 			return nil, nil, false
 		}
-		st := state{item: Item{Key: Key{Records, h.Election}, Version: g.version, Created: g.created, Value: g.record, Remembered: true}}
-		st.Election = h.Election
-		it := s.item
-		it.Value = &s.value
-		if b.derive(v, &st, map[Key]Item{b.sessionKey(): it}); st.suspect {
+		st := &states[i]
+		st.Election, st.item = h.Election, g.item(h.Election)
+		st.item.Value, st.item.Remembered = g.record, true
+		b.derive(v, st)
+		if st.suspect {
 			return nil, nil, false
 		}
-		states = append(states, st)
 	}
 	return v, states, true
 }
@@ -150,7 +154,7 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 func (b *Backend) adoptedGrants(v *view, held []backend.Held) (_ *view, states []state, ok bool) {
 	states = make([]state, len(held))
 	for i, h := range held {
-		if s := &states[i]; h.Term == 0 || !b.cached(v, h.Election, s) || !s.heldBy(v.nonce) || s.Term != h.Term {
+		if s := &states[i]; h.Term == 0 || !b.loadCached(v, h.Election, s) || !s.heldBy(v.nonce) || s.Term != h.Term {
 			return nil, nil, false
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -53,7 +52,7 @@ func (r *renewing) run(ctx context.Context) error {
 		if len(beating)+len(rest) == 0 {
 			return nil
 		}
-		if err := r.rewrite(ctx, rest); err != nil {
+		if err := r.readAndRewrite(ctx, rest); err != nil {
 			return err
 		}
 		if err := r.beat(ctx, beating); err != nil {
@@ -71,8 +70,7 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 			continue
 		}
 		g, ok := r.b.heldInTerm(&r.held[i])
-		asGranted := ok && g.version != "" && g.unconfirmed == nil
-		if asGranted && !r.mark && s != nil && g.generation == s.value.Generation {
+		if ok && g.asGranted() && !r.mark && s != nil && g.record.Session == s.value.Generation {
 			beating = append(beating, i)
 		} else {
 			rest = append(rest, i)
@@ -88,7 +86,7 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 func (r *renewing) beat(ctx context.Context, part []int) error {
 	b := r.b
 	s := b.currentSession()
-	if len(part) == 0 || s == nil { // rewrite may have found out that the session is lost
+	if len(part) == 0 || s == nil { // readAndRewrite may have found out that the session is lost
 		return nil
 	}
 	ttl := r.held[part[0]].TTL
@@ -96,8 +94,7 @@ func (r *renewing) beat(ctx context.Context, part []int) error {
 	names, records := r.names(part), make([]Item, len(part))
 	for n, i := range part {
 		g, _ := b.heldInTerm(&r.held[i])
-		// No Value: the session's version is compared, which is newer.
-		records[n] = Item{Key: Key{Records, names[n]}, Version: g.version, Created: g.created}
+		records[n] = g.item(names[n]) // its value need not be compared: the session's version is, which is newer
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
 	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
@@ -137,9 +134,9 @@ func (r *renewing) answerBeat(ctx context.Context, part, stale []int) error {
 			changed = append(changed, i)
 			continue
 		}
-		r.answers[i] = backend.Answer{Lease: g.lease(&r.held[i], s), Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, g.ttl)}
+		r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, s)
 	}
-	return r.settle(ctx, changed)
+	return r.readChanged(ctx, changed)
 }
 
 // othersHeld returns the elections besides names that this process may hold under a generation
@@ -152,16 +149,17 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, g := range b.held {
-		if elsewhere := g != nil && g.generation != generation && g.unconfirmed == nil; !renewed[name] && !elsewhere {
+		elsewhere := g != nil && g.record.Session != generation && g.unconfirmed == nil
+		if !renewed[name] && !elsewhere {
 			others = append(others, name)
 		}
 	}
 	return others
 }
 
-// settle reads records that have changed by the time a heartbeat was written for their leases. That heartbeat renews a
-// lease whose record is another only because of a request.
-func (r *renewing) settle(ctx context.Context, part []int) error {
+// readChanged reads records that have changed by the time a heartbeat was written for their leases. That heartbeat
+// renews a lease whose record is another only because of a request.
+func (r *renewing) readChanged(ctx context.Context, part []int) error {
 	if len(part) == 0 {
 		return nil
 	}
@@ -174,18 +172,17 @@ func (r *renewing) settle(ctx context.Context, part []int) error {
 	var theirs []state
 	for n, i := range part {
 		st := &states[n]
-		if g, ours := r.stillOurs(i, st); ours && r.beats(st) && g.unconfirmed == nil && g.heartbeat == st.record.Heartbeat {
-			r.b.markHeld(st.record, st.item)
-			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, st.TTL)}
+		if g, ours := r.stillOurs(i, st); ours && r.inSession(st) && g.unconfirmed == nil && g.record.Heartbeat == st.record.Heartbeat {
+			r.grant(i, st.record, st.item)
 			continue
 		}
 		others, theirs = append(others, i), append(theirs, *st)
 	}
-	return r.rewriteRead(ctx, v, others, theirs)
+	return r.rewrite(ctx, v, others, theirs)
 }
 
-// rewrite reads leases, and renews those that a heartbeat does not renew by writing their records.
-func (r *renewing) rewrite(ctx context.Context, part []int) error {
+// readAndRewrite reads leases that cannot be renewed by a heartbeat as they are known, and rewrites them.
+func (r *renewing) readAndRewrite(ctx context.Context, part []int) error {
 	if len(part) == 0 {
 		return nil
 	}
@@ -193,12 +190,12 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 	if err != nil {
 		return err
 	}
-	return r.rewriteRead(ctx, v, part, states)
+	return r.rewrite(ctx, v, part, states)
 }
 
-// rewriteRead answers leases that this process no longer holds, and writes the records of those that a heartbeat does
+// rewrite answers leases that this process no longer holds, and writes the records of those that a heartbeat does
 // not renew. It leaves the others for the next round.
-func (r *renewing) rewriteRead(ctx context.Context, v *view, part []int, states []state) error {
+func (r *renewing) rewrite(ctx context.Context, v *view, part []int, states []state) error {
 	b := r.b
 	var changes []Change
 	var records []*Record
@@ -215,8 +212,8 @@ func (r *renewing) rewriteRead(ctx context.Context, v *view, part []int, states 
 			return err
 		}
 
-		late := g.unconfirmed != nil && st.record.Heartbeat == g.heartbeat // it would arrive over this record
-		if r.beats(st) && !late {
+		late := g.unconfirmed != nil && st.record.Heartbeat == g.record.Heartbeat // it would arrive over this record
+		if r.inSession(st) && !late {
 			b.markHeld(st.record, st.item)
 			continue
 		}
@@ -233,16 +230,18 @@ func (r *renewing) rewriteRead(ctx context.Context, v *view, part []int, states 
 	for n, i := range rewritten {
 		switch res := w.result(n); {
 		case res.Outcome == backend.Granted:
-			b.markHeld(records[n], res.Items[0])
-			g, _ := b.heldInTerm(&r.held[i])
-			l := g.lease(&r.held[i], b.currentSession())
-			ttl := time.Duration(records[n].TTL)
-			r.answers[i] = backend.Answer{Lease: l, Outcome: backend.Granted, ValidFor: min(r.held[i].TTL, ttl)}
+			r.grant(i, records[n], res.Items[0])
 		case res.Outcome == backend.Unknown && err == nil:
 			r.answers[i].Err = b.fail(about("renew", 1, r.held[i].Election), res.Err)
 		}
 	}
 	return err
+}
+
+// grant notes the record of a lease that is renewed, and answers so.
+func (r *renewing) grant(i int, record *Record, it Item) {
+	g := r.b.markHeld(record, it)
+	r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, r.b.currentSession())
 }
 
 // stillOurs returns the grant of a lease, and whether the record that was read is of that grant, and nobody deposes
@@ -253,14 +252,14 @@ func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
 	if !ok || st.suspect || !st.heldBy(h.Holder.Nonce) || st.Term != h.Term {
 		return g, false
 	}
-	if st.record.Heartbeat != g.heartbeat && !slices.Contains(g.unconfirmed, st.record.Heartbeat) {
+	if st.record.Heartbeat != g.record.Heartbeat && !slices.Contains(g.unconfirmed, st.record.Heartbeat) {
 		return g, false
 	}
 	return g, st.Request.Kind != backend.Depose
 }
 
-// beats reports whether heartbeats of the present session renew the lease, and its record need not be written.
-func (r *renewing) beats(st *state) bool {
+// inSession reports whether heartbeats of the present session renew the lease, and its record need not be written.
+func (r *renewing) inSession(st *state) bool {
 	s := r.b.currentSession()
 	return s != nil && st.record.Session == s.value.Generation && !r.mark
 }

@@ -14,11 +14,10 @@ const sessionTTLs = 24
 
 // A session is this process's session as it was last read or written.
 type session struct {
-	item     Item
-	value    Session
-	epoch    string
-	wentBack int
-	at       time.Time // when it was last written; zero: unknown
+	place
+	item  Item
+	value Session
+	at    time.Time // when it was last written; zero: unknown
 
 	withReading bool // it was written by readAnnouncing
 }
@@ -67,15 +66,14 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	}
 
 	b.mu.Lock()
-	epoch, wentBack := b.cache.epoch, b.cache.wentBack
-	next := b.member
+	at, next := b.cache.place, b.member
 	b.mu.Unlock()
 	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
 
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
-		if epoch != "" {
-			w, err := b.writeSession(ctx, &session{item: over, epoch: epoch, wentBack: wentBack}, next.successor(), ttl, nil)
+		if at.epoch != "" {
+			w, err := b.writeSession(ctx, &session{place: at, item: over}, next.successor(), ttl, nil)
 			if w.outcome == sessionWritten || err != nil {
 				return b.currentSession(), err
 			}
@@ -85,7 +83,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 			return nil, err
 		}
 		// What is there may have come late, or be too large. It never goes on.
-		epoch, wentBack, over = got.Epoch, got.WentBack, got.Items[0]
+		at, over = got.place(), got.Items[0]
 	}
 	return nil, errBusy
 }
@@ -119,7 +117,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
-	if len(check) <= b.limits.checks() {
+	if len(check) <= b.limits.Checks {
 		c.Check, check = check, nil
 	}
 
@@ -127,7 +125,7 @@ func (b *Backend) writeSession(ctx context.Context, s *session, next Session, tt
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
-		b.setSession(&session{item: r.Items[0], value: next, epoch: s.epoch, wentBack: s.wentBack, at: now})
+		b.setSession(&session{place: s.place, item: r.Items[0], value: next, at: now})
 		return sessionWrite{sessionWritten, w.Stale}, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)
@@ -157,7 +155,7 @@ func (b *Backend) rereadSession(ctx context.Context, s *session, next *Session, 
 	}
 
 	// A renewal whose answer was lost is not trusted, but the next one follows it.
-	b.setSession(&session{item: it, value: *v, epoch: got.Epoch, wentBack: got.WentBack})
+	b.setSession(&session{place: got.place(), item: it, value: *v})
 	if it.Version == s.item.Version {
 		return sessionWrite{outcome: recordsChanged}, nil
 	}
@@ -174,6 +172,9 @@ func (b *Backend) rereadSession(ctx context.Context, s *session, next *Session, 
 	}
 	return w, nil
 }
+
+// errUnknown is the error of a change without an outcome and without a reason.
+var errUnknown = errors.New("the store did not say whether it has applied the change")
 
 // result returns what became of a change, if the driver has said it.
 func (w *Written) result(i int) Result {

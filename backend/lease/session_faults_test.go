@@ -14,7 +14,7 @@ import (
 func TestAHugeSessionIsStillRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: leasetest.NewStore()}
-		w.store.Limits.MaxValue, w.store.Limits.Batch = 16<<20, 400
+		w.store.Limits.MaxValue, w.store.Limits.Batch, w.store.Limits.Checks = 16<<20, 400, 399
 		a, b := w.start("a"), w.start("b")
 		names := longNames(8400, 250)
 		leases := a.leadsAll(names)
@@ -36,7 +36,7 @@ func TestAHugeSessionIsStillRead(t *testing.T) {
 func TestALargeSessionIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: leasetest.NewStore()}
-		w.store.Limits.MaxValue, w.store.Limits.Batch = 64<<10, 400
+		w.store.Limits.MaxValue, w.store.Limits.Batch, w.store.Limits.Checks = 64<<10, 400, 399
 		a := w.start("a")
 		leases := a.leadsAll(longNames(1000, 200))
 		a.renews(leases...)

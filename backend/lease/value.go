@@ -42,6 +42,19 @@ type Record struct {
 	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from that backend, where it is sealed
 }
 
+// lease returns what a record says of an election. Whether it may be believed, and for how long, is not in it.
+func (r *Record) lease(election string) backend.Lease {
+	l := backend.Lease{
+		Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
+		Request: r.Request.of(election, r.Term),
+	}
+	if r.ID != "" || r.Nonce != "" {
+		l.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+		l.TTL, l.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
+	}
+	return l
+}
+
 // A Request is an operator's request for the record's term.
 type Request struct {
 	Kind  backend.RequestKind `json:"kind"`
@@ -69,10 +82,6 @@ type Meta struct {
 
 // Layout is the version of what this package writes.
 const Layout = 1
-
-func (*Record) kind() Kind  { return Records }
-func (*Session) kind() Kind { return Sessions }
-func (*Meta) kind() Kind    { return Metas }
 
 func (r *Record) number() *int64  { return &r.Write }
 func (s *Session) number() *int64 { return &s.Write }

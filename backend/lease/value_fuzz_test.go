@@ -52,13 +52,13 @@ func FuzzValues(f *testing.F) {
 				items[it.Key] = it
 			}
 		}
-		v := &view{epoch: "7", nonce: backend.Nonce(me), metaRead: true, meta: items[Key{Metas, ""}], records: int64(there >> 5)}
+		v := &view{place: place{epoch: "7"}, nonce: backend.Nonce(me), items: items, metaRead: true, meta: items[Key{Metas, ""}], records: int64(there >> 5)}
 		s := &state{item: items[Key{Records, "jobs"}]}
 		s.Election = "jobs"
-		b.derive(v, s, items)
+		b.derive(v, s)
 		checkClassified(t, b, s)
 		again := *s
-		b.derive(v, &again, items)
+		b.derive(v, &again)
 		if again.Age, s.Age = 0, 0; !reflect.DeepEqual(again.Lease, s.Lease) {
 			t.Errorf("classified again, %+v becomes %+v", s.Lease, again.Lease)
 		}

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -20,32 +19,5 @@ func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 		s := state{record: r}
 		_, _, r.History = s.endLeadership(backend.Failed, time.Now().UTC())
 		Encode(r) // panics if it cannot
-	}
-}
-
-// The cache takes records apart. It must give back each field.
-func TestARecordIsRememberedAsItWas(t *testing.T) {
-	r := Record{
-		Election: "jobs", Write: 1, Term: 2, ID: "a", Nonce: "b", Address: "c", Metadata: "d", TTL: 3, Renew: 4, Session: "e", Heartbeat: 5, Epoch: "f",
-		End: backend.Failed, LastID: "g", Elected: time.Unix(6, 0).UTC(), Written: time.Unix(7, 0).UTC(), History: []backend.Leadership{{Term: 1}},
-		Request: &Request{Kind: backend.Depose}, MovedTo: "h", MovedFrom: "i",
-	}
-	for i := range reflect.TypeFor[Record]().NumField() {
-		if reflect.ValueOf(r).Field(i).IsZero() {
-			t.Errorf("%s is not tested", reflect.TypeFor[Record]().Field(i).Name)
-		}
-	}
-	for what, it := range map[string]Item{
-		"a record":            {Key: Key{Records, "jobs"}, Version: "1", Created: "2", Order: 3, Value: &r, Edited: true, Old: true, Age: 4},
-		"a vacant record":     {Key: Key{Records, "jobs"}, Version: "1", Value: &Record{Election: "jobs"}},
-		"a copy":              {Key: Key{Records, "other"}, Version: "1", Value: &r},
-		"an invalid record":   {Key: Key{Records, "jobs"}, Version: "1"},
-		"a session":           {Key: Key{Sessions, "b"}, Version: "1", Value: &Session{ID: "a", Nonce: "b"}},
-		"what is not there":   {Key: Key{Records, "jobs"}, Order: 9},
-		"a record unlike all": {Key: Key{Records, ""}, Version: "1", Value: &Record{}},
-	} {
-		if got := remember(it).item(); !reflect.DeepEqual(got, it) {
-			t.Errorf("%s is remembered as %+v with %+v; was %+v with %+v", what, got, got.Value, it, it.Value)
-		}
 	}
 }

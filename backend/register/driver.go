@@ -38,7 +38,7 @@ func NewDriver(r Register, limits Limits) lease.Driver {
 // Limits implements [lease.Driver]. The last eighth of the value is for renewals.
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: d.limits.Name, MinTTL: d.limits.MinTTL, MaxTTL: d.limits.MaxTTL,
-		Batch: 100, MaxValue: d.limits.MaxBytes / 8}
+		Batch: 100, Checks: 99, MaxValue: d.limits.MaxBytes / 8}
 }
 
 func (d *driver) Now() time.Time { return time.Now() }

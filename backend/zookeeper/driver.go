@@ -40,7 +40,7 @@ var (
 
 // Limits implements [lease.Driver].
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, MaxValue: 1 << 19}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, Checks: 24, MaxValue: 1 << 19}
 }
 
 // Now implements [lease.Driver].

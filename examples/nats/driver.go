@@ -71,7 +71,7 @@ func Open(url, bucket string, options ...nats.Option) (_ lease.Driver, err error
 func (d *driver) Close() error   { go d.nc.Close(); return nil } // it waits while the client dials
 func (d *driver) Now() time.Time { return time.Now() }
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, MaxValue: 1 << 19}
+	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, Checks: 99, MaxValue: 1 << 19}
 }
 
 // failed returns err with its class.

@@ -119,7 +119,7 @@ const MaxAge = 1e15
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so that
 // somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
-	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, Checks: -1, MaxValue: maxValue}
+	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: maxValue}
 }
 
 // Now implements [lease.Driver].

@@ -98,7 +98,7 @@ func (s side) wrote(k lease.Key) bool {
 func crossed(l *lab) {
 	session := lease.Key{Kind: lease.Sessions, Name: "0123"}
 	pairs := [][2]lease.Key{{key("a"), key("b")}}
-	if l.d.Limits().Checks >= 0 {
+	if l.d.Limits().Checks > 0 {
 		pairs = append(pairs, [2]lease.Key{key("c"), session})
 	}
 	value := func(k lease.Key, term uint64) lease.Value {

@@ -48,7 +48,7 @@ type entry struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, MaxValue: 1 << 20, ReadsToo: true},
+		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, Checks: 39, MaxValue: 1 << 20, ReadsToo: true},
 		epoch:  "1", entries: map[lease.Key]entry{}, changed: make(chan struct{}),
 	}
 }
