@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -173,19 +172,6 @@ func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 	default:
 		b.forget(election, 0)
 	}
-}
-
-// nextTerm returns the term of a grant. It jumps if the last grant may be lost.
-func (a *acquiring) nextTerm(v *view, st *state, bid *backend.Bid) (uint64, error) {
-	now := a.b.driver.Now()
-	last := max(st.lastTerm(now), bid.Expected.Term)
-	jump := st.suspect || st.missing && v.lostTerms()
-
-	term, err := backend.NextTerm(last, jump, bid.MinTerm, now)
-	if err != nil {
-		return 0, fmt.Errorf("%s: acquire %q: %w", a.b.limits.Name, bid.Election, err)
-	}
-	return term, nil
 }
 
 // grantEach writes grants that depend on nothing but their own election, each by a change of its own.

@@ -22,14 +22,15 @@ type Backend struct {
 	sessionMutex chan struct{} // held while the session is written, so that heartbeats are written in order
 
 	mu         sync.Mutex
-	session    *session          // nil: none
-	member     Session           // as it was announced last; only the fields of a member
-	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
-	known      map[string]uint64 // the greatest term of each election that this process has read: see knownTerm
-	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
-	epoch      string            // the last that this process has read
-	replaced   int               // how often another store has answered than before
-	replacedAt time.Time         // when one did so last, by the driver's clock
+	session    *session           // nil: none
+	member     Session            // as it was announced last; only the fields of a member
+	held       map[string]*grant  // elections that this process may hold; a nil value: its grant was not confirmed
+	known      map[string]reading // elections that this process has read
+	forgetAt   int                // number of them at which those that it no longer reads are forgotten
+	longestTTL time.Duration      // the greatest TTL that was granted, as far as this process knows
+	epoch      string             // the last that this process has read
+	replaced   int                // how often another store has answered than before
+	replacedAt time.Time          // when one did so last, by the driver's clock
 	cache      cache
 }
 
@@ -42,7 +43,7 @@ var (
 func New(d Driver) *Backend {
 	limits := d.Limits()
 	limits.MaxValue = min(limits.MaxValue, MaxValue)
-	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]uint64{}}
+	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]reading{}}
 	b.keeper, _ = d.(Keeper)
 	b.cache.clear()
 	return b

@@ -171,7 +171,7 @@ func (b *Backend) freeByCache(bids []backend.Bid) (v *view, states []state, ok b
 	v, states = b.cachedView(), make([]state, len(bids))
 	for i := range bids {
 		s := &states[i]
-		if !b.loadCached(v, bids[i].Election, s) || !s.free() || !s.Unchanged(bids[i].Expected) {
+		if !b.loadCached(v, bids[i].Election, s) || !s.Vacant() || s.ObserveFor != 0 || !s.Unchanged(bids[i].Expected) {
 			return nil, nil, false
 		}
 	}

@@ -118,3 +118,21 @@ func TestAListIsNotRemembered(t *testing.T) {
 		w.want(heard.known < 10, "Listen for one election is called with %d items", heard.known)
 	})
 }
+
+// Each minute a process leads an election that nobody has heard of before, and another one observes it.
+func TestElectionsOfThePastAreForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		for n := range 1000 {
+			l := a.leads(fmt.Sprint("job ", n))
+			b.sees(l.Election)
+			a.releases(l)
+			time.Sleep(time.Minute)
+		}
+		for _, p := range []*process{a, b} {
+			of := reflect.ValueOf(p.b).Elem()
+			known, items := of.FieldByName("known").Len(), of.FieldByName("cache").FieldByName("items").Len()
+			w.want(known < 250 && items < 250, "%s remembers %d elections and %d items of an hour of 60 elections", p.me.ID, known, items)
+		}
+	})
+}

@@ -36,8 +36,8 @@
 //
 // With a grant in the place of k, the record's fresh heartbeat is what the challenger must watch. It would not
 // do to require the session's newest version alone: a session goes on changing while it renews other leases. A
-// session that is missing, dead or expired frees nothing, since its process may hold a lease that was granted
-// after the last heartbeat.
+// session that is missing frees nothing, since its process may hold a lease that was granted after the last
+// heartbeat.
 //
 // # Readings
 //
@@ -52,9 +52,9 @@
 //   - Its record is vacant: at once.
 //   - Its record is held, with a session or without: after its Version was watched for the holder's TTL.
 //   - It has no record, and no record was ever deleted: at once.
-//   - It has no record, but its own was deleted, or any other: after that was watched for the greatest TTL.
+//   - It has no record, and its own or any other was deleted: after its absence was watched for the greatest TTL.
 //   - Its record is of another epoch, from before the store went back, of an older term than this process has
-//     read, edited, or invalid: the same, also if it is vacant.
+//     read, edited, or invalid: after it was watched for the greatest TTL, even if it is vacant.
 //
 // What this process was granted itself and has not released, it may bid for at once, in a new term.
 //
@@ -62,10 +62,13 @@
 //
 // A request can arrive late, or twice. Every change requires what it changes, so only its first copy has an
 // effect. If the answer says that the conditions did not hold, a copy may have come first: the process reads,
-// and knows its attempt by the random heartbeat. A bid whose answer was lost may still be granted later. A
-// release of such a lease writes once more what the bid requires: the record, whoever holds it, or the meta
-// item. The holder of a record that was written so finds the same heartbeat in it and goes on. A renewal whose
-// answer was lost is not trusted; the next one goes on from it.
+// and knows its attempt by the random heartbeat. A renewal whose answer was lost is not trusted; the next one
+// goes on from it.
+//
+// A bid whose answer was lost may still be granted later. A release stops it: it writes once more, as it is, an
+// item that the bid requires in the version of before. That is the record, whoever holds it, or the meta item if
+// there is no record. If another process holds the record, its next renewal finds another version with the same
+// heartbeat, and goes on.
 //
 // A late copy of a session's creation could make the session again after it was deleted, with a heartbeat that
 // somebody has seen before. So the Version contains when the session was created, and the process writes
@@ -115,7 +118,8 @@
 // The cache has items as they were read or told last. By it, Observe may answer that leases have changed, and
 // Acquire and Release may guess what is there; the change requires the versions, and the values too where a
 // restored store may count versions anew. That a lease is unchanged is never an answer of the cache. An older
-// item never replaces a newer one.
+// item never replaces a newer one. An election that was not read for an hour is forgotten, as if the process had
+// started since.
 //
 // # Terms
 //

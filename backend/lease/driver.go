@@ -14,19 +14,24 @@ import (
 // Methods are safe for concurrent use and return soon after ctx is done. Errors are classed like
 // those of a Backend and contain no secrets; the package adds the name and what was done.
 type Driver interface {
-	// Read reads items as a majority, or the one server that decides, has them after the call
-	// began. A store that cannot promise that may answer with older items for a while: whatever is done
-	// because of them, Write compares. View.Items has one item for each key, in the order of keys; what
-	// is not there has Version "". If the key of Metas is among keys, View.Records is set; meta item and
-	// number are those of one moment, and not older than any other item.
+	// Read returns one item for each key, in the order of keys. It reads them as a majority, or the one
+	// server that decides, has them after the call began. A store that cannot promise that may answer
+	// with older items for a while: Write refuses what is based on them.
+	//
+	// If the key of Metas is among keys, View.Records is set, too.
 	Read(ctx context.Context, keys []Key) (View, error)
 
 	// Write applies each change by itself, as a whole or not at all. No item that one change puts
-	// is in another change of the call. The store refuses a change in another epoch. If there is
-	// one change, verify may have items that were there: their versions are compared in the same
-	// step or later. If err is not nil, changes without an outcome are Unknown, and nothing was verified.
-	// ErrEpoch says that another store has answered than that of epoch, or that it went back more
-	// often than wentBack says.
+	// is in another change of the call.
+	//
+	// epoch and wentBack are those of the View by which the changes were made. In another epoch the store
+	// refuses the changes. If another epoch answers, or the store went back since that View, err or the
+	// Err of the results is ErrEpoch.
+	//
+	// verify has items that were there. It is empty unless there is one change. If that is granted, the
+	// driver compares the items' versions in the same step or later: see Written.Stale.
+	//
+	// If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
 
 	// List returns up to limit items of a kind with names not less than from, in byte order of
@@ -36,9 +41,8 @@ type Driver interface {
 	// Limits never change, and the call does not use the store.
 	Limits() Limits
 
-	// Now is the clock for terms and for times that people read: the store's if that costs no
-	// call, otherwise this machine's. It may be set at any time. The time since another store answered is
-	// counted by it, too: time.Now counts that rightly though the clock is set.
+	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed: the
+	// store's if that costs no call, otherwise time.Now. It may be set at any time.
 	Now() time.Time
 
 	// Close frees what the Driver opened. A second call does nothing.
@@ -47,17 +51,18 @@ type Driver interface {
 
 // A Listener is a Driver whose store tells of changes.
 type Listener interface {
-	// Listen calls on with changes that come after position, until on returns false, which is
-	// no error. One call of on has items in the order in which they were written, and the
-	// position up to which all were told. A store that only says that something has changed
-	// calls on with no items. known are the items of interest as they were read, mostly without
-	// Values; all others of the store may be told, too. Listen returns nil if it cannot tell what
-	// came after position.
+	// Listen calls on with the changes that come after position, until on returns false; that is no error.
+	// It returns nil if it cannot tell what came after position.
+	//
+	// on gets items in the order in which they were written, and the position up to which all were told. A
+	// store that only says that something has changed calls on without items.
+	//
+	// known are the items of interest as they were read. Listen may tell of others, too.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 
-// A Keeper is a Driver whose store deletes the session of a process by itself, soon after the process has ended or
-// was cut off. So a member whose session is there is there, too, and need not write it again.
+// A Keeper is a Driver whose store deletes the session of a process soon after the process has ended or was cut
+// off. There the session shows that its process takes part, and need not be written again for that.
 type Keeper interface {
 	// Kept reports whether the session that this Driver has made last is there, as far as it knows. It does not
 	// use the store, and returns false if the store cannot be reached.
@@ -83,13 +88,12 @@ type Limits struct {
 	// Batch is the greatest number of puts and checks in one change; at least 4.
 	Batch int
 
-	// Checks is the greatest number of checks in a change that puts one session: a renewal of more leases
-	// compares their records after the change. It is 0 where a check could block, since somebody may lock the
-	// item.
+	// Checks is the greatest number of checks in a change that puts one session. A renewal of more leases
+	// verifies their records. It is 0 where a check could block, since somebody may lock the item.
 	Checks int
 
-	// EditsUnnoticed is for how long Write may not tell that an item in verify was edited or deleted by
-	// somebody else than this package. Usually 0.
+	// EditsUnnoticed is how long an item in verify may go on to look unchanged after somebody else than this
+	// package has edited or deleted it. It is 0 where Write compares the items themselves.
 	EditsUnnoticed time.Duration
 
 	// ReadsToo says that Write answers Change.Read in the same request.
@@ -134,7 +138,7 @@ type Item struct {
 	// request cannot make the item again.
 	Created string
 
-	// Order grows with each write in the store. It is 0 if unknown, as in a store that does not tell of items.
+	// Order grows with each write in the store. It is 0 if unknown, as in a store whose Listener tells no items.
 	Order uint64
 
 	// Value is nil if nothing is there, or nothing that this package can read.
@@ -146,8 +150,8 @@ type Item struct {
 	// Old says that the store went back since the item was written, so that a later write may be lost.
 	Old bool
 
-	// Remembered says that the item is from an earlier call. The store must compare its value, too, if it
-	// may count versions anew.
+	// Remembered is set in items for Write that are from an earlier call. A store that may use a version again
+	// after it went back must compare their values, too; one without a Value only by its version.
 	Remembered bool
 
 	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown.
@@ -167,11 +171,12 @@ type View struct {
 	// WentBack is how often this Driver has noticed that the store of this epoch went back.
 	WentBack int
 
-	// Position is that of the reading in the history of the store; 0 if the store does not tell of items.
+	// Position is that of the reading in the history of the store, from where Listen can begin; 0 without one.
 	Position uint64
 
-	// Records is how many records there are, if the meta item was read. They are counted with the items, or
-	// after them.
+	// Records is how many records there are, if the meta item was read. They are counted in the same step as the
+	// meta item or after it, so that a change that requires the meta item counts no record twice. Neither is older
+	// than any other item.
 	Records int64
 }
 
@@ -203,8 +208,9 @@ type Put struct {
 
 // A Result is what became of a change.
 type Result struct {
-	// Outcome is Granted if the change was applied. It is Refused if its conditions did not hold; then a copy of
-	// the same request may have come first. It is Unknown if nobody knows, or if Err tells why nothing was done.
+	// Outcome is Granted if the change was applied, and Refused if its conditions did not hold. A refused change
+	// may have been applied before, by a copy of the same request. Unknown: the change may have been applied, or
+	// may yet be, unless Err says that it was not.
 	Outcome backend.Outcome
 	Err     error
 

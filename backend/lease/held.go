@@ -75,7 +75,8 @@ func (b *Backend) markHeld(r *Record, it Item) *grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := &grant{record: r, version: it.Version, created: it.Created}
-	b.held[r.Election], b.known[r.Election] = g, max(b.known[r.Election], r.Term)
+	b.held[r.Election] = g
+	b.known[r.Election] = reading{max(b.known[r.Election].term, r.Term), b.driver.Now()}
 	delete(b.cache.items, Key{Records, r.Election})
 	return g
 }

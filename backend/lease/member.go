@@ -44,6 +44,7 @@ func (b *Backend) cleanUp(ctx context.Context) {
 	if err != nil {
 		return
 	}
+
 	var changes []Change
 	for i := range page.Items {
 		it := &page.Items[i]
@@ -57,9 +58,9 @@ func (b *Backend) cleanUp(ctx context.Context) {
 }
 
 func (b *Backend) announce(ctx context.Context, m backend.Member) error {
+	stage := clean.Text(m.Stage, backend.MaxStage, false)
 	b.mu.Lock()
-	b.member = Session{Stage: clean.Text(m.Stage, backend.MaxStage, false), Elections: m.Elections, TTL: Span(m.TTL)}
-	stage := b.member.Stage
+	b.member = Session{Stage: stage, Elections: m.Elections, TTL: Span(m.TTL)}
 	b.mu.Unlock()
 	for range rounds {
 		s := b.currentSession()
@@ -73,8 +74,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
 		if next.sameMember(&s.value) && !s.at.IsZero() {
 			after := m.TTL / 2
-			if s.withReading { // the next write is probably, too
-				after = m.TTL * 5 / 4
+			if s.withReading {
+				after = m.TTL * 5 / 4 // a reading will probably write it before that
 			}
 			if !b.due(s, after) {
 				return nil
@@ -99,21 +100,23 @@ func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) 
 	b.mu.Lock()
 	s, ttl, holding := b.session, time.Duration(b.member.TTL), len(b.held) > 0
 	b.mu.Unlock()
-	if b.limits.ReadsToo && s != nil && !s.at.IsZero() && ttl > 0 && !holding {
-		after := ttl / 2
-		if s.withReading { // the first is before the next Announce, later ones are instead of it
-			after = ttl * 3 / 4
-		}
-		if b.due(s, after) {
-			if v := b.announceWith(ctx, s, ttl, keys); v != nil {
-				return *v, nil
-			}
+	if !b.limits.ReadsToo || s == nil || s.at.IsZero() || ttl == 0 || holding {
+		return b.driver.Read(ctx, keys)
+	}
+
+	after := ttl / 2 // before the next Announce
+	if s.withReading {
+		after = ttl * 3 / 4 // instead of it
+	}
+	if b.due(s, after) {
+		if v := b.announceWith(ctx, s, ttl, keys); v != nil {
+			return *v, nil
 		}
 	}
 	return b.driver.Read(ctx, keys)
 }
 
-// announceWith writes the session if nobody else does, and returns what was read with that, or nil.
+// announceWith writes the session, unless somebody else is about to, and returns what was read with that, or nil.
 func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duration, keys []Key) *View {
 	select {
 	case b.sessionMutex <- struct{}{}:
@@ -154,7 +157,8 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			it := &page.Items[i]
 			from = it.Name + "\x00"
 			s, ok := it.Value.(*Session)
-			if !ok || s.Left || s.TTL == 0 || clean.Text(it.Name, 64, false) != it.Name { // the manager could not pass such a name as from
+			passable := clean.Text(it.Name, 64, false) == it.Name // as from of the next call
+			if !ok || s.Left || s.TTL == 0 || !passable {
 				continue
 			}
 			m := clean.Member(backend.Member{

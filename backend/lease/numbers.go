@@ -19,12 +19,13 @@ func (n Numbers) Item(k Key) Item {
 	if n == (Numbers{}) {
 		return it
 	}
-	it.Version, it.Created, it.Order = strconv.FormatInt(n.At, 16)+"."+strconv.FormatInt(n.Writes, 10), strconv.FormatInt(n.Made, 16), uint64(n.At)
+	it.Version = strconv.FormatInt(n.At, 16) + "." + strconv.FormatInt(n.Writes, 10)
+	it.Created = strconv.FormatInt(n.Made, 16)
+	it.Order = uint64(n.At)
 	return it
 }
 
-// Numbers returns those of an item that has them. If its Version is something else, they are those of no
-// item.
+// Numbers returns those of an item that has them.
 func (it *Item) Numbers() (n Numbers) {
 	if it.Version == "" {
 		return n
@@ -35,7 +36,7 @@ func (it *Item) Numbers() (n Numbers) {
 		n.Writes, err = strconv.ParseInt(writes, 10, 32)
 	}
 	if err != nil {
-		return Numbers{At: -1, Writes: -2}
+		return Numbers{At: -1, Writes: -2} // no item has these, so a change that requires them is refused
 	}
 	n.Made, _ = strconv.ParseInt(it.Created, 16, 64)
 	return n

@@ -41,13 +41,10 @@ type state struct {
 	session Item    // of the holder, unless the record is vacant or was edited
 	missing bool    // there is no record
 	valid   bool    // this package wrote the record for this election
-	seen    uint64  // as in Backend.known
+	seen    uint64  // the term that was remembered of it: see reading
 	suspect bool    // it may not be the last grant: restored, deleted, edited or invalid
 	own     bool    // this process was granted it before, and a bid would be granted
 }
-
-// free reports whether a bid would be granted at once.
-func (s *state) free() bool { return s.Vacant() && s.ObserveFor == 0 }
 
 // heldBy reports whether the record names the nonce as the holder.
 func (s *state) heldBy(nonce backend.Nonce) bool {
@@ -73,10 +70,7 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range states {
-		s := &states[i]
-		b.known[s.Election] = max(b.known[s.Election], s.knownTerm())
-	}
+	b.noteReading(states)
 	b.cache.addRead(v, b.driver.Now())
 	return v, states, nil
 }
@@ -206,40 +200,13 @@ func (v *view) deletions() (ever int64, fresh bool) {
 	return m.Deleted + max(0, m.Made-v.records), v.records < m.Made
 }
 
-// lastTerm returns the last term of the election, or one that later grants had if they were lost.
-func (s *state) lastTerm(now time.Time) uint64 {
-	if s.record == nil || s.suspect {
-		return max(s.Term, s.seen)
-	}
-	return backend.GrownTerm(s.Term, s.record.Written, now)
-}
-
-// lostTerms reports whether an election without a record may have been led: its record may have been
-// deleted so long ago that it is free, but its last term is not known.
-func (v *view) lostTerms() bool {
-	ever, _ := v.deletions()
-	return ever > 0 || v.meta.Value == nil && v.records > 0
-}
-
-// knownTerm returns the term of a record that nobody has edited. It is 1 of any other record, and 0 if there is none.
-func (s *state) knownTerm() uint64 {
-	switch r, _ := s.item.Value.(*Record); {
-	case s.missing:
-		return 0
-	case r == nil || s.item.Edited || r.Election != s.Election || r.Term > backend.MaxTerm:
-		return 1
-	default:
-		return max(1, r.Term)
-	}
-}
-
 // classify sets what is there of an election's record, and whether it may not be the last grant. The caller
 // holds b.mu.
 func (b *Backend) classify(v *view, s *state) {
 	r, _ := s.item.Value.(*Record)
 	s.record = r
 	s.missing = s.item.Version == ""
-	s.seen = b.known[s.Election]
+	s.seen = b.known[s.Election].term
 	s.valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
 
 	s.suspect = !s.valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen

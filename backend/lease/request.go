@@ -28,11 +28,13 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 		if err != nil {
 			return errors.Join(stale, err)
 		}
+
 		var changes []Change
 		var todo, again []backend.Request
 		for n, q := range requests {
 			st := &states[n]
-			if slices.ContainsFunc(todo, func(before backend.Request) bool { return before.Election == q.Election }) {
+			sameElection := func(before backend.Request) bool { return before.Election == q.Election }
+			if slices.ContainsFunc(todo, sameElection) {
 				again = append(again, q)
 				continue
 			}
@@ -41,17 +43,20 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 				continue
 			}
 			r := *st.record
-			if r.Request = nil; q.Kind != "" {
+			r.Request = nil
+			if q.Kind != "" {
 				r.Request = &Request{q.Kind, q.ID, string(q.Nonce)}
 			}
-			if st.suspect {
-				r.Election, r.Epoch, r.Session = q.Election, "", "" // it must still be watched, and is renewed by nobody
+			if st.suspect { // it must still be watched, and is renewed by nobody
+				r.Election, r.Epoch, r.Session = q.Election, "", ""
 			}
-			changes, todo = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true}), append(todo, q)
+			changes = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true})
+			todo = append(todo, q)
 		}
 		if changes == nil {
 			return stale
 		}
+
 		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
 		for n, q := range todo {
 			switch r := w.result(n); {

@@ -88,11 +88,11 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	return nil, errBusy
 }
 
-// A sessionOutcome says what became of a write of the session.
+// A sessionOutcome says what became of a write of the session. It is 0 if there is an error.
 type sessionOutcome int
 
 const (
-	// sessionWritten: the session has the new value, and is the current one. Zero comes with an error.
+	// sessionWritten: the session has the new value, and is the current one.
 	sessionWritten sessionOutcome = iota + 1
 
 	// recordsChanged: nothing was written. The session is as it was, so one of the records that the write

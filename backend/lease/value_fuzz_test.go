@@ -44,7 +44,7 @@ func FuzzValues(f *testing.F) {
 		if there&8 != 0 {
 			b.held["jobs"] = nil
 		}
-		b.known["jobs"] = uint64(there & 16)
+		b.known["jobs"] = reading{term: uint64(there & 16)}
 		items := map[Key]Item{}
 		for i, it := range []Item{{Key: Key{Sessions, other}, Value: Decode(Sessions, aSession)}, {Key: Key{Records, "jobs"}, Value: Decode(Records, aRecord)}, {Key: Key{Metas, ""}, Value: Decode(Metas, aMeta)}} {
 			if there>>i&1 == 1 {

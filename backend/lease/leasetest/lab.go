@@ -32,6 +32,15 @@ func record(name string, term uint64) *lease.Record {
 
 func key(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
 
+// The keys of the session and the meta item of most tests.
+var (
+	session = lease.Key{Kind: lease.Sessions, Name: "0123"}
+	meta    = lease.Key{Kind: lease.Metas}
+)
+
+// none is an item that is not there.
+func none(k lease.Key) lease.Item { return lease.Item{Key: k} }
+
 // read reads items with a client.
 func (l *lab) read(d lease.Driver, keys ...lease.Key) lease.View {
 	l.Helper()
@@ -81,13 +90,14 @@ func (l *lab) put(want backend.Outcome, why string, c lease.Change) []lease.Item
 // created makes a record and returns it as it was written.
 func (l *lab) created(name string, term uint64) lease.Item {
 	l.Helper()
-	it := l.put(backend.Granted, "a record that is not there", over(lease.Item{Key: key(name)}, record(name, term)))[0]
+	it := l.put(backend.Granted, "a record that is not there", over(none(key(name)), record(name, term)))[0]
 	it.Value = record(name, term)
 	return it
 }
 
+// over is a change of one item.
 func over(it lease.Item, v lease.Value) lease.Change {
-	return lease.Change{Put: []lease.Put{{Over: it, Value: v}}}
+	return lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: it, Value: v}}}
 }
 
 // term returns the term of the record of an election; 0 if it is not there.

@@ -80,15 +80,14 @@ func spelled(n int, as [2]string) (name string) {
 }
 
 func counted(l *lab) {
-	meta := lease.Key{Kind: lease.Metas}
 	for n := range 3 {
 		if v := l.read(l.d, key("r0"), meta); v.Records != int64(n) {
 			l.Errorf("%d records are counted as %d", n, v.Records)
 		}
 		l.created(fmt.Sprint("r", n), 1)
 	}
-	l.put(backend.Granted, "the meta item and a session", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: meta}, Value: &lease.Meta{Layout: 1}},
-		{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: &lease.Session{Nonce: "0123"}}}})
+	l.put(backend.Granted, "the meta item and a session", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: none(meta), Value: &lease.Meta{Layout: 1}},
+		{Over: none(session), Value: &lease.Session{Nonce: "0123"}}}})
 	l.put(backend.Granted, "a deletion", over(l.item(key("r1")), nil))
 	if v := l.read(l.d, meta); v.Records != 2 {
 		l.Errorf("two records are counted as %d", v.Records)
@@ -105,10 +104,11 @@ func largest(l *lab) {
 	var c lease.Change
 	for n := range limits.Batch {
 		name := fmt.Sprint("b", n)
-		c.Put = append(c.Put, lease.Put{Over: lease.Item{Key: key(name)}, Value: big(name)})
+		c.Put = append(c.Put, lease.Put{Over: none(key(name)), Value: big(name)})
 	}
 	l.put(backend.Granted, fmt.Sprintf("a change of %d puts", limits.Batch), c)
-	checked := lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "checked"}}, Value: &lease.Session{Nonce: "checked", At: time.Now().UTC()}}}}
+	other := lease.Key{Kind: lease.Sessions, Name: "checked"}
+	checked := over(none(other), &lease.Session{Nonce: "checked", At: time.Now().UTC()})
 	for n := range max(limits.Batch-1, limits.Checks) {
 		checked.Check = append(checked.Check, lease.Item{Key: key(fmt.Sprint("none", n))})
 	}
@@ -120,10 +120,9 @@ func largest(l *lab) {
 			n++
 		}
 	}
-	k := lease.Key{Kind: lease.Sessions, Name: "0123"}
 	if len(lease.Encode(s)) <= limits.MaxValue {
-		l.put(backend.Granted, "a session of the greatest size", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: k}, Value: s}}})
-		if got, ok := l.item(k).Value.(*lease.Session); !ok || len(got.Apart) != len(s.Apart) {
+		l.put(backend.Granted, "a session of the greatest size", over(none(session), s))
+		if got, ok := l.item(session).Value.(*lease.Session); !ok || len(got.Apart) != len(s.Apart) {
 			l.Error("it is not read as it was written")
 		}
 	}
@@ -150,7 +149,7 @@ func thousands(l *lab) {
 	for i := range n {
 		keys[i], items[i] = key(name(i)), there
 	}
-	keys[1] = lease.Key{Kind: lease.Metas}
+	keys[1] = meta
 	v := l.read(l.d, keys...)
 	for i, it := range v.Items {
 		if r, _ := it.Value.(*lease.Record); (r != nil) != (i == 0 || i == n/2) {
@@ -166,7 +165,7 @@ func thousands(l *lab) {
 		items[i] = changed
 	}
 	s := &lease.Session{Nonce: "0123", At: time.Now().UTC()}
-	w, err := l.d.Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: s}}}}, items)
+	w, err := l.d.Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{over(none(session), s)}, items)
 	if slices.Sort(w.Stale); err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, want) {
 		l.Errorf("a session with %d items to verify: %+v, %v; want it granted, and %v changed", n, w, err, want)
 	}

@@ -71,32 +71,34 @@ func (l *lab) shown(sides [2]side, keys []lease.Key) (after []lease.Item) {
 	return after
 }
 
-// took reports whether a side was granted, and fails the test if the items show something else: what was granted is read
-// afterwards, and what was refused is not there.
-func (l *lab) took(s, other side, after []lease.Item) bool {
+// granted returns how many sides were granted, and fails the test if the items show something else: what was granted is
+// read afterwards, and what was refused is not there.
+func (l *lab) granted(sides [2]side, after []lease.Item) (n int) {
 	l.Helper()
-	granted := s.result.Outcome == backend.Granted
-	for i, p := range s.change.Put {
-		n := slices.IndexFunc(after, func(it lease.Item) bool { return it.Key == p.Over.Key })
-		now := after[n].Version
-		if granted && now != s.result.Items[i].Version {
-			l.Errorf("%v was granted as version %q, and is read as %q", p.Over.Key, s.result.Items[i].Version, now)
+	want := make(map[lease.Key]string) // versions
+	for _, s := range sides {
+		for i, p := range s.change.Put {
+			if s.result.Outcome == backend.Granted {
+				want[p.Over.Key] = s.result.Items[i].Version
+			} else if want[p.Over.Key] == "" {
+				want[p.Over.Key] = p.Over.Version
+			}
 		}
-		if !granted && now != p.Over.Version && !other.wrote(p.Over.Key) {
-			l.Errorf("%v was refused, and its version is %q instead of %q", p.Over.Key, now, p.Over.Version)
+		if s.result.Outcome == backend.Granted {
+			n++
 		}
 	}
-	return granted
-}
-
-func (s side) wrote(k lease.Key) bool {
-	return s.result.Outcome == backend.Granted && slices.ContainsFunc(s.change.Put, func(p lease.Put) bool { return p.Over.Key == k })
+	for _, it := range after {
+		if it.Version != want[it.Key] {
+			l.Errorf("%v has version %q, want %q: of two changes %v and %v", it.Key, it.Version, want[it.Key], sides[0].result.Outcome, sides[1].result.Outcome)
+		}
+	}
+	return n
 }
 
 // crossed makes changes that each check what the other one puts: a renewal puts the session and checks the record, and
 // a takeover puts the record and checks the session.
 func crossed(l *lab) {
-	session := lease.Key{Kind: lease.Sessions, Name: "0123"}
 	pairs := [][2]lease.Key{{key("a"), key("b")}}
 	if l.d.Limits().Checks > 0 {
 		pairs = append(pairs, [2]lease.Key{key("c"), session})
@@ -109,7 +111,7 @@ func crossed(l *lab) {
 	}
 	for _, keys := range pairs {
 		for _, k := range keys {
-			l.put(backend.Granted, "what is not there", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: k}, Value: value(k, 1)}}})
+			l.put(backend.Granted, "what is not there", over(none(k), value(k, 1)))
 		}
 		l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
 			for n := range changes {
@@ -117,7 +119,7 @@ func crossed(l *lab) {
 			}
 			return changes
 		}, func(sides [2]side, after []lease.Item) {
-			if l.took(sides[0], sides[1], after) && l.took(sides[1], sides[0], after) {
+			if l.granted(sides, after) == 2 {
 				l.Errorf("two changes of %v were both granted, each of which checks what the other one puts", keys)
 			}
 		})
@@ -138,7 +140,7 @@ func absent(l *lab) {
 		}
 		return changes
 	}, func(sides [2]side, after []lease.Item) {
-		if l.took(sides[0], sides[1], after) && l.took(sides[1], sides[0], after) {
+		if l.granted(sides, after) == 2 {
 			l.Error("two changes were both granted, each of which needs the absence of what the other one makes")
 		}
 	})
@@ -157,7 +159,7 @@ func halves(l *lab) {
 		}
 		return changes
 	}, func(sides [2]side, after []lease.Item) {
-		if l.took(sides[0], sides[1], after) == l.took(sides[1], sides[0], after) {
+		if l.granted(sides, after) != 1 {
 			l.Errorf("of two changes over the same two items %v and %v: one wins", sides[0].result.Outcome, sides[1].result.Outcome)
 		}
 		a, _ := after[0].Value.(*lease.Record)
@@ -200,13 +202,11 @@ func besideRollBacks(l *lab) {
 		}
 		return changes
 	}, func(sides [2]side, after []lease.Item) {
-		first, second := l.took(sides[0], sides[1], after), l.took(sides[1], sides[0], after)
-		if first && second {
+		n := l.granted(sides, after)
+		if n == 2 {
 			l.Error("two changes were both granted, each of which checks what the other one puts")
 		}
-		if first || second {
-			granted++
-		}
+		granted += n
 	})
 	if granted == 0 {
 		l.Error("beside a writer that rolls back no change is granted")

@@ -93,24 +93,23 @@ func written(l *lab) {
 	s := &lease.Session{ID: "x", Nonce: "0123", Generation: "g", Heartbeat: 7, Apart: map[string]lease.Heartbeat{"b": 1<<63 + 1}, At: time.Now().UTC().Round(0)}
 	m := &lease.Meta{Layout: lease.Layout, Made: 1, MaxTTL: lease.Span(time.Minute), Epoch: "e"}
 	puts := l.put(backend.Granted, "a record, a session and the meta item", lease.Change{Lasts: time.Minute, Put: []lease.Put{
-		{Over: lease.Item{Key: key("a")}, Value: record("a", 1)},
-		{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: s},
-		{Over: lease.Item{Key: lease.Key{Kind: lease.Metas}}, Value: m}}})
-	v := l.read(l.open(l), key("a"), lease.Key{Kind: lease.Metas}, key("none"), lease.Key{Kind: lease.Sessions, Name: "0123"})
-	got, want := v.Items[0], record("a", 1)
-	r, ok := got.Value.(*lease.Record)
-	if !ok {
-		l.Fatalf("the record is read as %+v", got)
-	}
-	for i, pair := range [][2]lease.Value{{r, want}, {v.Items[3].Value, s}, {v.Items[1].Value, m}} {
-		if pair[0] != nil {
-			lease.SetWrite(pair[0], 1)
+		{Over: none(key("a")), Value: record("a", 1)},
+		{Over: none(session), Value: s},
+		{Over: none(meta), Value: m}}})
+	v := l.read(l.open(l), key("a"), meta, key("none"), session)
+	for i, pair := range []struct {
+		it   lease.Item
+		want lease.Value
+	}{{v.Items[0], record("a", 1)}, {v.Items[3], s}, {v.Items[1], m}} {
+		it := pair.it
+		if it.Value == nil {
+			l.Fatalf("item %d is read without its value: %+v", i, it)
 		}
-		if lease.SetWrite(pair[1], 1); pair[0] == nil || lease.Encode(pair[0]) != lease.Encode(pair[1]) {
-			l.Errorf("value %d is read as %v, written was %v", i, pair[0], pair[1])
+		lease.SetWrite(it.Value, 1)
+		lease.SetWrite(pair.want, 1)
+		if lease.Encode(it.Value) != lease.Encode(pair.want) {
+			l.Errorf("value %d is read as %v, written was %v", i, it.Value, pair.want)
 		}
-	}
-	for i, it := range []lease.Item{got, v.Items[3], v.Items[1]} {
 		if it.Version == "" || it.Version != puts[i].Version || it.Created != puts[i].Created || it.Edited || it.Old || it.Age > time.Minute {
 			l.Errorf("item %d is read as %+v, its write said %+v", i, it, puts[i])
 		}
@@ -122,12 +121,12 @@ func written(l *lab) {
 
 func conditional(l *lab) {
 	first := l.created("a", 1)
-	l.put(backend.Refused, "a second record over none", over(lease.Item{Key: key("a")}, record("a", 2)))
+	l.put(backend.Refused, "a second record over none", over(none(key("a")), record("a", 2)))
 	second := l.put(backend.Granted, "a record over the first", over(first, record("a", 3)))[0]
 	l.put(backend.Refused, "a late copy of that write", over(first, record("a", 3)))
 	l.put(backend.Refused, "a deletion of the first", over(first, nil))
 	l.put(backend.Refused, "a change that checks that it is not there", lease.Change{Check: []lease.Item{{Key: key("a")}},
-		Put: []lease.Put{{Over: lease.Item{Key: key("b")}, Value: record("b", 1)}}})
+		Put: []lease.Put{{Over: none(key("b")), Value: record("b", 1)}}})
 	if term := l.term("a"); term != 3 || l.term("b") != 0 {
 		l.Errorf("the record has term %d after refused writes, want 3", term)
 	}
@@ -142,7 +141,7 @@ func whole(l *lab) {
 	a, b := l.created("a", 1), l.created("b", 1)
 	l.put(backend.Granted, "a new version of b", over(b, record("b", 2)))
 	l.put(backend.Refused, "two puts, one over a version that is gone", lease.Change{Put: []lease.Put{
-		{Over: a, Value: record("a", 3)}, {Over: b, Value: record("b", 3)}, {Over: lease.Item{Key: key("c")}, Value: record("c", 3)}}})
+		{Over: a, Value: record("a", 3)}, {Over: b, Value: record("b", 3)}, {Over: none(key("c")), Value: record("c", 3)}}})
 	if l.term("a") != 1 || l.term("b") != 2 || l.term("c") != 0 {
 		l.Errorf("terms %d, %d, %d after a refused change, want 1, 2, 0", l.term("a"), l.term("b"), l.term("c"))
 	}
@@ -157,7 +156,7 @@ func eachByItself(l *lab) {
 	var changes []lease.Change
 	for i := range 100 {
 		name := fmt.Sprintf("e%03d", i)
-		c := over(lease.Item{Key: key(name)}, record(name, 1))
+		c := over(none(key(name)), record(name, 1))
 		if i%7 == 3 { // refused: it is not there
 			c.Check = []lease.Item{{Key: key("none"), Version: "1"}}
 		}
@@ -221,39 +220,41 @@ func readsToo(l *lab) {
 	if !l.d.Limits().ReadsToo {
 		l.Skip("this store reads apart")
 	}
-	first, other := l.created("a", 1), l.open(l)
-	session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}
+	it, mine, other := l.created("a", 1), none(session), l.open(l)
 	epoch := l.read(other, key("a")).Epoch
-	for _, most := range []int{3, 150} {
-		keys := []lease.Key{key("a"), session.Key, {Kind: lease.Metas}}
-		for i := len(keys); i < most; i++ {
+	for _, n := range []int{3, 150} {
+		keys := []lease.Key{key("a"), session, meta}
+		for i := len(keys); i < n; i++ {
 			keys = append(keys, key(fmt.Sprintf("v%03d", i)))
 		}
-		for i, over := range []lease.Item{session, {Key: session.Key, Version: "1"}} {
-			l.put(backend.Granted, "a change by another client", lease.Change{Put: []lease.Put{{Over: first, Value: record("a", uint64(most))}}})
-			first = l.item(key("a"))
-			c := lease.Change{Lasts: time.Minute, Read: keys, Put: []lease.Put{{Over: over, Value: &lease.Session{Nonce: "0123", TTL: lease.Span(most) + 1}}}}
+		write := func(mine lease.Item) lease.Result {
+			it = l.put(backend.Granted, "a change by another client", over(it, record("a", uint64(n))))[0]
+			c := over(mine, &lease.Session{Nonce: "0123", TTL: lease.Span(n) + 1})
+			c.Read = keys
 			w, err := other.Write(l.Context(), epoch, 0, []lease.Change{c}, nil)
-			if err != nil || (w.Results[0].Outcome == backend.Granted) != (i == 0) || w.Results[0].View != nil && i > 0 {
-				l.Fatalf("a session over %q, read with %d items: %+v, %v", over.Version, len(keys), w.Results, err)
+			if err != nil {
+				l.Fatalf("a session, read with %d items: %v", n, err)
 			}
-			if i > 0 {
-				continue
-			}
-			session = w.Results[0].Items[0]
-			v, now := w.Results[0].View, l.read(l.d, keys...)
-			if v == nil {
-				if most == 3 {
-					l.Fatal("three items were not read with a session")
-				}
-				continue
-			}
-			for n := range now.Items {
-				now.Items[n].Age, v.Items[n].Age = 0, 0
-			}
-			if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records || (v.Position == 0) != (now.Position == 0) {
-				l.Errorf("with the change was read %+v, after it %+v", v, now)
-			}
+			return w.Results[0]
+		}
+
+		if r := write(lease.Item{Key: session, Version: "1"}); r.Outcome != backend.Refused || r.View != nil {
+			l.Errorf("a session over another version, read with %d items: %+v", n, r)
+		}
+		r := write(mine)
+		if r.Outcome != backend.Granted || r.View == nil && n == 3 {
+			l.Fatalf("a session, read with %d items: %+v", n, r)
+		}
+		mine = r.Items[0]
+		if r.View == nil { // too many for one request
+			continue
+		}
+		v, now := r.View, l.read(l.d, keys...)
+		for i := range now.Items {
+			now.Items[i].Age, v.Items[i].Age = 0, 0
+		}
+		if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records || (v.Position == 0) != (now.Position == 0) {
+			l.Errorf("with the change was read %+v, after it %+v", v, now)
 		}
 	}
 }
@@ -328,13 +329,11 @@ func told(l *lab) {
 	v := l.read(d.(lease.Driver), key("a"), key("b"))
 	l.put(backend.Granted, "a change between the reading and the call", over(it, record("a", 2)))
 	l.created("b", 1)
-	ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
-	defer cancel()
 	last := map[string]lease.Item{}
 	done := make(chan error, 1)
 	heard := make(chan bool, 1000)
 	go func() {
-		done <- d.Listen(ctx, v.Position, v.Items, func(items []lease.Item, position uint64) bool {
+		done <- d.Listen(l.Context(), v.Position, v.Items, func(items []lease.Item, position uint64) bool {
 			for _, it := range items {
 				if it.Order < last[it.Name].Order || it.Order > position {
 					l.Errorf("%+v is told after %+v, up to %d", it, last[it.Name], position)
@@ -358,10 +357,9 @@ func told(l *lab) {
 	if r, ok := last["a"].Value.(*lease.Record); len(last) > 0 && (!ok || r.Term != 2) {
 		l.Error("the change before the call was not told")
 	}
-	ctx, cancel = context.WithCancel(l.Context())
+
+	ctx, cancel := context.WithCancel(l.Context())
 	cancel()
 	v = l.read(l.d, key("a"))
-	if err := d.Listen(ctx, v.Position, v.Items, func([]lease.Item, uint64) bool { return true }); err != nil && ctx.Err() == nil {
-		l.Error(err)
-	}
+	d.Listen(ctx, v.Position, v.Items, func([]lease.Item, uint64) bool { return true }) // must return
 }

@@ -87,17 +87,6 @@ func (s *Store) PutBack(was Snapshot) {
 	s.restore(was)
 }
 
-// RollBack changes an item in a transaction that is rolled back. Nobody else reads or writes meanwhile.
-func (s *Store) RollBack(k lease.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was, there := s.entries[k]
-	s.entries[k] = entry{text: "?"}
-	if s.entries[k] = was; !there {
-		delete(s.entries, k)
-	}
-}
-
 // restore does what Restore and GoBack share. Listeners are not told what has changed.
 func (s *Store) restore(was Snapshot) {
 	s.entries = map[lease.Key]entry{}
@@ -177,9 +166,10 @@ func (d *driver) Limits() lease.Limits { return d.s.Limits }
 func (d *driver) Now() time.Time       { return time.Now() }
 func (d *driver) Close() error         { return nil }
 
-// notice notes whether the store went back. The caller holds s.mu, as in item and view.
+// notice notes whether the store went back, and reports whether it did. The caller holds s.mu, as in item and view.
 func (d *driver) notice() (went bool) {
-	if went = d.s.counter < d.newest; went {
+	went = d.s.counter < d.newest
+	if went {
 		d.wentBack++
 		d.oldUpTo = d.s.counter
 	}
@@ -224,9 +214,9 @@ func (d *driver) read(keys []lease.Key) lease.View {
 	return v
 }
 
-// separate reports that an item that one change puts is in another one, which package lease promises
-// never to ask for.
-func separate(changes []lease.Change) error {
+// checkSeparate returns an error if an item that one change puts is in another one: package lease promises never to
+// ask for that.
+func checkSeparate(changes []lease.Change) error {
 	in := make(map[lease.Key]int)
 	for i := range changes {
 		for _, p := range changes[i].Put {
@@ -258,7 +248,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if epoch != s.epoch || wentBack != d.wentBack {
 		return w, lease.ErrEpoch
 	}
-	if err := separate(changes); err != nil {
+	if err := checkSeparate(changes); err != nil {
 		return w, err
 	}
 	went := d.notice()
@@ -286,12 +276,10 @@ func (s *Store) apply(c *lease.Change) (r lease.Result) {
 	if len(c.Put)+len(c.Check) > s.Limits.Batch {
 		return lease.Result{Err: fmt.Errorf("%w: a change of %d puts and %d checks, at most %d are allowed", backend.ErrInvalid, len(c.Put), len(c.Check), s.Limits.Batch)}
 	}
-	as := func(it lease.Item) bool {
-		now := s.item(it.Key)
-		return now.Version == it.Version && (!it.Remembered || it.Value == nil || s.entries[it.Key].text == lease.Encode(it.Value))
+	changed := func(it lease.Item) bool {
+		return s.item(it.Key).Version != it.Version || it.Remembered && it.Value != nil && s.entries[it.Key].text != lease.Encode(it.Value)
 	}
-	if slices.ContainsFunc(c.Check, func(it lease.Item) bool { return !as(it) }) ||
-		slices.ContainsFunc(c.Put, func(p lease.Put) bool { return !as(p.Over) }) {
+	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, func(p lease.Put) bool { return changed(p.Over) }) {
 		return lease.Result{Outcome: backend.Refused}
 	}
 	for _, p := range c.Put {

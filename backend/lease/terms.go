@@ -1,0 +1,78 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// nextTerm returns the term of a grant. It jumps if the last grant may be lost.
+func (a *acquiring) nextTerm(v *view, st *state, bid *backend.Bid) (uint64, error) {
+	now := a.b.driver.Now()
+	last := max(st.lastTerm(now), bid.Expected.Term)
+	jump := st.suspect || st.missing && v.lostTerms()
+
+	term, err := backend.NextTerm(last, jump, bid.MinTerm, now)
+	if err != nil {
+		return 0, fmt.Errorf("%s: acquire %q: %w", a.b.limits.Name, bid.Election, err)
+	}
+	return term, nil
+}
+
+// lastTerm returns the last term of the election, or one that later grants had if they were lost.
+func (s *state) lastTerm(now time.Time) uint64 {
+	if s.record == nil || s.suspect {
+		return max(s.Term, s.seen)
+	}
+	return backend.GrownTerm(s.Term, s.record.Written, now)
+}
+
+// lostTerms reports whether an election without a record may have been led: its record may have been
+// deleted so long ago that it is free, but its last term is not known.
+func (v *view) lostTerms() bool {
+	ever, _ := v.deletions()
+	return ever > 0 || v.meta.Value == nil && v.records > 0
+}
+
+// A reading is what is remembered of an election when it has been read.
+type reading struct {
+	term uint64    // the greatest of its records that nobody has edited; 1: it had only others; 0: it never had one
+	at   time.Time // of the last reading or grant
+}
+
+// unreadFor is after what time without a reading an election is forgotten, as if this process had started since.
+// Whoever takes part in an election reads it at least once a TTL.
+const unreadFor = time.Hour
+
+// noteReading remembers what was read of elections. The caller holds b.mu.
+func (b *Backend) noteReading(states []state) {
+	now := b.driver.Now()
+	for i := range states {
+		s := &states[i]
+		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now}
+	}
+	if len(b.known) < b.forgetAt {
+		return
+	}
+
+	for name, last := range b.known {
+		if _, held := b.held[name]; !held && now.Sub(last.at) > unreadFor {
+			delete(b.known, name)
+			delete(b.cache.items, Key{Records, name})
+		}
+	}
+	b.forgetAt = 64 + 2*len(b.known)
+}
+
+// knownTerm returns what a reading says of the last term: see reading.
+func (s *state) knownTerm() uint64 {
+	r := s.record
+	switch {
+	case s.missing:
+		return 0
+	case r == nil || s.item.Edited || r.Election != s.Election || r.Term > backend.MaxTerm:
+		return 1
+	}
+	return max(1, r.Term)
+}
