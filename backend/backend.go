@@ -11,9 +11,11 @@ import (
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never waits for
 	// the holder to release a lease. The store grants a bid if the lease is unchanged since
-	// [Bid.Expected]. If the bidder's own nonce still holds the lease, the store grants it
-	// anew, with a new term, even if it has changed; but not if a failover may have lost a
-	// later grant.
+	// [Bid.Expected].
+	//
+	// A lease that the bidder's own nonce still holds may have changed: the store grants it in a
+	// new term, unless a failover may have lost a later grant.
+	//
 	// A refused bid's answer has the lease as it stands now. A grant clears any request,
 	// and its term exceeds Bid.MinTerm.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
@@ -41,10 +43,11 @@ type Backend interface {
 	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
-	// early. It must not miss a change since seen was read, except on a store that is polled
-	// as well ([Guarantees].Poll). On such a store, seen has one lease of each holder, the
-	// holder of most leases first; on others it has all observed leases. When ctx ends, Listen returns
-	// ctx.Err(). The manager calls it only if Guarantees.Push is set.
+	// early. When ctx ends, it returns ctx.Err(). The manager calls it only if Guarantees.Push is set.
+	//
+	// Listen must not miss a change of the leases in seen since they were read. seen has all observed
+	// leases; but if Guarantees.Poll is set, one of each holder, the holder of most leases first, and then
+	// changes may be missed.
 	Listen(ctx context.Context, seen []Lease) error
 
 	// Request writes requests of an operator, or a nominee's acceptance, beside a lease. It
@@ -88,8 +91,10 @@ type Candidate struct {
 type Guarantees struct {
 	Name string // of the backend, as it is registered
 
-	MinTTL time.Duration // least TTL; at least 1 ns
-	MaxTTL time.Duration // greatest TTL; 0: none, or only the store knows it (then the store refuses a longer bid with ErrDenied, or ErrInvalid if nobody can raise the limit)
+	// MinTTL and MaxTTL are the least and the greatest TTL. MinTTL is at least 1 ns. MaxTTL is 0 if there is
+	// none, or if only the store knows it. Then the store refuses a longer bid with ErrDenied, or with
+	// ErrInvalid if nobody can raise the limit.
+	MinTTL, MaxTTL time.Duration
 
 	Expiry Expiry // who decides that a lease has expired
 

@@ -25,8 +25,8 @@ func CheckName(name string) error { return check("election name", name, 1, MaxNa
 // CheckID reports why an id cannot be a candidate's.
 func CheckID(id string) error { return check("id", id, 1, MaxID, false) }
 
-// CheckText reports why an address (multiline false) or metadata (true) cannot be kept. The
-// error calls the text what.
+// CheckText reports why a text of at most max bytes cannot be kept, such as an address, or, if it may be
+// multiline, metadata. what names the text in the error.
 func CheckText(what, s string, max int, multiline bool) error {
 	return check(what, s, 0, max, multiline)
 }
@@ -41,18 +41,18 @@ func check(what, s string, min, max int, multiline bool) error {
 		return fmt.Errorf("%w: %s is not valid UTF-8: %.80q", ErrInvalid, what, s)
 	}
 	for _, r := range s {
-		if !plain(r, multiline) {
+		if !allowed(r, multiline) {
 			return fmt.Errorf("%w: %s contains the control character %U: %.80q", ErrInvalid, what, r, s)
 		}
 	}
 	return nil
 }
 
-// plain refuses control characters, which could forge log lines and terminal output, and
-// bidirectional controls, which make a text read differently from what it is (CWE-117,
+// allowed reports whether a text may contain r. Control characters could forge log lines and terminal
+// output, and bidirectional controls make a text read differently from what it is (CWE-117,
 // CWE-150; unicode.org/reports/tr36). One-line text identifies, so it may contain no invisible
 // format character (Cf).
-func plain(r rune, multiline bool) bool {
+func allowed(r rune, multiline bool) bool {
 	switch {
 	case multiline && (r == '\n' || r == '\t' || r == '\r'):
 		return true

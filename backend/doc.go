@@ -54,7 +54,8 @@
 //
 // A [Preparer] first creates what its store needs, a [Preflighter] checks beforehand whether it
 // could be granted a lease, a [Marker] keeps the marks of a migration, an [Inspector] describes
-// its servers, an [Adopter] can release for a process that has ended, a [Located] says where its store is. Package conformance has the suite that
-// every Backend passes; backend/memory is the executable specification; packages clean, single and
-// page help to write one.
+// its servers, a [Located] says where they are, an [Adopter] can release for a process that has ended.
+//
+// Package conformance has the suite that every Backend passes; backend/memory is the executable
+// specification; packages clean, single and page help to write one.
 package backend

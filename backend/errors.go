@@ -18,7 +18,7 @@ var (
 
 	// ErrPoolBusy: the program has handed in its own pool, which has no connection left, so the store was not asked. It
 	// wraps ErrUnavailable.
-	ErrPoolBusy error = poolBusyError{}
+	ErrPoolBusy error = classed{"the program's own pool has no free connection", ErrUnavailable}
 
 	// ErrDenied: credentials, rights, a missing table, a table of another shape, two servers
 	// that take turns, a TTL above what an operator allows. An operator must act; the message
@@ -30,26 +30,20 @@ var (
 	ErrInvalid = errors.New("invalid request")
 
 	// ErrStale: the term that a request names is over. It wraps ErrInvalid.
-	ErrStale error = staleError{}
+	ErrStale error = classed{"the term is over", ErrInvalid}
 
 	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.
-	ErrClosed error = closedError{}
+	ErrClosed error = classed{"backend closed", ErrInvalid}
 )
 
-type poolBusyError struct{}
+// A classed is an error of a class, whose text does not repeat that of the class.
+type classed struct {
+	text  string
+	class error
+}
 
-func (poolBusyError) Error() string { return "the program's own pool has no free connection" }
-func (poolBusyError) Unwrap() error { return ErrUnavailable }
-
-type staleError struct{}
-
-func (staleError) Error() string { return "the term is over" }
-func (staleError) Unwrap() error { return ErrInvalid }
-
-type closedError struct{}
-
-func (closedError) Error() string { return "backend closed" }
-func (closedError) Unwrap() error { return ErrInvalid }
+func (e classed) Error() string { return e.text }
+func (e classed) Unwrap() error { return e.class }
 
 // Class returns ErrInvalid, ErrDenied or ErrUnavailable: the class of err, or nil
 // for nil. Context errors and errors without a class are ErrUnavailable.

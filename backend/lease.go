@@ -5,13 +5,14 @@ import "time"
 // A Lease is one election's state in the store. It is comparable.
 type Lease struct {
 	Election string
-	Holder   Candidate // zero: vacant. If another program holds it that has no nonces, Nonce is "node X" or "session X"
-	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
+	Holder   Candidate // zero: vacant. If another program holds it that has no nonces, Nonce is "session X"
+	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not known
 
 	// Version is opaque. A challenger must observe it unchanged. Each grant, renewal and
-	// release gives it a fresh random part (for stores that expire leases see Backend.Renew).
-	// A change of server changes it too. All readers get the same, unless one has noticed a
-	// restart or restore. It is empty only in a lease that was not read. At most 600 bytes.
+	// release gives it a fresh random part. A change of server changes it, too.
+	//
+	// All readers get the same, unless one has noticed a restart or restore. It is empty only in
+	// a lease that was not read. It has at most 600 bytes.
 	Version string
 
 	// TTL is the holder's TTL. Renew is the time between its renewals. Both are zero if the
@@ -43,8 +44,8 @@ type Lease struct {
 	MovedTo, MovedFrom string
 }
 
-// ExpiresInStore in [Lease.ObserveFor] says that observing does not help: the store expires
-// the lease by itself.
+// ExpiresInStore in [Lease.ObserveFor] says that observing does not help: the store frees the
+// lease by itself.
 const ExpiresInStore time.Duration = -1
 
 // Vacant reports whether nobody holds the lease.

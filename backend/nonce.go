@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// A Nonce identifies a process as the holder of leases: 32 lower-case hex digits, or "node X" or
-// "session X" for a program of another kind that has no nonce. Whoever knows
-// it and can write to the store can renew or end its leases. So package fmt, loggers and JSON
+// A Nonce identifies a process as the holder of leases: 32 lower-case hex digits, or "session X" for a
+// program of another kind that has no nonce.
+//
+// Whoever knows it and can write to the store can renew or end its leases. So package fmt, loggers and JSON
 // show only the first four digits. string(n) has all of them: use it only to write to a store.
 type Nonce string
 
@@ -21,7 +22,7 @@ func NewNonce() Nonce {
 }
 
 // Short returns the first four digits, which tell processes apart in a log. The nonce of a program
-// that has none, such as "node X", is no secret: Short returns all of it.
+// that has none, such as "session X", is no secret: Short returns all of it.
 func (n Nonce) Short() string {
 	if strings.Contains(string(n), " ") {
 		return string(n)

@@ -15,12 +15,16 @@ const TermJump = 86_400_000_000
 // forged. With any jump, terms fit a signed 64-bit column of the user's.
 const MaxTerm = math.MaxInt64 >> 1
 
-// NextTerm returns the term of a new grant. It exceeds last, the last term that the store
-// knows, so that terms grow while the record lasts. It exceeds minTerm, so that they grow across
-// stores. It is not less than the microseconds since 1970, so that they grow when the record
-// was deleted or the store rebuilt. If jump is set, it exceeds every term that was granted
-// before now, known or not, unless clocks were wrong by more than a day, or a jump was granted by a
-// clock that was ahead and is not known (docs/design/election.md, "Terms").
+// NextTerm returns the term of a new grant.
+//
+//   - It exceeds last, the last term that the store knows, so that terms grow while the record lasts.
+//   - It exceeds minTerm, so that they grow across stores.
+//   - It is not less than the microseconds since 1970, so that they grow when the record was deleted or the
+//     store rebuilt.
+//   - If jump is set, it exceeds every term that was granted before now, known or not, unless clocks were wrong
+//     by more than a day, or a jump was granted by a clock that was ahead and is not known
+//     (docs/design/election.md, "Terms").
+//
 // now may come from any wall clock. NextTerm is part of the contract: all native layouts use it, so
 // that a fenced resource needs no reset when the store changes.
 func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, error) {
