@@ -17,10 +17,10 @@ import (
 // if the first does not answer, and once more with a new token if the token was refused: a refused
 // call has changed nothing.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
-	r, err := firstAnswer(ctx, worthRetrying, f)
+	r, err := firstAnswer(ctx, f)
 	if d.login != nil && tokenRefused(err) {
 		if err = d.login.refresh(ctx, d.client); err == nil {
-			r, err = firstAnswer(ctx, worthRetrying, f)
+			r, err = firstAnswer(ctx, f)
 		}
 	}
 	return r, err
@@ -28,8 +28,9 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 
 // firstAnswer runs f, a second time if it has not returned after a quarter of the call's time, and a
 // third time. It returns the first result without an error, so that a server that hangs costs
-// nobody a lease. An error is final if retry says so. All runs of f have ended when firstAnswer returns.
-func firstAnswer[R any](ctx context.Context, retry func(error) bool, f func(context.Context) (R, error)) (R, error) {
+// nobody a lease. An error is final if another member cannot do better. All runs of f have ended when firstAnswer
+// returns.
+func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
 	const most = 3
 	type result struct {
 		r   R
@@ -60,7 +61,7 @@ func firstAnswer[R any](ctx context.Context, retry func(error) bool, f func(cont
 			})
 			timer.Reset(wait)
 		case got := <-results:
-			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !retry(got.err) {
+			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !worthRetrying(got.err) {
 				return got.r, got.err
 			}
 			if finished == started {
@@ -110,7 +111,7 @@ func (l *login) RequireTransportSecurity() bool { return false }
 func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
 	ctx = context.WithValue(ctx, anew{}, true)
 	try := func() (*clientv3.AuthenticateResponse, error) {
-		return firstAnswer(ctx, worthRetrying, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
+		return firstAnswer(ctx, func(ctx context.Context) (*clientv3.AuthenticateResponse, error) {
 			return c.Authenticate(ctx, l.username, l.password.Get())
 		})
 	}

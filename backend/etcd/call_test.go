@@ -2,21 +2,23 @@ package etcd
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A server that hangs costs a quarter of the call's time.
-func TestAHangingServerIsfirstAnswer(t *testing.T) {
+func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		var runs atomic.Int32
 		began := time.Now()
-		got, err := firstAnswer(ctx, func(error) bool { return true }, func(ctx context.Context) (int32, error) {
+		got, err := firstAnswer(ctx, func(ctx context.Context) (int32, error) {
 			run := runs.Add(1)
 			if run == 1 {
 				<-ctx.Done()
@@ -30,10 +32,10 @@ func TestAHangingServerIsfirstAnswer(t *testing.T) {
 	})
 }
 
-func TestAFinalErrorEndsAfirstAnswerCall(t *testing.T) {
+func TestAFinalErrorEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		final, runs := errors.New("final"), 0
-		_, err := firstAnswer(t.Context(), func(error) bool { return false }, func(context.Context) (int, error) { runs++; return 0, final })
+		final, runs := fmt.Errorf("%w: final", backend.ErrDenied), 0
+		_, err := firstAnswer(t.Context(), func(context.Context) (int, error) { runs++; return 0, final })
 		if err != final || runs != 1 {
 			t.Errorf("%v after %d runs; want one", err, runs)
 		}

@@ -114,7 +114,7 @@ func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err
 	}
 	v, f := view(resp, &o), found{}
 	f.add(d.keys, resp)
-	v.Records = resp.Responses[0].GetResponseRange().GetCount() // if the meta item is read
+	v.Records = resp.Responses[0].GetResponseRange().GetCount() // has no meaning unless the meta item is read
 	for _, k := range items {
 		v.Items = append(v.Items, item(k, f[k], &o))
 	}

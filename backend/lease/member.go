@@ -121,6 +121,8 @@ func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duratio
 	select {
 	case b.sessionMutex <- struct{}{}:
 		defer func() { <-b.sessionMutex }()
+	case <-ctx.Done():
+		return nil
 	default:
 		return nil
 	}

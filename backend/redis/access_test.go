@@ -137,7 +137,7 @@ func heard(t testing.TB, d *driver) error {
 	if err := <-told; err != nil { // that it subscribed
 		return err
 	}
-	v.Position = d.now()
+	v.Position = d.currentPosition()
 	go func() {
 		told <- d.Listen(t.Context(), v.Position, nil, func([]lease.Item, uint64) bool { return false })
 	}()

@@ -147,8 +147,8 @@ func (d *driver) note(epoch string, number uint64) {
 
 func newNonce() string { return string(backend.NewNonce()[:16]) }
 
-// now returns the position.
-func (d *driver) now() uint64 {
+// currentPosition returns how often something may have changed, plus one.
+func (d *driver) currentPosition() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.position
@@ -162,7 +162,7 @@ func text(v any) string {
 // Read implements [lease.Driver]. If items are read in several parts, the meta item and the number of records come
 // last.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	v := lease.View{Position: d.now()}
+	v := lease.View{Position: d.currentPosition()}
 	for first := true; first || len(v.Items) < len(keys); first = false {
 		if err := d.readPart(ctx, &v, keys[len(v.Items):min(len(keys), len(v.Items)+maxParts)]); err != nil {
 			return lease.View{}, err
@@ -234,7 +234,7 @@ func sum(text string) string {
 // List implements [lease.Driver]. It reads all names and sorts them: the server's script cannot do so byte by
 // byte.
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	v.Position = d.now()
+	v.Position = d.currentPosition()
 	epoch, _, rest, err := d.do(ctx, "names", newNonce(), "", string(kind))
 	if err != nil {
 		return v, err

@@ -64,8 +64,8 @@ if ARGV[1] == 'read' then -- kind, name
   for i = 10, #ARGV, 2 do answer(ARGV[i], ARGV[i + 1]) end
 elseif ARGV[1] == 'names' then -- kind
   for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[10]])) do out[#out + 1] = name end
-elseif epoch == ARGV[5] then -- number of changes, changes: number of items, ring, items: kind, name, version, put or delete or check, text
-  local i, begun, ring = 11, false, false
+elseif epoch == ARGV[5] then -- number of changes, changes: number of items, notify, items: kind, name, version, put or delete or check, text
+  local i, begun, notify = 11, false, false
   for _ = 1, tonumber(ARGV[10]) do
     local items, ok = tonumber(ARGV[i]), true
     for j = i + 2, i + 1 + 5 * items, 5 do
@@ -84,12 +84,12 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, rin
           redis.call('HDEL', versions, ARGV[j] .. ':' .. ARGV[j + 1])
         end
       end
-      ring = ring or ARGV[i + 1] == 'ring'
+      notify = notify or ARGV[i + 1] == 'notify'
     end
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
-  if ring then redis.pcall('PUBLISH', channel, '') end -- once, for however many changes
+  if notify then redis.pcall('PUBLISH', channel, '') end -- once, for however many changes
   for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
     if ARGV[j + 2] == 'read' then
       answer(ARGV[j], ARGV[j + 1])

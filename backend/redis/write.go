@@ -52,7 +52,7 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 	for _, k := range read {
 		args = append(args, string(k.Kind), k.Name, "read")
 	}
-	nonce, position := newNonce(), d.now()
+	nonce, position := newNonce(), d.currentPosition()
 	now, records, rest, err := d.do(ctx, "write", nonce, epoch, args...)
 	switch {
 	case err != nil:
@@ -84,11 +84,11 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 
 // appendChange appends a change as the script takes it.
 func appendChange(args []any, c *lease.Change) []any {
-	ring := ""
+	notify := ""
 	if c.Notify {
-		ring = "ring"
+		notify = "notify"
 	}
-	args = append(args, len(c.Check)+len(c.Put), ring)
+	args = append(args, len(c.Check)+len(c.Put), notify)
 	for _, it := range c.Check {
 		args = append(args, string(it.Kind), it.Name, it.Version, "check", "")
 	}
