@@ -53,9 +53,12 @@ func (b *Backend) newAcquiring(bids []backend.Bid) *acquiring {
 		sent:    make([]Heartbeat, len(bids)),
 		late:    make([]bool, len(bids)),
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i := range bids {
-		b.noteTTL(bids[i].TTL)
-		a.late[i] = b.mayComeLate(bids[i].Election)
+		g, may := b.held[bids[i].Election]
+		a.late[i] = may && (g == nil || g.unconfirmed != nil)
+		b.longestTTL = max(b.longestTTL, bids[i].TTL)
 	}
 	return a
 }

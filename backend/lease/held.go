@@ -21,10 +21,10 @@ func (g *grant) item(election string) Item {
 	return Item{Key: Key{Records, election}, Version: g.version, Created: g.created}
 }
 
-// asGranted reports whether the record is known to be this one.
+// asGranted reports whether the store has this record, unless somebody else has changed it.
 func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == nil }
 
-// answer returns the answer to a bid or renewal with this TTL that has left the lease so.
+// answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
 	l := g.record.lease(election)
 	l.Version = version(g.record.Heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
@@ -37,14 +37,6 @@ func (b *Backend) mayHold(election string) bool {
 	defer b.mu.Unlock()
 	_, ok := b.held[election]
 	return ok
-}
-
-// mayComeLate reports whether a record that this process has sent for an election may still arrive.
-func (b *Backend) mayComeLate(election string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g, ok := b.held[election]
-	return ok && (g == nil || g.unconfirmed != nil)
 }
 
 // markPending notes that records are about to be sent: until an answer comes, this process may
@@ -114,16 +106,9 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 	return g, true
 }
 
-// Granted returns the record of a lease that this process holds in a term, without its value, as far
-// as it knows: for drivers whose stores can make other writes depend on it.
+// Granted returns the record of a lease that this process holds in a term, as far as it knows, without its
+// value. Drivers whose stores can make other writes depend on it use it.
 func (b *Backend) Granted(election string, term uint64) (record Item, ok bool) {
 	g, ok := b.heldInTerm(&backend.Held{Election: election, Term: term})
 	return g.item(election), ok && g.version != ""
-}
-
-// noteTTL notes a TTL that this process bids with.
-func (b *Backend) noteTTL(ttl time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.longestTTL = max(b.longestTTL, ttl)
 }

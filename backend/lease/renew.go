@@ -55,7 +55,7 @@ func (r *renewing) run(ctx context.Context) error {
 		if err := r.readAndRewrite(ctx, rest); err != nil {
 			return err
 		}
-		if err := r.beat(ctx, beating); err != nil {
+		if err := r.writeHeartbeat(ctx, beating); err != nil {
 			return err
 		}
 	}
@@ -80,10 +80,10 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 	return beating, rest
 }
 
-// beat writes one heartbeat for leases of the session, and answers those whose records are unchanged
+// writeHeartbeat writes one heartbeat for leases of the session, and answers those whose records are unchanged
 // after it, or changed and still this process's. If the session has changed, it leaves all for the next
 // round.
-func (r *renewing) beat(ctx context.Context, part []int) error {
+func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	b := r.b
 	s := b.currentSession()
 	if len(part) == 0 || s == nil { // readAndRewrite may have found out that the session is lost
@@ -114,12 +114,12 @@ func (r *renewing) beat(ctx context.Context, part []int) error {
 	case w.outcome != sessionWritten:
 		return nil
 	}
-	return r.answerBeat(ctx, part, w.stale)
+	return r.answerHeartbeat(ctx, part, w.stale)
 }
 
-// answerBeat answers leases for which a heartbeat has been written. It reads those whose records are stale: these are
+// answerHeartbeat answers leases for which a heartbeat has been written. It reads those whose records are stale: these are
 // indexes in part.
-func (r *renewing) answerBeat(ctx context.Context, part, stale []int) error {
+func (r *renewing) answerHeartbeat(ctx context.Context, part, stale []int) error {
 	b, s := r.b, r.b.currentSession()
 	unsure := make(map[int]bool, len(stale))
 	for _, n := range stale {
