@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,5 +53,22 @@ func TestAReadingHasTheEpochOfItsStore(t *testing.T) {
 	change[0].Put[0].Over = before.Items[0]
 	if r, err := d.Write(ctx, before.Epoch, before.WentBack, change, nil); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a write to another store: %v, %v", r, err)
+	}
+}
+
+// Each of the servers would elect its own leader. A server that is named twice, as by two addresses, is one ensemble.
+func TestServersOfTwoEnsemblesAreNamed(t *testing.T) {
+	t.Parallel()
+	first := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	second := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	for other, want := range map[string]bool{second.Addr(): true, first.Proxy(t).Addr(): false} {
+		a := start(t, "a", Options{Servers: []string{first.Addr(), other}})
+		testbed.Eventually(t, patience, "a report", func() error {
+			list, err := a.Inspect(t.Context(), time.Second, time.Second/3)
+			if text := fmt.Sprint(list); err == nil && strings.Contains(text, "different ensembles") != want {
+				err = fmt.Errorf("two ensembles: want %v in %s", want, text)
+			}
+			return err
+		})
 	}
 }

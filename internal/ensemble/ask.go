@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -39,8 +40,7 @@ func (a *Access) Inspect(ctx context.Context, longest time.Duration, about func(
 }
 
 // ask asks each server what it is, with the one four-letter word that all servers answer (srvr), and
-// which session lengths it grants up to longest, by opening sessions, which it closes at once. This
-// needs no right.
+// how long a session it grants up to longest. This needs no right.
 func (a *Access) ask(ctx context.Context, longest time.Duration) []Status {
 	statuses := make([]Status, len(a.Servers))
 	var all sync.WaitGroup
@@ -53,12 +53,11 @@ func (a *Access) ask(ctx context.Context, longest time.Duration) []Status {
 
 // A Status is what one server has answered.
 type Status struct {
-	Server            string
-	Version, Mode     string // as in srvr; empty if the server does not answer srvr
-	Shortest, Longest time.Duration
-	ReadOnly          bool // the server is cut off from the majority of its ensemble
-	MaxConns          int  // of one address (maxClientCnxns); 0: no limit, or the server does not answer conf
-	Err               error
+	Server        string
+	Version, Mode string // as in srvr; empty if the server does not answer srvr
+	Longest       time.Duration
+	MaxConns      int // of one address (maxClientCnxns); 0: no limit, or the server does not answer conf
+	Err           error
 }
 
 var (
@@ -72,65 +71,88 @@ func (a *Access) askServer(ctx context.Context, server string, longest time.Dura
 	s.Server = server
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	var long, short *rawSession
-	if long, s.Err = a.openRawSession(ctx, server, longest, nil); s.Err != nil {
+
+	text, err := a.fourLetterWords(ctx, server, "srvr", "conf")
+	if err != nil {
+		s.Err = err
 		return s
 	}
-	defer long.end()
-	if short, s.Err = a.openRawSession(ctx, server, time.Millisecond, nil); s.Err != nil {
-		return s
-	}
-	defer short.end()
-	s.Longest, s.Shortest, s.ReadOnly = long.length, short.length, long.readOnly
-	// It is enough that the server serves; srvr is optional.
-	if text, err := a.fourLetterWord(ctx, server, "srvr"); err == nil {
-		for _, x := range []struct {
-			into    *string
-			pattern *regexp.Regexp
-		}{{&s.Version, srvrVersion}, {&s.Mode, srvrMode}} {
-			if m := x.pattern.FindStringSubmatch(text); m != nil {
-				*x.into = m[1]
-			}
+	for into, pattern := range map[*string]*regexp.Regexp{&s.Version: srvrVersion, &s.Mode: srvrMode} {
+		if m := pattern.FindStringSubmatch(text); m != nil {
+			*into = m[1]
 		}
 	}
-	if text, err := a.fourLetterWord(ctx, server, "conf"); err == nil {
-		if m := confConns.FindStringSubmatch(text); m != nil {
-			s.MaxConns, _ = strconv.Atoi(m[1])
-		}
+	if m := confConns.FindStringSubmatch(text); m != nil {
+		s.MaxConns, _ = strconv.Atoi(m[1])
 	}
+
+	session := a.sessionAt(longest, server)
+	defer session.Close(true)
+	if _, err := session.Ready(ctx); err != nil {
+		s.Err = fmt.Errorf("it accepts no session: it has no majority, or is just starting: %w", err)
+	}
+	s.Longest = session.Connection().Length
 	return s
 }
 
-// checkOneEnsemble checks that every server knows a session of another one, as in an
-// ensemble.
+// sessionAt returns a session at these servers alone.
+func (a *Access) sessionAt(length time.Duration, servers ...string) *Session {
+	there := *a
+	there.Servers = servers
+	return NewSession(&there, length)
+}
+
+// fourLetterWords sends a server some of its four-letter commands, and returns the answers. A server need not answer
+// them, but it must be there.
+func (a *Access) fourLetterWords(ctx context.Context, server string, words ...string) (text string, err error) {
+	for _, word := range words {
+		c, err := a.Dial(ctx, server, askLimit)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		if at, ok := ctx.Deadline(); ok {
+			c.SetDeadline(at)
+		}
+		if _, err := io.WriteString(c, word); err == nil {
+			answer, _ := io.ReadAll(io.LimitReader(c, 16<<10))
+			text += string(answer) + "\n"
+		}
+	}
+	return text, nil
+}
+
+// checkOneEnsemble checks that every server knows a session of the first one, as in an ensemble.
 func (a *Access) checkOneEnsemble(ctx context.Context, statuses []Status) (f backend.Diagnostic, mixed bool) {
-	var first *rawSession
-	creator := ""
+	first := ""
 	for _, s := range statuses {
-		if !s.Serves() {
-			continue
-		}
-		g, err := func() (*rawSession, error) {
-			ctx, cancel := context.WithTimeout(ctx, askLimit)
-			defer cancel()
-			return a.openRawSession(ctx, s.Server, s.Longest, first)
-		}()
 		switch {
-		case errors.Is(err, errUnknownSession):
-			f.Warning, f.What = true, "servers"
-			f.Text = clean.Text(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.Server, creator), 1000, true)
-			mixed = true
-		case err == nil:
-			if first != nil {
-				first.Close() // the other server has taken the session over
-			}
-			first, creator = g, s.Server
+		case !s.Serves():
+		case first == "":
+			first = s.Server
+		case a.strangers(ctx, first, s):
+			return clean.Diagnosticf(true, "servers", "%s and %s do not know each other's sessions: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", first, s.Server), true
 		}
 	}
-	if first != nil {
-		first.end()
+	return f, false
+}
+
+// strangers reports whether two servers are of different ensembles: a session that goes from one to the other has
+// ended there.
+func (a *Access) strangers(ctx context.Context, first string, second Status) bool {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	session := a.sessionAt(second.Longest, first, second.Server)
+	defer session.Close(true)
+	var ids [2]int64
+	for i := range ids {
+		if _, err := session.Ready(ctx); err != nil {
+			return false // one of them has just ended
+		}
+		ids[i] = session.Connection().ID
+		session.Drop() // the library connects to the other one
 	}
-	return f, mixed
+	return ids[0] != ids[1]
 }
 
 // diagnose explains what the servers have answered.
@@ -160,10 +182,10 @@ func diagnose(statuses []Status) (list []backend.Diagnostic) {
 	for _, s := range statuses {
 		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.Mode]
 		switch {
+		case s.Mode == "read-only":
+			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.Server)
 		case s.Err != nil:
 			add(true, "server", "%s does not serve: %v", s.Server, s.Err)
-		case s.ReadOnly:
-			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.Server)
 		case s.Version == "" && s.Mode == "":
 			add(false, "server", "%s serves, but does not answer srvr", s.Server)
 		default:
@@ -180,7 +202,7 @@ func diagnose(statuses []Status) (list []backend.Diagnostic) {
 const fewConns = 4
 
 // Serves reports whether the server can serve a member.
-func (s *Status) Serves() bool { return s.Err == nil && !s.ReadOnly }
+func (s *Status) Serves() bool { return s.Err == nil }
 
 // rights tells who may do what at the root, whose rights getACL reads.
 func (a *Access) rights(root string, getACL func() ([]zk.ACL, error)) (f backend.Diagnostic, err error) {

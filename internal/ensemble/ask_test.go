@@ -9,7 +9,7 @@ import (
 func TestServerProblemsAreWarnings(t *testing.T) {
 	well := Status{Server: "a:1", Version: "3.8.0", Mode: "follower"}
 	readOnly, fails := well, well
-	readOnly.ReadOnly, fails.Err = true, errors.New("\x1b[2J")
+	readOnly.Mode, readOnly.Err, fails.Err = "read-only", errors.New("it accepts no session"), errors.New("\x1b[2J")
 	for what, x := range map[string]struct {
 		said []Status
 		want string // of a warning; "": none

@@ -7,9 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,12 +17,10 @@ import (
 // library would wait ten times the session's length.
 const acceptTimeout = 2 * time.Second
 
-// A conn is one network connection to a server. It reads the messages of both sides: those of the library for
-// what it does not let its caller decide, those of the server because they could crash the library.
+// A conn is one network connection to a server. It decides what the library does not let its caller decide: whether a
+// ping is sent, and whether a reading leaves a watch. It reads the server's first message before the library does.
 //
-// A message, or frame, is a length of four bytes, and as many bytes. Neither a write of the library nor a read
-// from the network need be one frame. A request is sent when its frame is whole: later than the call that
-// makes it has begun, never earlier.
+// A message, or frame, is a length of four bytes, and as many bytes. The library writes one frame at a time.
 type conn struct {
 	net.Conn
 	s           *Session
@@ -32,20 +28,15 @@ type conn struct {
 	handshake   *time.Timer  // closes the connection
 	connectSent time.Time    // when the request for a connection was sent
 	accepted    bool         // that request was answered
-	checked     []byte       // of the server's message: not yet read by the library
-	rest        []byte       // of the library's request: not yet whole
 	lastRead    atomic.Int64 // as an offset from opened
 	opened      time.Time
 
 	lastWrite, lastPing time.Time // used by the library's one goroutine that sends
-
-	mu    sync.Mutex
-	kinds map[int32]int32 // of unanswered requests, by xid
 }
 
 func (s *Session) newConn(raw net.Conn) *conn {
 	now := time.Now()
-	c := &conn{Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: now, lastPing: now, kinds: make(map[int32]int32)}
+	c := &conn{Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: now, lastPing: now}
 	c.handshake = time.AfterFunc(acceptTimeout, func() { raw.Close() })
 	return c
 }
@@ -85,81 +76,85 @@ func (s *Session) dial(current func() bool, address string, timeout time.Duratio
 	return c, nil
 }
 
-// frameSize returns the size of the frame that begins with head. Its text has at most most bytes.
-func frameSize(head []byte, most uint32) (int, error) {
-	n := binary.BigEndian.Uint32(head)
-	if n > most {
-		return 0, fmt.Errorf("it has %d bytes, or is not a ZooKeeper message", n)
-	}
-	return 4 + int(n), nil
-}
-
-// readFrame reads a whole frame.
-func readFrame(r io.Reader, most uint32) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	size, err := frameSize(head[:], most)
-	if err != nil {
-		return nil, err
-	}
-	frame := make([]byte, size)
-	copy(frame, head[:])
-	_, err = io.ReadFull(r, frame[4:])
-	return frame, err
-}
-
-// Read lets the library read messages that are whole and were checked.
+// Read lets the library read what the server sends. The first message is the answer to the request for a connection.
 func (c *conn) Read(p []byte) (int, error) {
-	if len(c.checked) == 0 {
-		if err := c.readMessage(); err != nil {
+	if !c.accepted {
+		if err := c.readAcceptance(); err != nil {
 			c.Close()
 			return 0, fmt.Errorf("message of the server: %w", err)
 		}
 	}
-	n := copy(p, c.checked)
-	c.checked = c.checked[n:]
-	return n, nil
+	n, err := c.reader.Read(p)
+	c.lastRead.Store(int64(time.Since(c.opened)))
+	return n, err
 }
 
-// Write sends the requests that are whole. A failure is told by the next Read alone: after a failed write the
-// library may wait for ever, as it answers one request twice (conn.go, sendData and flushRequests).
-func (c *conn) Write(p []byte) (int, error) {
-	c.rest = append(c.rest, p...)
-	for len(c.rest) >= 4 {
-		size, err := frameSize(c.rest, maxRequest)
-		if err == nil && len(c.rest) < size {
-			return len(p), nil
-		}
-		if err == nil {
-			err = c.send(c.rest[:size:size])
-		}
-		if err != nil {
-			c.Close()
-			return len(p), nil
-		}
-		c.rest = c.rest[size:]
+// MaxLength is the greatest length of a session that a server may grant.
+const MaxLength = time.Hour
+
+// readAcceptance notes what the server's first message says. So it is known before the library sends a request in the
+// session. The message has a version, the length in milliseconds, the session's id, which is 0 if it has expired, and a
+// password of 16 bytes with its length. What is no such message comes from another kind of server; the library would
+// take its beginning for a length, and reserve that much memory.
+func (c *conn) readAcceptance() error {
+	const least, most = 4 + 4 + 8 + 4 + 16, 256
+	head, err := c.reader.Peek(4)
+	if err != nil {
+		return err
 	}
-	if len(c.rest) == 0 {
-		c.rest = nil // a large request need not stay in memory
+	n := binary.BigEndian.Uint32(head)
+	if n < least || n > most {
+		return fmt.Errorf("it has %d bytes, or is not a ZooKeeper message", n)
 	}
-	return len(p), nil
+	frame, err := c.reader.Peek(4 + int(n))
+	if err != nil {
+		return err
+	}
+
+	length := time.Duration(int32(binary.BigEndian.Uint32(frame[8:]))) * time.Millisecond
+	id := int64(binary.BigEndian.Uint64(frame[12:]))
+	if id != 0 && (length < 10*time.Millisecond || length > MaxLength) { // the library would crash
+		return fmt.Errorf("the server grants a session of %v", length)
+	}
+	c.accepted = true
+	c.handshake.Stop()
+	c.s.change(func() {
+		if s := c.s; id != 0 && s.conn == c {
+			if s.accepted.ID != id {
+				s.accepted = Connection{ID: id, Began: c.connectSent}
+			}
+			s.accepted.Length, s.accepted.Sent = length, c.connectSent
+		}
+	})
+	return nil
+}
+
+var errNoFrame = errors.New("what the library writes is not one frame")
+
+// Write sends a request. A failure is told by the next Read alone: after a failed write the library may wait for
+// ever, as it answers one request twice (conn.go, sendData and flushRequests).
+func (c *conn) Write(frame []byte) (int, error) {
+	if err := c.send(frame); err != nil {
+		c.Close()
+	}
+	return len(frame), nil
 }
 
 // send sends a request, or leaves it out.
 func (c *conn) send(frame []byte) error {
+	if len(frame) < 4 || int(binary.BigEndian.Uint32(frame)) != len(frame)-4 {
+		return errNoFrame
+	}
 	now := time.Now()
-	if c.connectSent.IsZero() {
+	switch {
+	case c.connectSent.IsZero():
 		c.connectSent = now
-	} else if len(frame) >= 12 {
-		if bytes.Equal(frame, ping) && c.needless(now) {
+	case bytes.Equal(frame, ping):
+		if c.needless(now) {
 			return nil
 		}
-		c.s.Watches.flag(frame)
-		c.mu.Lock()
-		c.kinds[int32(binary.BigEndian.Uint32(frame[4:]))] = int32(binary.BigEndian.Uint32(frame[8:]))
-		c.mu.Unlock()
+	default:
+		frame = c.s.Watches.flag(frame)
 	}
 	c.lastWrite = now
 	_, err := c.Conn.Write(frame)

@@ -3,7 +3,6 @@ package ensemble
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -70,61 +69,37 @@ func newPieces(t *testing.T, seed uint64) (*conn, *pieceConn) {
 	return s.conn, network
 }
 
-// However the library's writes are cut and joined, the servers get the same whole requests, and
-// none before it is whole.
-func TestRequestsAreSentWholeHoweverTheyAreWritten(t *testing.T) {
-	type request struct{ written, sent []byte }
-	requests := []request{
-		{connectRequest(9000), connectRequest(9000)},
-		{readRequest(1, "/watched", 0), readRequest(1, "/watched", 1)},
-		{ping, nil},
-		{readRequest(2, "/other", 0), readRequest(2, "/other", 0)},
-		{newFrame("/", 3, opSync, 1), newFrame("/", 3, opSync, 1)},
-		{newFrame(string(make([]byte, 100_000)), 4, opMulti), newFrame(string(make([]byte, 100_000)), 4, opMulti)},
-	}
-	var stream []byte
-	for _, r := range requests {
-		stream = append(stream, r.written...)
-	}
-	for seed := range uint64(200) {
-		conn, network := newPieces(t, seed)
-		for at := 0; at < len(stream); {
-			most := []int{1, 10, len(stream)}[network.random.IntN(3)]
-			piece := bytes.Clone(stream[at : at+1+network.random.IntN(min(most, len(stream)-at))])
-			began := time.Now()
-			if n, err := conn.Write(piece); n != len(piece) || err != nil {
-				t.Fatalf("seed %d: a write of %d bytes: %d, %v", seed, len(piece), n, err)
-			}
-			clear(piece) // the library uses its buffer again
-			var want []byte
-			rest := at + len(piece)
-			for _, r := range requests {
-				if rest -= len(r.written); rest < 0 {
-					break
-				}
-				want = append(want, r.sent...)
-			}
-			if !bytes.Equal(network.sent, want) {
-				t.Fatalf("seed %d: after %d bytes of requests want %d bytes to be sent, got %d", seed, at+len(piece), len(want), len(network.sent))
-			}
-			if whole := len(requests[0].written); at < whole && at+len(piece) >= whole && conn.connectSent.Before(began) {
-				t.Fatalf("seed %d: the connect request was sent in the write that completes it, not before", seed)
-			}
-			at += len(piece)
+// The servers get what the library writes, but for a reading that is to leave a watch, and a quiet session's pings.
+func TestRequestsAreSentAsTheLibraryWritesThem(t *testing.T) {
+	conn, network := newPieces(t, 1)
+	large := newFrame(string(make([]byte, 100_000)), 4, 14)
+	for _, r := range []struct {
+		what          string
+		written, sent []byte
+	}{
+		{"a connect request", connectRequest(9000), connectRequest(9000)},
+		{"a reading of a path that is watched", readRequest(1, "/watched", 0), readRequest(1, "/watched", 1)},
+		{"a ping", ping, nil},
+		{"a reading of another path", readRequest(2, "/other", 0), readRequest(2, "/other", 0)},
+		{"a sync of the path that is watched", newFrame("/watched", 3, 9, 8), newFrame("/watched", 3, 9, 8)},
+		{"many writes", large, large},
+	} {
+		network.sent = nil
+		buffer := bytes.Clone(r.written)
+		if n, err := conn.Write(buffer); n != len(buffer) || err != nil || !bytes.Equal(network.sent, r.sent) {
+			t.Errorf("%s: want %x to be sent, got %x; %d, %v", r.what, r.sent, network.sent, n, err)
 		}
-		if len(conn.kinds) != 4 || conn.kinds[2] != opGetData || conn.kinds[4] != opMulti {
-			t.Errorf("seed %d: want the kinds of 4 requests, got %v", seed, conn.kinds)
+		if !bytes.Equal(buffer, r.written) {
+			t.Errorf("%s: the library's buffer was changed", r.what)
 		}
 	}
 }
 
-// A session that is left to expire sends nothing more, not even the rest of a request.
-func TestNoRequestIsCompletedAfterTheEnd(t *testing.T) {
+// A session that is left to expire sends nothing more.
+func TestNoRequestIsSentAfterTheEnd(t *testing.T) {
 	conn, network := newPieces(t, 1)
-	request := connectRequest(4000)
-	conn.Write(request[:20])
 	conn.s.Close(false)
-	conn.Write(request[20:])
+	conn.Write(connectRequest(4000))
 	if len(network.sent) > 0 || !network.closed {
 		t.Errorf("%d bytes were sent; closed: %v", len(network.sent), network.closed)
 	}
@@ -138,27 +113,42 @@ func TestAWriteThatIsNoFrameEndsTheConnection(t *testing.T) {
 	}
 }
 
-// However the network cuts and joins the server's messages, the library reads the same ones,
-// and none that is not whole.
-func TestMessagesAreReadWholeHoweverTheyArrive(t *testing.T) {
-	handshake := newFrame(string(make([]byte, 16)), 0, 9000, 0, 7, 16)
-	event := newFrame("/x", xidEvent, 0, 0, 0, 3, 3, 2)
-	messages := [][]byte{handshake, event, newFrame("", 1, 0, 0, -101), newFrame(string(make([]byte, 50_000)), 2, 0, 0, 0), event}
-	stream := slices.Concat(messages...)
+// However the server's first message arrives, it is known before the library reads any of it, and the library reads
+// all that the server has sent.
+func TestTheFirstMessageIsKnownBeforeItIsRead(t *testing.T) {
+	stream := slices.Concat(newFrame(string(make([]byte, 16)), 0, 9000, 0, 7, 16), newFrame(string(make([]byte, 50_000)), 2, 0, 0, 0))
 	for seed := range uint64(200) {
 		conn, network := newPieces(t, seed)
-		cut := len(stream) - network.random.IntN(len(event)+1)
-		network.incoming = stream[:cut]
-		want := stream
-		if cut < len(stream) {
-			want = stream[:len(stream)-len(event)]
-		}
-		got, err := io.ReadAll(conn)
-		if !bytes.Equal(got, want) || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("seed %d: of %d bytes want %d to be read, got %d: %v", seed, cut, len(want), len(got), err)
+		network.incoming = stream
+		first := make([]byte, 1)
+		if n, err := conn.Read(first); n != 1 || err != nil {
+			t.Fatalf("seed %d: the first byte: %d, %v", seed, n, err)
 		}
 		if known := conn.s.Connection(); known.ID != 7 || known.Length != 9*time.Second {
-			t.Errorf("seed %d: the handshake was read as session %d of %v", seed, known.ID, known.Length)
+			t.Errorf("seed %d: it is read as session %d of %v", seed, known.ID, known.Length)
+		}
+		rest, err := io.ReadAll(conn)
+		if err != nil || !bytes.Equal(append(first, rest...), stream) {
+			t.Errorf("seed %d: of %d bytes %d are read: %v", seed, len(stream), 1+len(rest), err)
+		}
+	}
+}
+
+// What is no answer to a connect request, as from another kind of server or one that grants a session of no length,
+// ends the connection before the library reads it.
+func TestAnotherKindOfServerIsRefused(t *testing.T) {
+	for what, message := range map[string][]byte{
+		"HTTP":              []byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request"),
+		"an alert of TLS":   {0x15, 3, 1, 0, 2, 2, 0x46},
+		"too short":         newFrame("", 0, 9000, 0, 7, 0),
+		"not complete":      newFrame(string(make([]byte, 16)), 0, 9000, 0, 7, 16)[:30],
+		"a session of 0 ms": newFrame(string(make([]byte, 16)), 0, 0, 0, 7, 16),
+		"of two hours":      newFrame(string(make([]byte, 16)), 0, 7_200_000, 0, 7, 16),
+	} {
+		conn, network := newPieces(t, 1)
+		network.incoming = message
+		if n, err := conn.Read(make([]byte, 256)); n != 0 || err == nil || !network.closed || conn.s.Connection().ID != 0 {
+			t.Errorf("%s: %d bytes, %v, closed %v, %+v", what, n, err, network.closed, conn.s.Connection())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package ensemble
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -46,21 +47,6 @@ func Escape(name string) string {
 
 // Unescape undoes Escape; ok is false for what Escape cannot have returned.
 func Unescape(part string) (name string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(part); i++ {
-		if part[i] != '%' {
-			b.WriteByte(part[i])
-			continue
-		}
-		if i+2 >= len(part) {
-			return "", false
-		}
-		var c byte
-		if _, err := fmt.Sscanf(part[i+1:i+3], "%02X", &c); err != nil {
-			return "", false
-		}
-		b.WriteByte(c)
-		i += 2
-	}
-	return b.String(), Escape(b.String()) == part
+	name, err := url.PathUnescape(part)
+	return name, err == nil && Escape(name) == part
 }

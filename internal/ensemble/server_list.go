@@ -1,37 +1,26 @@
 package ensemble
 
-import "sync"
-
-// A ServerList is a zk.HostProvider that hands out the servers in turn, by name: whoever dials resolves
+// A serverList is a zk.HostProvider that hands out the servers in turn, by name: whoever dials resolves
 // them. The library's own list resolves them once, and waits a second before it connects to a single
-// server again. The zero value is ready for use.
-type ServerList struct {
-	mu      sync.Mutex
+// server again. The library calls it from one goroutine.
+type serverList struct {
 	servers []string
 	next    int
 	tries   int
 }
 
 // Init implements zk.HostProvider.
-func (l *ServerList) Init(servers []string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *serverList) Init(servers []string) error {
 	l.servers = servers
 	return nil
 }
 
 // Len implements zk.HostProvider.
-func (l *ServerList) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.servers)
-}
+func (l *serverList) Len() int { return len(l.servers) }
 
 // Next returns the next server. After a round of failures the library waits a second, and
 // fails the waiting requests.
-func (l *ServerList) Next() (server string, retryStart bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *serverList) Next() (server string, retryStart bool) {
 	server = l.servers[l.next%len(l.servers)]
 	l.next++
 	if l.tries >= len(l.servers) {
@@ -42,8 +31,4 @@ func (l *ServerList) Next() (server string, retryStart bool) {
 }
 
 // Connected implements zk.HostProvider.
-func (l *ServerList) Connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tries = 0
-}
+func (l *serverList) Connected() { l.tries = 0 }

@@ -158,7 +158,7 @@ func (s *Session) connect() error {
 				s.event(client, e)
 			}
 		}),
-		zk.WithHostProvider(&ServerList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&serverList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,10 +18,9 @@ import (
 type Kind uint8
 
 const (
-	Data      Kind = iota // of a node that may be made again: if it is missing, its creation is watched
-	Unique                // data of a node with a unique name: once gone, it stays gone
-	Children              // names; none if the node is missing
-	Existence             // whether the node is there, and since when
+	Data     Kind = iota // of a node that may be made again: if it is missing, its creation is watched
+	Unique               // data of a node with a unique name: once gone, it stays gone
+	Children             // names; none if the node is missing
 )
 
 // A Node is a node as it was read. Its slices are not changed.
@@ -42,22 +42,19 @@ var errBusy = fmt.Errorf("%w: the node appears and disappears too quickly", back
 // readNode reads a node. If it is missing and watched, its creation must be watched.
 func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err error) {
 	for range 5 {
-		there, stat := true, &zk.Stat{}
-		switch kind {
-		case Children:
+		var stat *zk.Stat
+		if kind == Children {
 			n.Children, stat, err = c.Children(path)
-		case Existence:
-			there, stat, err = c.Exists(path)
-		default:
+		} else {
 			n.Data, stat, err = c.Get(path)
 		}
 		switch {
-		case err == nil && there:
+		case err == nil:
 			n.Stat = *stat
 			return n, nil
-		case err != nil && !errors.Is(err, zk.ErrNoNode):
+		case !errors.Is(err, zk.ErrNoNode):
 			return Node{}, err
-		case !watched || kind == Unique || kind == Existence:
+		case !watched || kind == Unique:
 			return Node{Missing: true}, nil
 		}
 		if there, _, err := c.Exists(path); err != nil || !there { // other readings leave no watch where there is no node
@@ -154,26 +151,33 @@ func (ws *Watches) ask(path string, n int) {
 	}
 }
 
-// flag makes a reading leave a watch if that was asked for its path. A reading consists of length, xid, kind, path,
-// and a byte that says whether to leave a watch.
-func (ws *Watches) flag(frame []byte) {
+// Kinds of requests, as in the library. A reading consists of length, xid, kind, path, and a byte that says whether to
+// leave a watch.
+const (
+	opExists      = 3
+	opGetData     = 4
+	opGetChildren = 12
+)
+
+// flag returns a request, which leaves a watch if it is a reading and that was asked for its path.
+func (ws *Watches) flag(frame []byte) []byte {
 	if len(frame) < 18 {
-		return
+		return frame
 	}
 	switch binary.BigEndian.Uint32(frame[8:]) {
 	case opExists, opGetData, opGetChildren:
 	default:
-		return
+		return frame
 	}
-	path := frame[16 : len(frame)-1]
-	if int(binary.BigEndian.Uint32(frame[12:])) != len(path) {
-		return
-	}
+	path := string(frame[16 : len(frame)-1])
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.asked[string(path)] > 0 {
-		frame[len(frame)-1] = 1
+	if ws.asked[path] == 0 {
+		return frame
 	}
+	frame = bytes.Clone(frame) // the library's own
+	frame[len(frame)-1] = 1
+	return frame
 }
 
 // Node returns a node if a watch says that it is as it was read.
@@ -210,7 +214,7 @@ func (ws *Watches) Fired() (times uint64, next <-chan struct{}) {
 func (ws *Watches) fire(e zk.Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for kind := Data; kind <= Existence; kind++ {
+	for kind := Data; kind <= Children; kind++ {
 		names := kind == Children
 		if names && e.Type == zk.EventNodeDataChanged || !names && e.Type == zk.EventNodeChildrenChanged {
 			continue
