@@ -171,7 +171,7 @@ func (d *driver) run(parent context.Context, write bool, args []any) (answer []a
 			waited++
 			try-- // the server takes a moment to see that a connection has ended
 		case isRefused(err) && d.calls.Load() > 1 && pause(parent, 50*time.Millisecond): // use the connection of another call
-		case !broken(err):
+		case !d.broken(err):
 			return answer, err
 		}
 	}
@@ -225,15 +225,40 @@ func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error)
 	}
 }
 
-func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error) {
+// eval runs the script once. On a connection of the program's that does not answer it, somebody may have left MULTI,
+// SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
+func (d *driver) eval(ctx context.Context, write bool, args []any) (answer []any, err error) {
+	var c scripter = d.clients.Get()
+	if own, ok := c.(interface{ Conn() *goredis.Conn }); ok && d.newClient == nil {
+		one := own.Conn()
+		defer func() {
+			if err != nil && ctx.Err() == nil {
+				one.Do(ctx, "QUIT")
+			}
+			one.Close() // gives it back
+		}()
+		c = one
+	}
+	if answer, err = d.evalOn(ctx, c, write, args); err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
+		err = errors.New("the connection has answered something else than what was asked")
+	}
+	return answer, err
+}
+
+// A scripter is a client, or one connection of it.
+type scripter interface {
+	goredis.Scripter
+	Pipeline() goredis.Pipeliner
+}
+
+func (d *driver) evalOn(ctx context.Context, c scripter, write bool, args []any) ([]any, error) {
 	if !write || d.replicas == 0 {
-		return script.Run(ctx, d.clients.Get(), d.keys(), args...).Slice()
+		return script.Run(ctx, c, d.keys(), args...).Slice()
 	}
 	patience := time.Second
 	if by, ok := ctx.Deadline(); ok {
 		patience = max(time.Millisecond, time.Until(by)*3/4)
 	}
-	c := d.clients.Get()
 	p, wait := c.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
 	done, waited := script.EvalSha(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
 	_, err := p.Exec(ctx)
@@ -245,16 +270,20 @@ func (d *driver) eval(ctx context.Context, write bool, args []any) ([]any, error
 	if err != nil {
 		return nil, err
 	}
-	if have, err := waited.Int(); err != nil || have < d.replicas {
+	answer, err := done.Slice()
+	if have, err := waited.Int(); err == nil && have < d.replicas {
 		return nil, fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it within %v", backend.ErrUnavailable, d.replicas, have, patience.Round(time.Millisecond))
+	} else if err != nil {
+		return nil, err
 	}
-	return done.Slice()
+	return answer, err
 }
 
-// broken reports whether another connection may succeed.
-func broken(err error) bool {
+// broken reports whether another connection may succeed. What the server says on one of the program's may be for what was said
+// there before.
+func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
-	return has(err.Error(), "READONLY ") || !answered && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+	return has(err.Error(), "READONLY ") || (!answered || d.newClient == nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // outOfTime completes the error of a call that may have found no connection in the program's pool.

@@ -110,9 +110,6 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	if err != nil {
 		return "", 0, nil, d.fail(err)
 	}
-	if len(answer) < 5 || text(answer[4]) != nonce { // as after HELLO 3 and SUBSCRIBE on a connection of the program
-		return "", 0, nil, fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
-	}
 	now = text(answer[0])
 	records, _ = answer[3].(int64)
 	number, _ := strconv.ParseUint(text(answer[1]), 10, 64)

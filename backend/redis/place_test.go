@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,8 @@ func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
 	t.Cleanup(func() { c.Close() })
+	closed := &closings{}
+	c.AddHook(closed)
 	d := open(t, Options{Client: c})
 	v := read(t, d, recordKey("a"), recordKey("b"))
 	mustPut(t, d, &v, &lease.Record{Election: "a", Term: 1}, &lease.Record{Election: "b", Term: 1})
@@ -111,7 +114,7 @@ func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 			server.Admin().Publish(ctx, "noise", "x")
 		}
 	}()
-	for refused := 0; refused < 400; {
+	for closed.n.Load() < 400 {
 		for _, command := range [][]any{{"RESET"}, {"HELLO", 3}, {"SUBSCRIBE", "noise"}} {
 			sayOnEach(c, command...) // the answer may be a shifted one, too
 		}
@@ -120,13 +123,60 @@ func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 			switch {
 			case ctx.Err() != nil:
 				t.Fatal("no answer was shifted: this test tests nothing")
-			case err != nil:
-				refused++
-			case got.Items[0].Value.(*lease.Record).Election != name:
+			case err == nil && got.Items[0].Value.(*lease.Record).Election != name:
 				t.Fatalf("the record of %s is read as %+v", name, got.Items[0].Value)
 			}
 		}
 	}
+}
+
+// A program leaves connections of its pool in a state in which they answer no request, or as another user. The pool would give
+// them out again and again: they are closed, and a leader leads on.
+func TestAConnectionThatAnswersNoRequestIsClosed(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	testbed.StartRedisReplica(t, server, testbed.RedisOptions{}).CatchUp(t, server)
+	server.Do(t, "ACL", "SETUSER", "stranger", "on", ">secret", "+ping")
+	for _, command := range [][]any{{"MULTI"}, {"SUBSCRIBE", "noise"}, {"MONITOR"}, {"AUTH", "stranger", "secret"}} {
+		for _, replicas := range []int{0, 1} {
+			c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
+			t.Cleanup(func() { c.Close() })
+			d := open(t, Options{Client: c})
+			d.replicas = replicas
+			read(t, d, recordKey("jobs"))
+			onEach(t, c, command...)
+			testbed.Eventually(t, patience, fmt.Sprint("no connection is left in ", command[0]), func() error {
+				for range 8 {
+					v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")})
+					if err == nil {
+						_, err = put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// closings counts the connections that were closed because of what they have answered.
+type closings struct{ n atomic.Int32 }
+
+func (c *closings) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (c *closings) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if cmd.FullName() == "quit" {
+			c.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *closings) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
 }
 
 // What is written in the named database is there on replicas and after a restart, too.
