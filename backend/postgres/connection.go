@@ -211,6 +211,7 @@ const (
 	wrongAccount     = "28000" // or pg_hba.conf does not let it in
 	wrongPassword    = "28P01" // or no such account: the server does not tell which
 	undefinedTable   = "42P01"
+	undefinedColumn  = "42703"
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
 	tooManyConns     = "53300" // of the server, the database or the role
@@ -301,7 +302,7 @@ func (d *driver) Hint(err error) string {
 		return "; make the database (CREATE DATABASE), or correct its name in the dsn"
 	case "3F000":
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
-	case undefinedTable, "42703", "42804":
+	case undefinedTable:
 		return d.hintToMake(t)
 	case "42501":
 		return "; " + d.hintToGrant(err, t)

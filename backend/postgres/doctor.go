@@ -82,7 +82,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 
 // inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the server, the
 // role and the database. It also fails as every call would, if the table is missing or must not be read.
-const inspectSQL = readingSQL + `SELECT FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
+const inspectSQL = readingSQL + `SELECT tableoid, written FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
  coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid},
  (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'), current_setting('max_connections'), least(

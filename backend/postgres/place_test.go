@@ -361,6 +361,30 @@ func TestAMovedTableIsToldAsMoved(t *testing.T) {
 	})
 }
 
+// A view, or a table of another program, in the place of the table is told as what it is: no statement makes a table there.
+func TestAViewInThePlaceOfTheTableIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	for is, made := range map[string]string{
+		"is a view":                   "CREATE VIEW public.election_item AS SELECT * FROM app.election_item",
+		"is a table of other columns": "CREATE TABLE public.election_item (id int)",
+	} {
+		db := testbed.SharedPostgres(t).Database(t)
+		db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
+		withTable(t, db, "app")
+		db.Exec(t, made, "GRANT ALL ON public.election_item TO "+db.User)
+		for _, schema := range []string{"", "public"} {
+			b := backendOn(t, Options{DSN: db.DSN(""), Schema: schema})
+			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			_, doctor := b.Inspect(t.Context(), time.Second, time.Second)
+			for what, err := range map[string]error{"Observe": err, "Inspect": doctor} {
+				if want := `"public"."election_item" ` + is; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "CREATE TABLE") {
+					t.Errorf("%s in schema %q: %v; want ErrDenied with %q", what, schema, err, want)
+				}
+			}
+		}
+	}
+}
+
 // Many processes whose roles lead to different schemas make one table among them, or none.
 func TestRolesWithDifferentPathsMakeOneTable(t *testing.T) {
 	t.Parallel()
