@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -110,10 +111,10 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 		return d.Fail(err)
 	}
 	t, err := d.find(ctx, tx)
-	if err != nil {
-		return d.Fail(err)
+	latest := uint64(0)
+	if err == nil {
+		latest, err = lockTerm(ctx, tx, t, election)
 	}
-	latest, err := lockTerm(ctx, tx, t, election)
 	switch {
 	case is(err, errChanged): // MariaDB with innodb_snapshot_isolation; renewals do not write the row
 		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
@@ -137,18 +138,25 @@ func (c conn) restoreLimits(ctx context.Context) {
 	}
 }
 
-// find returns the table with its schema.
-func (d *driver) find(ctx context.Context, tx *sql.Tx) (relational.Table, error) {
-	t := d.Table
-	if t.Schema != "" {
-		return t, nil
+// find returns the table with its schema. A temporary table of the session would hide it.
+func (d *driver) find(ctx context.Context, tx *sql.Tx) (t relational.Table, err error) {
+	if t = d.Table; t.Schema == "" {
+		said, err := saidUse(ctx, tx)
+		if err == nil && said {
+			err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; name the schema in the Fence, as in the configuration", backend.ErrDenied)
+		}
+		if err == nil {
+			err = tx.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), '')").Scan(&t.Schema)
+		}
+		if err != nil {
+			return t, err
+		}
 	}
-	said, err := saidUse(ctx, tx)
-	if err == nil && said {
-		err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; name the schema in the Fence, as in the configuration", backend.ErrDenied)
-	}
-	if err == nil {
-		err = tx.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), '')").Scan(&t.Schema)
+
+	var name, made string
+	err = tx.QueryRowContext(ctx, "SHOW CREATE TABLE "+t.String()).Scan(&name, &made)
+	if err == nil && strings.HasPrefix(made, "CREATE TEMPORARY") {
+		err = fmt.Errorf("%w: a temporary table of this connection hides the table %s: drop it", backend.ErrDenied, t)
 	}
 	return t, err
 }

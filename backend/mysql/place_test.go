@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -287,6 +288,42 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 	})
 }
 
+// Each statement names the schema: one that a connection leads to by now does not matter, as after a proxy has changed it.
+func TestEveryStatementNamesTheSchema(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		d := open(t, Options{Config: l.User})
+		use := func() {
+			t.Helper()
+			if _, err := d.query(t.Context(), func() []string { return []string{"USE " + tenant} }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(t, d, recordKey("jobs"))
+		use()
+		v := read(t, d, recordKey("jobs"), recordKey("other"))
+		for _, id := range []string{"made", "changed"} {
+			use()
+			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
+			use()
+			v = read(t, d, recordKey("jobs"), recordKey("other"))
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM "+l.Name+".election_item WHERE kind = 'record'"); n != 2 {
+			t.Fatal("the records are not in the schema that is meant")
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM "+tenant+".election_item"); n != 0 {
+			t.Errorf("%d rows are in the schema to which the connection leads", n)
+		}
+		use()
+		if listed, err := d.List(t.Context(), lease.Records, "", 10); err != nil || len(listed.Items) != 2 {
+			t.Errorf("the list has %+v, %v; want two records", listed.Items, err)
+		}
+	})
+}
+
 // A program that gives up its roles, or takes others, on connections of its pool takes no rights from its Backend, whose account
 // has them by a role.
 func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
@@ -460,6 +497,39 @@ func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 		}
 		if err := check(Fence{Schema: l.Name}, "USE "+tenant); err != nil {
 			t.Errorf("after USE, with a schema: %v", err)
+		}
+	})
+}
+
+// A temporary table of the session hides the table from a fence, which must not believe a term that somebody has written there.
+func TestAFenceDoesNotReadATemporaryTable(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		d := open(t, Options{Config: l.User})
+		lead(t, d, 7, "n")
+		db := poolOf(t, l.User)
+		db.SetMaxOpenConns(1)
+		var value []byte
+		if err := db.QueryRowContext(t.Context(), "SELECT value FROM election_item WHERE kind = 'record'").Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		lead(t, d, 8, "m")
+		if _, err := db.ExecContext(t.Context(), "CREATE TEMPORARY TABLE election_item SELECT X'7265636f7264' AS kind, X'6a6f6273' AS name, CONVERT(X'"+hex.EncodeToString(value)+"' USING utf8mb4) AS value"); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []Fence{{}, {Schema: l.Name}} {
+			for term := range uint64(9) {
+				err := f.Do(t.Context(), db, "jobs", term+1, func(*sql.Tx) error { return nil })
+				if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "a temporary table") {
+					t.Errorf("term %d: %v, want ErrDenied", term+1, err)
+				}
+			}
+		}
+		db.ExecContext(t.Context(), "DROP TEMPORARY TABLE election_item")
+		if err := (Fence{}).Do(t.Context(), db, "jobs", 8, func(*sql.Tx) error { return nil }); err != nil {
+			t.Errorf("without the temporary table: %v", err)
 		}
 	})
 }

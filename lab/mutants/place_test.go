@@ -53,6 +53,10 @@ var postgresMutants = []mutant{
 }
 
 var mysqlMutants = []mutant{
+	{"statements name no schema", "statements.go",
+		`"{table}", t.String(), `,
+		`"{table}", t.Quote+t.Prefix+"_item"+t.Quote, `,
+		"are not in the schema that is meant", mysql("TestEveryStatementNamesTheSchema")},
 	{"the schema is the one that somebody has selected", "place.go",
 		"saidUse(ctx, c); err != nil || said {",
 		"saidUse(ctx, c); err != nil || said && false {",
@@ -61,4 +65,8 @@ var mysqlMutants = []mutant{
 		"if err == nil && said {",
 		"if err == nil && said && false {",
 		"want ErrDenied", mysql("TestAFenceFindsTheTableOfTheDSN")},
+	{"a fence believes a temporary table", "fence.go",
+		`strings.HasPrefix(made, "CREATE TEMPORARY")`,
+		`strings.HasPrefix(made, "-")`,
+		"want ErrDenied", mysql("TestAFenceDoesNotReadATemporaryTable")},
 }
