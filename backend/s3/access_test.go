@@ -17,15 +17,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, o := range map[string]Options{
-		"no bucket":              {},
-		"a bucket with a path":   {Bucket: "a/b"},
-		"a prefix without /":     {Bucket: "b", Prefix: "elections"},
-		"a long prefix":          {Bucket: "b", Prefix: strings.Repeat("p", 300) + "/"},
-		"an unknown encryption":  {Bucket: "b", Encryption: "rot13"},
-		"a key without KMS":      {Bucket: "b", KMSKey: "k"},
-		"an endpoint without //": {Bucket: "b", Endpoint: "user:secret@"},
-		"a file that is missing": {Bucket: "b", CAFile: none + "x"},
-		"no certificate":         {Bucket: "b", CAFile: none},
+		"no bucket":               {},
+		"a bucket with a path":    {Bucket: "a/b"},
+		"a bucket in each region": {Bucket: "arn:aws:s3::123456789012:accesspoint:mfzwi23gnjvgw.mrap"},
+		"a prefix without /":      {Bucket: "b", Prefix: "elections"},
+		"a long prefix":           {Bucket: "b", Prefix: strings.Repeat("p", 300) + "/"},
+		"an unknown encryption":   {Bucket: "b", Encryption: "rot13"},
+		"a key without KMS":       {Bucket: "b", KMSKey: "k"},
+		"an endpoint without //":  {Bucket: "b", Endpoint: "user:secret@"},
+		"a file that is missing":  {Bucket: "b", CAFile: none + "x"},
+		"no certificate":          {Bucket: "b", CAFile: none},
 	} {
 		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "secret") {

@@ -110,7 +110,7 @@ func connect(o Options) (api *s3.Client, at *url.URL, err error) {
 		return nil, nil, err
 	}
 	switch {
-	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
+	case o.Bucket == "" || strings.ContainsAny(o.Bucket, "/:"): // behind an access point of several regions each has a bucket of its own
 		return nil, nil, errors.New("bucket is not the name of a bucket")
 	case !strings.HasSuffix(o.Prefix, "/"):
 		return nil, nil, fmt.Errorf("prefix %q does not end in /", o.Prefix)
