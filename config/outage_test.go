@@ -99,7 +99,7 @@ func TestARestartOfRedisIsSaid(t *testing.T) {
 func TestAStoppedPostgresIsSaid(t *testing.T) {
 	testbed.Full(t, "stops a server")
 	t.Parallel()
-	const away, again = "the store does not answer: nobody can be elected", "the store answers again"
+	const away, again = "calls to the store fail: this process cannot be elected until they succeed", "calls to the store succeed again"
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	store := fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", server.Database(t).DSN(""))
 	leader, log := logged(t, "id: a\n"+store)

@@ -344,7 +344,9 @@ func (e *Election) publish(s *state) {
 	if ev.Kind != Notice {
 		e.state.Store(s)
 	} else {
-		e.manager.say(line{level: slog.LevelWarn, text: string(ev.Reason), err: ev.Err, elections: []string{e.elec.name}})
+		if ev.Reason != ReasonDenied { // see logOutage
+			e.manager.say(line{level: slog.LevelWarn, text: string(ev.Reason), err: ev.Err, elections: []string{e.elec.name}})
+		}
 		if ev.Reason == ReasonInvalid || ev.Reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
 			e.resolve(untilElected, ev.Err)
 			e.resolve(untilRefused, ev.Err)

@@ -59,6 +59,7 @@ type script struct {
 	renew    func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
 	release  func(ctx context.Context, held []backend.Held) error
 	observe  func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
+	announce func(ctx context.Context, m backend.Member) error
 	listen   func(ctx context.Context, seen []backend.Lease) error
 	promises func(*backend.Guarantees)
 	n        [callKinds]atomic.Int64
@@ -120,6 +121,13 @@ func (s *script) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 		return f(ctx, seen)
 	}
 	return s.Backend.Observe(ctx, seen)
+}
+
+func (s *script) Announce(ctx context.Context, m backend.Member) error {
+	if f := of(s, &s.announce); f != nil {
+		return f(ctx, m)
+	}
+	return s.Backend.Announce(ctx, m)
 }
 
 func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {

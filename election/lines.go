@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -89,11 +88,11 @@ func someNames(elections []string) string {
 // wall returns the time of day at a time of the manager's clock.
 func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
 
-// logOutage says that the store does not answer, or that it does again. What this process leads it leads on, until
-// the last deadline. A store that was not asked, because the program uses all connections of its pool, is not to blame.
+// logOutage says that calls to the store fail or are denied, or that they succeed again. What this process leads it leads on, until
+// the last deadline.
 func (m *Manager) logOutage(a action) {
 	if a.err == nil {
-		m.log.Warn("the store answers again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
+		m.log.Warn("calls to the store succeed again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
 		return
 	}
 	attrs := []any{"backend", m.name, "since", m.wall(a.until), "error", a.err}
@@ -106,11 +105,11 @@ func (m *Manager) logOutage(a action) {
 	if leads > 0 {
 		attrs = append(attrs, "leading", leads, "until", m.wall(deadline))
 	}
-	text := "the store does not answer: nobody can be elected until it does"
-	if errors.Is(a.err, backend.ErrPoolBusy) {
-		text = "the program's own pool has no free connection: this process cannot be elected until it has"
+	if a.reason == ReasonDenied {
+		m.log.Error("the store denies calls of this process: an operator must act", attrs...)
+		return
 	}
-	m.log.Warn(text, attrs...)
+	m.log.Warn("calls to the store fail: this process cannot be elected until they succeed", attrs...)
 }
 
 // logDoubt says until when nobody can be elected because the store may have lost a grant, or that it is over.

@@ -76,7 +76,7 @@ func TestALineHasNoErrorThatIsNone(t *testing.T) {
 		e := joined(t, m, "x")
 		synctest.Wait()
 		e.publish(&state{kind: Notice, reason: ReasonWentBack})
-		e.publish(&state{kind: Notice, reason: ReasonDenied, err: backend.ErrDenied})
+		e.publish(&state{kind: Notice, reason: ReasonInvalid, err: backend.ErrDenied})
 		m.writeLines()
 		synctest.Wait()
 		if got := text.String(); !strings.Contains(got, `msg="store went back"`) || strings.Contains(got, "<nil>") || !strings.Contains(got, `error="store denied"`) {

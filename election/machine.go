@@ -55,12 +55,11 @@ type machine struct {
 	notificationUnread bool // Listen has returned, and no reading has followed
 
 	// What is known about the store and this process.
-	lastContact         time.Duration   // when the store last answered without an error
-	lastContactErr      error           // the last error since then
-	reached             bool            // the store has answered a call without an error, once
-	unreadableSince     time.Duration   // when the failing readings began; never: readings work
-	unreachableReported bool            // watchers were told that the store is unreachable
-	deniedLogged        [callKinds]bool // since the last call of that kind was answered, a denial was logged
+	lastContact         time.Duration // when the store last answered without an error
+	lastContactErr      error         // the last error since then
+	reached             bool          // the store has answered a call without an error, once
+	unreadableSince     time.Duration // when the failing readings began; never: readings work
+	unreachableReported bool          // watchers were told that the store is unreachable
 	outage              outage
 	priorities          priorities
 	nextStep            time.Duration // the last result of next

@@ -73,7 +73,6 @@ func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {
 		e.deniedCall = 0
 	case a.Outcome == backend.Unknown && e.deniedCall == 0 && backend.Class(a.Err) == backend.ErrDenied:
 		e.deniedCall = k + 1
-		m.denialLogged() // with the notice
 		m.reportNotice(e, ReasonDenied, a.Err)
 	}
 }

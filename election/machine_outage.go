@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -9,62 +10,91 @@ import (
 // What the log says while the store is away, and while nobody can be elected because the store may have lost a
 // grant: once when it begins, and once when it is over.
 
-// An outage is a time without an answer of the store, or without one to calls of some kind: a store whose disk is full,
-// or that has lost its replicas, may still be read.
+// An outage is a time in which calls of some kind fail: a store whose disk is full, or that refuses writes, may still
+// be read.
 type outage struct {
 	told    bool          // it was logged
+	denied  bool          // so was a denial
 	since   time.Duration // of an outage that was logged: when the first call was sent that has failed
 	failing [callKinds]streak
 }
 
 // A streak is of calls of one kind that have failed, the first of which was sent at since. The zero value is none.
-type streak struct{ since, last time.Duration }
+type streak struct {
+	since, last time.Duration
+	denied      bool // perhaps for one election only
+}
 
-// noteFailure notes a call that has failed. One that is repeated with success is not worth a line.
-func (m *machine) noteFailure(now time.Duration, c *call, err error) {
-	if backend.Class(err) != backend.ErrUnavailable {
-		return
-	}
-	f := &m.outage.failing[c.kind]
-	if !m.fails(now, c.kind) {
-		f.since = c.sent
-	}
-	if f.last = now; !m.outage.told && now-f.since >= m.RenewEvery {
-		m.outage.told, m.outage.since = true, f.since
-		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: f.since, err: err})
+// noteOutage notes what a reply says of an outage. A call about several elections may be denied for some of them.
+func (m *machine) noteOutage(now time.Duration, r *reply) {
+	c, answered := r.call, r.answeredByStore()
+	denied := slices.IndexFunc(r.answers, func(a backend.Answer) bool {
+		return a.Outcome == backend.Unknown && backend.Class(a.Err) == backend.ErrDenied
+	})
+	switch {
+	case c.kind == callHealth || c.cancelled || c.kind == callListen && backend.Class(r.err) != backend.ErrDenied:
+	case !answered:
+		m.noteFailure(now, c, r.err)
+	case denied >= 0:
+		m.noteFailure(now, c, r.answers[denied].Err)
+	case len(r.answers) > 0 && !r.decided():
+		m.noteFailure(now, c, r.answers[0].Err)
+	default:
+		m.noteAnswer(now, c.kind)
 	}
 }
 
-// fails reports whether calls of kind k fail. Those that were not repeated for a TTL are no longer needed, but for
-// announcements, which come once in a TTL.
+// noteFailure notes a call that has failed. One that is repeated with success is not worth a line, a denial is. What the
+// store never accepts is reported to those who have asked for it.
+func (m *machine) noteFailure(now time.Duration, c *call, err error) {
+	f, o := &m.outage.failing[c.kind], &m.outage
+	if !m.fails(now, c.kind) {
+		*f = streak{since: c.sent}
+	}
+	f.last = now
+	a := action{kind: doLog, reason: ReasonUnreachable, until: f.since, err: err}
+	switch class := backend.Class(err); {
+	case class == backend.ErrUnavailable && (o.told || now-f.since < m.RenewEvery), class == backend.ErrInvalid && c.kind == callAcquire:
+		return
+	case class != backend.ErrUnavailable:
+		if f.denied = true; o.denied {
+			return
+		}
+		o.denied, a.reason = true, ReasonDenied
+	}
+	if !o.told {
+		o.told, o.since = true, f.since
+	}
+	m.emit(a)
+}
+
+// fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed, or no longer
+// denied.
 func (m *machine) fails(now time.Duration, k callKind) bool {
 	f := m.outage.failing[k]
-	return f != streak{} && (k == callAnnounce || now-f.last < m.TTL)
+	return f != streak{} && now-f.last < 2*m.TTL
 }
 
 // noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be granted or
-// renewed, nobody is kept from leading by other writes that fail.
+// renewed, nobody is kept from leading by other writes that fail. An answer about one election does not say that
+// another is no longer denied.
 func (m *machine) noteAnswer(now time.Duration, k callKind) {
-	f := &m.outage.failing
-	if f[k] = (streak{}); k == callAcquire || k == callRenew {
-		f[callRelease], f[callRequest], f[callAnnounce] = streak{}, streak{}, streak{}
-	}
+	still := false
 	for other := range callKinds {
-		if m.fails(now, other) {
-			return
+		f := &m.outage.failing[other]
+		write := other == callRelease || other == callRequest || other == callAnnounce
+		if !f.denied && (other == k || write && (k == callAcquire || k == callRenew)) {
+			*f = streak{}
 		}
+		still = still || m.fails(now, other)
+	}
+	if still {
+		return
 	}
 	if m.outage.told {
 		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: m.outage.since})
 	}
-	m.outage.told = false
-}
-
-// denialLogged notes that a denial was logged. A line about each kind of call would say the same.
-func (m *machine) denialLogged() {
-	for k := range m.deniedLogged {
-		m.deniedLogged[k] = true
-	}
+	m.outage.told, m.outage.denied = false, false
 }
 
 // untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count

@@ -57,12 +57,11 @@ func (r *reply) decided() bool {
 // noteOutcome records whether the store answered, and when to repeat a failed call.
 func (m *machine) noteOutcome(now time.Duration, r reply) {
 	c, answered := r.call, r.answeredByStore()
+	m.noteOutage(now, &r)
 	switch {
 	case answered || r.decided():
-		m.failures[c.kind], m.retryAt[c.kind], m.deniedLogged[c.kind] = 0, 0, false
-	case c.cancelled: // after it has waited, so it was not denied
-		m.deniedLogged[c.kind] = false
-	default:
+		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
+	case !c.cancelled:
 		m.callFailed(now, c.kind, r.err)
 	}
 	if c.kind == callObserve && answered {
@@ -72,19 +71,11 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 	}
 	if answered && c.kind != callHealth && c.kind != callListen {
 		m.lastContact, m.reached = now, true
-		if len(r.answers) == 0 || r.decided() {
-			m.noteAnswer(now, c.kind)
-		} else {
-			m.noteFailure(now, c, r.answers[0].Err)
-		}
 		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
 			m.unreachableReported, m.lastContactErr = false, nil
 		}
 	} else if !answered && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err
-		if c.kind != callListen {
-			m.noteFailure(now, c, r.err)
-		}
 	}
 }
 
@@ -218,11 +209,6 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 			slow = m.RenewEvery // no slower than usual: an observation may have to begin when the error ends
 		}
 		wait = max(wait, m.jitter(slow))
-		noticed := k == callRenew || k == callAcquire || k == callObserve // see reportDenied
-		if !noticed && k != callHealth && !m.deniedLogged[k] {
-			m.denialLogged()
-			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
-		}
 	}
 	if k != callRenew && k != callAcquire { // each of their elections has its own time for the next attempt
 		m.retryAt[k] = now + wait

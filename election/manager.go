@@ -262,10 +262,8 @@ func (m *Manager) logAction(a action) {
 		m.log.Warn("health check failed, stepping down", "error", a.err)
 	case a.e == nil && a.reason == ReasonHealth:
 		m.log.Info("health check passed, campaigning again")
-	case a.e == nil && a.reason == ReasonUnreachable:
-		m.logOutage(a)
 	case a.e == nil:
-		m.log.Error("the store refuses this candidate", "backend", m.name, "error", a.err)
+		m.logOutage(a)
 	case a.reason == ReasonWentBack:
 		m.logDoubt(a)
 	case a.reason == ReasonElected:

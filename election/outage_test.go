@@ -1,7 +1,6 @@
 package election
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,50 +16,31 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// down is a store that fails all calls while away is set.
-type down struct {
-	backend.Backend
-	away atomic.Bool
-	err  error // nil: errDown
+var (
+	errDown = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
+	errFull = fmt.Errorf("%w: the disk is full", backend.ErrDenied)
+)
+
+// fail makes all writes fail.
+func (s *script) fail(err error) {
+	s.set(func() {
+		s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, err }
+		s.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, err }
+		s.release = func(context.Context, []backend.Held) error { return err }
+		s.announce = func(context.Context, backend.Member) error { return err }
+	})
 }
 
-func (d *down) failure() error { return cmp.Or(d.err, errDown) }
-
-var errDown = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
-
-func (d *down) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if d.away.Load() {
-		return nil, d.failure()
-	}
-	return d.Backend.Acquire(ctx, bids)
+// failAll makes readings fail, too.
+func (s *script) failAll(err error) {
+	s.fail(err)
+	s.set(func() {
+		s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) { return nil, err }
+	})
 }
 
-func (d *down) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if d.away.Load() {
-		return nil, d.failure()
-	}
-	return d.Backend.Renew(ctx, held)
-}
-
-func (d *down) Release(ctx context.Context, held []backend.Held) error {
-	if d.away.Load() {
-		return d.failure()
-	}
-	return d.Backend.Release(ctx, held)
-}
-
-func (d *down) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-	if d.away.Load() {
-		return nil, d.failure()
-	}
-	return d.Backend.Observe(ctx, seen)
-}
-
-func (d *down) Announce(ctx context.Context, m backend.Member) error {
-	if d.away.Load() {
-		return d.failure()
-	}
-	return d.Backend.Announce(ctx, m)
+func (s *script) heal() {
+	s.set(func() { s.acquire, s.renew, s.release, s.announce, s.observe = nil, nil, nil, nil, nil })
 }
 
 // warned is a manager's log of level Warn.
@@ -86,34 +66,19 @@ func wantLines(t *testing.T, log *lockedText, when string, texts ...string) {
 }
 
 const (
-	away  = "the store does not answer: nobody can be elected until it does"
-	again = "the store answers again"
-	wait  = "nobody can be elected for a while"
-	over  = "elections can be won again"
+	away   = "calls to the store fail: this process cannot be elected until they succeed"
+	denial = "the store denies calls of this process: an operator must act"
+	again  = "calls to the store succeed again"
+	wait   = "nobody can be elected for a while"
+	over   = "elections can be won again"
 )
-
-// A program that uses all connections of its own pool is told so, and not that the store does not answer.
-func TestABusyPoolIsNotCalledAStoreThatIsAway(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		store := &down{Backend: memory.New().Backend(), err: fmt.Errorf("%w: all 4 are in use", backend.ErrPoolBusy)}
-		store.away.Store(true)
-		log, logger := warned()
-		m := manage(t, store, Options{ID: "a", Logger: logger})
-		joined(t, m, "jobs").Lead(nil)
-		time.Sleep(20 * time.Second)
-		wantLines(t, log, "after 20 s", "the program's own pool has no free connection: this process cannot be elected until it has")
-		store.away.Store(false)
-		time.Sleep(20 * time.Second)
-		closes(t, m)
-	})
-}
 
 // A program that has never reached its store says so once, and when it has.
 func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {
 	for _, elections := range []int{0, 1, 200} {
 		inBubble(t, fmt.Sprint(elections), func(t *testing.T) {
-			store := &down{Backend: memory.New().Backend()}
-			store.away.Store(true)
+			store := &script{Backend: memory.New().Backend()}
+			store.failAll(errDown)
 			log, logger := warned()
 			m := manage(t, store, Options{ID: "a", Logger: logger})
 			for i := range elections {
@@ -123,86 +88,107 @@ func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {
 			wantLines(t, log, "after 20 s", away)
 			time.Sleep(time.Hour)
 			wantLines(t, log, "after an hour", away)
-			store.away.Store(false)
+			store.heal()
 			time.Sleep(20 * time.Second)
-			wantLines(t, log, "when it answers", away, again)
 			closes(t, m)
 			wantLines(t, log, "at the end", away, again)
 		})
 	}
 }
 
-// So does a follower in each outage. A call that is repeated with success is none.
+// A leader and a follower say in each outage when it begins and when it is over, also if the store can be read, as when
+// its disk is full: nobody can be elected. A call that is repeated with success is no outage, a denial is one at once.
 func TestEachOutageIsSaidOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := memory.New()
-		store := &down{Backend: memory.Backend()}
-		log, logger := warned()
-		leader := manage(t, memory.Backend(), Options{ID: "leader"})
-		joined(t, leader, "x").Lead(nil)
-		time.Sleep(time.Second)
-		m := manage(t, store, Options{ID: "follower", Logger: logger})
-		joined(t, m, "x").Lead(nil)
-		time.Sleep(time.Minute)
-		store.away.Store(true)
-		time.Sleep(500 * time.Millisecond)
-		store.away.Store(false)
-		time.Sleep(time.Minute)
-		wantLines(t, log, "after a moment")
-		want := []string{}
-		for range 3 {
-			store.away.Store(true)
-			time.Sleep(14 * time.Second)
-			want = append(want, away)
-			wantLines(t, log, "during an outage", want...)
-			store.away.Store(false)
-			time.Sleep(time.Minute)
-			want = append(want, again)
-			wantLines(t, log, "after an outage", want...)
+	for _, elections := range []int{1, 200} {
+		for what, err := range map[string]error{away: errDown, denial: errFull} {
+			for _, readable := range []bool{true, false} {
+				for _, leads := range []bool{true, false} {
+					inBubble(t, fmt.Sprintf("%d elections, readable: %v, leads: %v, %s", elections, readable, leads, what), func(t *testing.T) {
+						memory := memory.New()
+						store := &script{Backend: memory.Backend()}
+						fail := map[bool]func(error){true: store.fail, false: store.failAll}[readable]
+						log, logger := warned()
+						other, m := manage(t, memory.Backend(), Options{ID: "other"}), manage(t, store, Options{ID: "a", Logger: logger})
+						for _, m := range map[bool][]*Manager{true: {m}, false: {other, m}}[leads] {
+							for i := range elections {
+								joined(t, m, fmt.Sprint(i)).Lead(nil)
+							}
+							time.Sleep(time.Minute)
+						}
+						fail(errDown)
+						time.Sleep(500 * time.Millisecond)
+						store.heal()
+						time.Sleep(time.Minute)
+						wantLines(t, log, "after a moment")
+						want := []string{}
+						for range 2 {
+							fail(err)
+							time.Sleep(30 * time.Second)
+							if want = append(want, what); leads {
+								want = append(want, "lost leader")
+							}
+							wantLines(t, log, "soon", want...)
+							time.Sleep(5 * time.Minute)
+							wantLines(t, log, "later", want...)
+							store.heal()
+							time.Sleep(time.Minute)
+							want = append(want, again)
+							wantLines(t, log, "when it is over", want...)
+						}
+						closes(t, m, other)
+					})
+				}
+			}
 		}
-		closes(t, m, leader)
+	}
+}
+
+// A server that was away and then denies, say because its password was replaced, says two things, and one end.
+func TestAnOutageThatBecomesADenialEndsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &script{Backend: memory.New().Backend()}
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		joined(t, m, "jobs").Lead(nil)
+		time.Sleep(time.Minute)
+		for _, err := range []error{errDown, errFull, errDown} {
+			store.failAll(err)
+			time.Sleep(time.Minute)
+		}
+		store.heal()
+		time.Sleep(time.Minute)
+		wantLines(t, log, "at the end", away, "lost leader", denial, again)
+		closes(t, m)
 	})
 }
 
-// readable is a store that can be read while all that writes fails, as on a full disk.
-type readable struct{ *down }
-
-func (r readable) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-	return r.Backend.Observe(ctx, seen)
-}
-
-// Readings that are answered end no outage of the writes: nobody can be elected.
-func TestAStoreThatCanOnlyBeReadIsSaidOnce(t *testing.T) {
-	for _, elections := range []int{1, 200} {
-		for _, leads := range []bool{true, false} {
-			inBubble(t, fmt.Sprintf("%d, leads: %v", elections, leads), func(t *testing.T) {
-				memory := memory.New()
-				store := readable{&down{Backend: memory.Backend()}}
-				log, logger := warned()
-				other, m := manage(t, memory.Backend(), Options{ID: "other"}), manage(t, store, Options{ID: "a", Logger: logger})
-				for _, m := range map[bool][]*Manager{true: {m}, false: {other, m}}[leads] {
-					for i := range elections {
-						joined(t, m, fmt.Sprint(i)).Lead(nil)
-					}
-					time.Sleep(time.Minute)
-				}
-				store.away.Store(true)
-				want := []string{away}
-				if leads {
-					want = append(want, "lost leader")
-				}
-				time.Sleep(time.Minute)
-				wantLines(t, log, "a minute later", want...)
-				closes(t, other)
-				time.Sleep(time.Hour)
-				wantLines(t, log, "an hour later", want...)
-				store.away.Store(false)
-				time.Sleep(time.Minute)
-				wantLines(t, log, "when it can be written", append(want, again)...)
-				closes(t, m)
-			})
+// One election is denied for ever, and another answered. That is no end; when it is allowed, it is.
+func TestADenialOfOneElectionEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var denied atomic.Bool
+		store := &script{Backend: memory.New().Backend()}
+		store.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			if bids[0].Election == "secret" && denied.Load() {
+				return []backend.Answer{{Err: errFull}}, nil
+			}
+			return store.Backend.Acquire(ctx, bids)
 		}
-	}
+		denied.Store(true)
+		log, logger := warned()
+		m := manage(t, store, Options{ID: "a", Logger: logger})
+		joined(t, m, "secret").Lead(nil)
+		jobs := joined(t, m, "jobs")
+		jobs.Lead(nil)
+		for range 100 {
+			time.Sleep(7 * time.Second)
+			jobs.Resign(t.Context())
+		}
+		wantLines(t, log, "after many bids for the other", denial)
+		denied.Store(false)
+		time.Sleep(time.Minute)
+		wantLines(t, log, "at the end", denial, again)
+		closes(t, m)
+	})
 }
 
 // The rows of some elections are locked, say: calls are answered, and none of their items has an outcome.
@@ -246,8 +232,7 @@ func TestADenialBesideAnswersIsSaidOnce(t *testing.T) {
 		log, logger := warned()
 		m := manage(t, store, Options{ID: "a", Logger: logger})
 		joined(t, m, "x")
-		const refuses = "the store refuses this candidate"
-		for _, want := range [][]string{{refuses}, {refuses, refuses}} {
+		for _, want := range [][]string{{denial}, {denial, again, denial}} {
 			denied.Store(true)
 			time.Sleep(time.Hour)
 			wantLines(t, log, "an hour later", want...)
@@ -261,14 +246,14 @@ func TestADenialBesideAnswersIsSaidOnce(t *testing.T) {
 // A leader says until when it leads, and what it has lost: one line for all elections. Close says it in one, too.
 func TestOneEventIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &down{Backend: memory.New().Backend()}
+		store := &script{Backend: memory.New().Backend()}
 		log, logger := warned()
 		m := manage(t, store, Options{ID: "a", Logger: logger})
 		for i := range 200 {
 			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
 		}
 		time.Sleep(time.Minute)
-		store.away.Store(true)
+		store.failAll(errDown)
 		time.Sleep(time.Minute)
 		wantLines(t, log, "a minute later", away, "lost leader")
 		for _, text := range []string{"leading=200", "until="} {
@@ -281,10 +266,10 @@ func TestOneEventIsOneLine(t *testing.T) {
 				t.Errorf("the log does not say %q:\n%s", text, log.String())
 			}
 		}
-		store.away.Store(false)
+		store.heal()
 		time.Sleep(time.Minute)
 		wantLines(t, log, "later", away, "lost leader", again)
-		if err := func() error { store.away.Store(true); return m.Close(context.Background()) }(); !errors.Is(err, ErrNotReleased) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), `200 elections, the first are "e000", "e001", `) {
+		if err := func() error { store.failAll(errDown); return m.Close(context.Background()) }(); !errors.Is(err, ErrNotReleased) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), `200 elections, the first are "e000", "e001", `) {
 			t.Errorf("Close says\n%v", err)
 		}
 	})
@@ -292,13 +277,13 @@ func TestOneEventIsOneLine(t *testing.T) {
 
 func TestCloseNamesTheFirstElectionsThatItHasAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &down{Backend: memory.New().Backend()}
+		store := &script{Backend: memory.New().Backend()}
 		m := manage(t, store, Options{})
 		for i := range 200 {
 			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
 		}
 		time.Sleep(time.Minute)
-		store.away.Store(true)
+		store.failAll(errDown)
 		ctx, cancel := soon()
 		defer cancel()
 		if err := m.Close(ctx); err == nil || !strings.Contains(err.Error(), "200 elections, the first are ") || len(err.Error()) > 400 {
@@ -371,15 +356,15 @@ func TestOneReadingThatWasOvertakenIsNotSaid(t *testing.T) {
 // A process that is elected in all of its elections at once fills no log: a record of that is not lost.
 func TestManyElectionsThatAreWonAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &down{Backend: memory.New().Backend()}
-		store.away.Store(true)
+		store := &script{Backend: memory.New().Backend()}
+		store.failAll(errDown)
 		log := new(lockedText)
 		m := manage(t, store, Options{ID: "a", Logger: slog.New(slog.NewTextHandler(log, nil))})
 		for i := range 200 {
 			joined(t, m, fmt.Sprintf("e%03d", i)).Lead(nil)
 		}
 		time.Sleep(20 * time.Second)
-		store.away.Store(false)
+		store.heal()
 		time.Sleep(20 * time.Second)
 		wantLines(t, log, "at the end", away, again, `msg="try acquire leader" candidate=a result=true backend=memory elections=200 first=`, `msg="become leader" candidate=a backend=memory elections=200 first=`)
 		closes(t, m)
