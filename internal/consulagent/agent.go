@@ -99,10 +99,14 @@ func (a *Agent) write(ctx context.Context) *api.WriteOptions {
 	return (&api.WriteOptions{Datacenter: a.datacenter, Namespace: a.namespace, Partition: a.Partition}).WithContext(ctx)
 }
 
-// Complete returns ErrFiltered if the servers have left out keys of a listing, because the token may not read them.
-// They do not say so in an answer to a request without a token. So it is made again by the name of the token that
-// they then use, unless the agent has put one of its own in its place.
+// Complete returns an error if a listing has no index, by which it is known whether anything has changed. It returns
+// ErrFiltered if the servers have left out keys, because the token may not read them. They do not say so in an answer to
+// a request without a token. So it is made again by the name of the token that they then use, unless the agent has put
+// one of its own in its place.
 func (a *Agent) Complete(ctx context.Context, prefix string, meta *api.QueryMeta) error {
+	if meta.LastIndex == 0 {
+		return errNoIndex
+	}
 	if meta.ResultsFilteredByACLs {
 		return ErrFiltered
 	}

@@ -127,3 +127,26 @@ func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
 		}
 	}
 }
+
+// Without an index nobody can tell whether a listing is still the same, and a query that waits would not wait.
+func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
+	for index, good := range map[string]bool{"": false, "0": false, "-1": false, "x": false, "1": true, "18446744073709551615": true} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for name, value := range map[string]string{"Index": index, "LastContact": "0", "KnownLeader": "true"} {
+				if value != "" {
+					w.Header().Set("X-Consul-"+name, value)
+				}
+			}
+			io.WriteString(w, "[]")
+		}))
+		defer proxy.Close()
+		a := connect(t, proxy.URL)
+		_, err := a.Index(t.Context(), "election/", 0)
+		if err = a.Fail(err); (err == nil) != good || !good && !strings.Contains(err.Error(), "X-Consul-Index") {
+			t.Errorf("index %q: %v", index, err)
+		}
+		if index == "" && !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("without an index: %v; want ErrDenied", err)
+		}
+	}
+}

@@ -22,6 +22,8 @@ var (
 
 	// ErrFiltered says that the servers have left out keys.
 	ErrFiltered = errors.New("permission denied: keys are missing in the answer")
+
+	errNoIndex = fmt.Errorf("%w: the answer has no X-Consul-Index: let the proxy before the agent pass this header", backend.ErrDenied)
 )
 
 // Wrap adds to err the name of the backend and the operation, and what Fail adds.
