@@ -29,6 +29,9 @@ type PostgresOptions struct {
 
 	// Settings are of the form name=value.
 	Settings []string
+
+	// Clock runs the server on a clock that [Daemon.Step] can move.
+	Clock bool
 }
 
 // A PostgresServer is one server of PostgreSQL.
@@ -149,6 +152,9 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
 	version := strings.Fields(string(must(exec.Command(filepath.Join(bin, "postgres"), "--version").Output())) + " ? ? ?")[2]
 	d := daemonOptions{kind: Postgres, version: version, dir: serverDir()}
+	if o.Clock {
+		d.setClock(faketime(), 0)
+	}
 	data := filepath.Join(d.dir, "data")
 	fillPostgres(bin, data, primary)
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
@@ -165,7 +171,8 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 		access = append(access, "host all all 127.0.0.1/32 trust")
 	}
 	check(os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
-	command, _ := asServer(filepath.Join(bin, "postgres"), "-D", data)
+	command, _ := asServer(append(append([]string{"env"}, d.env...), filepath.Join(bin, "postgres"), "-D", data)...) // the library keeps files of the user
+	d.env = nil
 	for _, s := range settings {
 		command = append(command, "-c", s)
 	}
