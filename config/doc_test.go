@@ -15,7 +15,7 @@ import (
 
 const reference = "../docs/configuration.md"
 
-// The reference has a row for each key, with the key's type unless it is a string, and no row for a key
+// The reference has a line for each key, with the key's type unless it is a string, and no line for a key
 // that does not exist.
 func TestEachKeyIsInTheReference(t *testing.T) {
 	text, err := os.ReadFile(reference)
@@ -23,10 +23,10 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, tables, _ := strings.Cut(string(text), "\n## Keys of every store\n")
-	rows := make(map[string]string) // from a key to the type in its row
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`(?:, ([^|]+))? \\|[^|]+\\|[^|]+\\|$").FindAllStringSubmatch(tables, -1) {
+	rows := make(map[string]string) // from a key to the type in its line
+	for _, m := range regexp.MustCompile("(?m)^- `([^`]+)`(?:, ([^(:]+?))?(?: \\(.*?\\))?: ").FindAllStringSubmatch(tables, -1) {
 		if rows[m[1]] != "" {
-			t.Errorf("%s has two rows for %s", reference, m[1])
+			t.Errorf("%s has two lines for %s", reference, m[1])
 		}
 		rows[m[1]] = cmp.Or(m[2], "a string")
 	}
@@ -42,7 +42,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 	}
 	for key := range rows {
 		if !slices.Contains(keys, key) && !strings.HasPrefix(key, "kubernetes.") { // a module of its own, which compares them
-			t.Errorf("%s has a row for %s, which is not a key", reference, key)
+			t.Errorf("%s has a line for %s, which is not a key", reference, key)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(kubernetes\\.[^`]+)`(?:, ([^|]+))? \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^- `(kubernetes\\.[^`]+)`(?:, ([^(:]+?))?(?: \\(.*?\\))?: ").FindAllStringSubmatch(string(text), -1) {
 		rows[m[1]] = cmp.Or(m[2], "a string")
 	}
 	for _, k := range config.Keys(config.Options{}) {
@@ -52,7 +52,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		delete(rows, k.Name)
 	}
 	for key := range rows {
-		t.Errorf("the reference has a row for %s, which is not a key", key)
+		t.Errorf("the reference has a line for %s, which is not a key", key)
 	}
 }
 
