@@ -234,33 +234,20 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 // count counts the elections by state, and those of the ten candidates that lead most.
 func (h *Handler) count(s election.Status, known campaigns) (c countsJSON, leaders []leadsJSON) {
 	leads := make(map[string]int)
+	counts := map[string]*int{"here": &c.Here, "others": &c.Others, "vacant": &c.Vacant, "unknown": &c.Unknown, "paused": &c.Paused, "stuck": &c.Stuck, "alone": &c.Alone}
 	for i := range s.Elections {
 		e := &s.Elections[i]
 		c.Total++
-		switch e.Kind {
-		case election.Elected:
+		for state, n := range counts {
+			if hasState(e, state, known) {
+				*n++
+			}
+		}
+		if e.Kind == election.Elected {
 			leads[e.Leader.ID]++
-			if e.Leading {
-				c.Here++
-			} else {
-				c.Others++
-			}
-		case election.Vacant:
-			c.Vacant++
-			if h.idle(e, known) {
-				c.Idle++
-			}
-		default:
-			c.Unknown++
 		}
-		if alone(e, known) {
-			c.Alone++
-		}
-		if e.Paused {
-			c.Paused++
-		}
-		if e.Stuck {
-			c.Stuck++
+		if h.idle(e, known) {
+			c.Idle++
 		}
 	}
 	leaders = []leadsJSON{}

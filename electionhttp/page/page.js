@@ -91,7 +91,7 @@ function verdict() {
   const used = c.total - c.idle;
   const vacant = c.vacant - c.idle;
   const idle = c.idle ? `${count(c.idle, "election is", "elections are")} idle: no leader so far, or no candidates.` : "";
-  const alone = c.alone ? `${count(c.alone, "election has", "elections have")} no standby.` : "";
+  const alone = !c.alone ? "" : used === 1 ? "It has no standby." : c.alone === used ? "None has a standby." : `${count(c.alone, "election has", "elections have")} no standby.`;
   const who = [summary(), alone, idle].filter(Boolean).join(" ");
   const one = last.elections.length === 1 && c.total === 1 ? last.elections[0] : null;
   const elections = (n) => count(n, "election", "elections");
@@ -106,8 +106,9 @@ function verdict() {
   if (last.store.state === "failing") return ["warn", "alarm", "Calls to the store fail", `Leaders keep leading until their leases end.${vacant ? ` ${count(vacant, "election has", "elections have")} no leader.` : ""} ${who}`];
   if (vacant) {
     const names = last.elections.filter((e) => e.kind === "vacant" && !e.idle).map((e) => e.election);
-    const head = names.length === 1 && vacant === 1 ? `${names[0]} has no leader` : `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader`;
-    return [vacant === used && used > 1 ? "bad" : "warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
+    const none = vacant === used && used > 1;
+    const head = none ? `None of the ${elections(used)} has a leader` : vacant > 1 ? `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader` : names.length ? `${names[0]} has no leader` : `1 election of ${c.total.toLocaleString("en")} has no leader`;
+    return [none ? "bad" : "warn", "vacant", head, who];
   }
   if (last.unhealthy) return ["warn", "alarm", "The health check of this process fails", `This process does not lead until the check passes. ${who}`];
   if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
@@ -202,7 +203,7 @@ function fill(row, e) {
   if (lead.dataset.said !== said) {
     lead.dataset.said = said;
     if (e.leader) {
-      lead.replaceChildren(...[make("bdi", { class: e.leading ? "mine" : "" }, e.leader.id),
+      lead.replaceChildren(...[make("span", { class: e.leading ? "mine" : "" }, id(e.leader.id)),
         e.leading ? make("span", { class: "addr" }, "this process") : null,
         !e.leading && e.leader.address ? make("span", { class: "addr" }, id(e.leader.address)) : null].filter(Boolean));
     } else {
@@ -259,7 +260,7 @@ function renderStore() {
   facts.replaceChildren(...fact("Last answer", make("span", { class: "ago" })),
     ...(s.error ? fact("Error", s.detail ? id(s.detail) : s.error) : []),
     ...fact("Lease TTL", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
-    ...(took ? fact("Median renewal", within(took.half_ms), make("span", { class: "aside" }, `slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`)) : []),
+    ...(took ? fact("Median renewal", within(took.half_ms), took.count > 1 ? make("span", { class: "aside" }, `slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`) : "") : []),
     ...(last.observer ? fact("This process", "only observes") : []));
 }
 

@@ -89,6 +89,8 @@ func TestTheHistoryShowsEndsAndGaps(t *testing.T) {
 	p.says("#verdict", "jobs has no leader")
 	p.run("open the election", chromedp.Click("#rows .name"))
 	p.says("#detail .leaderships", "stepped down")
+	p.check("the list has no numbers", "getComputedStyle(document.querySelector('#detail .leaderships')).listStyleType === 'none'")
+	p.shoot("history")
 	p.says("#detail .gap", "no leader now, for") // after a second
 	if err := eb.Lead(nil); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func TestAStoreWithoutAnyLeaderIsRed(t *testing.T) {
 		}
 	}
 	p := open(t, serve(t, a, electionhttp.Options{}).url, 1280, 900, false)
-	p.says("#verdict", "2 elections of 2 have no leader")
+	p.says("#verdict", "None of the 2 elections has a leader")
 	p.until("the verdict is red", "document.querySelector('#verdict').dataset.level === 'bad'")
 }
 
