@@ -60,13 +60,18 @@ func (e Event) String() string {
 	return s + ": " + e.Why()
 }
 
-// Why returns the reason and the text of Err, safe to log.
+// Why says the reason in words, with the text of Err, safe to log.
 func (e Event) Why() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s (%q)", e.Reason, e.Err)
 	}
-	if e.Reason == ReasonVacant {
+	switch {
+	case e.Reason == ReasonVacant:
 		return "the reason is not known"
+	case e.Reason == ReasonCurrent && e.Kind == Unknown:
+		return "the store has not been read yet"
+	case e.Reason == ReasonCurrent:
+		return "so it was at the start"
 	}
 	return string(e.Reason)
 }

@@ -115,7 +115,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		n, _ := strconv.Atoi(cmp.Or(facts[name], d.clients.Get().ConfigGet(ctx, name).Val()[name]))
 		return n
 	}, setting("client-output-buffer-limit"))...)
-	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); after a restart or failover every lease is observed for that long", d.maxTTL)
+	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or failover of the server, nor before the very first election", d.maxTTL)
 	if ttl > d.maxTTL {
 		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
 		list[len(list)-1].Fatal = true

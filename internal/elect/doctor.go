@@ -177,11 +177,14 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 			ahead = max(ahead, time.Until(r.Elected))
 		}
 	}
-	have := "have"
-	if led == 1 {
-		have = "has"
+	switch {
+	case len(records) == 0:
+		d.add(gradeOK, "elections", "the store has none yet")
+	case led == 1:
+		d.add(gradeOK, "elections", "the store has %s; 1 of them has a leader now", counted(len(records), "election", "elections"))
+	default:
+		d.add(gradeOK, "elections", "the store has %s; %d of them have a leader now", counted(len(records), "election", "elections"), led)
 	}
-	d.add(gradeOK, "elections", "the store has %s; %d of them %s a leader now", counted(len(records), "election", "elections"), led, have)
 	for to, n := range moved {
 		if s.config.Backend != "migration" {
 			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
@@ -327,10 +330,13 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 // addExpectations says what this configuration promises, by the formulas of package backend.
 func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, guard bool) {
 	delay := o.FailoverDelay + o.IncumbentGrace
-	crash := ""
+	crash, more := "", ""
+	if delay > 0 {
+		more = fmt.Sprintf(" (%v more for failover delay and incumbent grace)", delay)
+	}
 	switch g.Expiry {
 	case backend.ByKernel:
-		crash = fmt.Sprintf("milliseconds without a leader: the kernel releases the lease with the process (%v more for failover delay and incumbent grace)", delay)
+		crash = "milliseconds without a leader: the kernel releases the lease with the process" + more
 	case backend.ByOperator:
 		crash = "no leader until an operator names another one"
 	default:
@@ -342,7 +348,7 @@ func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, 
 			crash += fmt.Sprintf(", of which %v are failover delay and incumbent grace", delay)
 		}
 		if guard {
-			crash = fmt.Sprintf("of the process: milliseconds without a leader, since its guard releases the lease (%v more for failover delay and incumbent grace); of the machine: %s", delay, crash)
+			crash = "of the process: milliseconds without a leader, since its guard releases the lease" + more + "; of the machine: " + crash
 		}
 	}
 	d.add(gradeOK, "crash", "%s", crash)

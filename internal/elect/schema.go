@@ -83,15 +83,15 @@ func (a *app) createTables(ctx context.Context, grantTo string) error {
 	if grantTo == "" {
 		note := ""
 		if ok {
-			note = "; members with another account than this one need rights: --grant-to ACCOUNT"
+			note = "; if members use another account than this one, grant it the rights: --grant-to ACCOUNT"
 		}
-		_, err := fmt.Fprintf(a.out, "the tables exist on %s%s\n", s.name(), note)
+		_, err := fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
 		return err
 	}
 
 	err = s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) })
 	if err == nil {
-		_, err = fmt.Fprintf(a.out, "the tables exist on %s, and %s has the rights of a member\n", s.name(), clean.Text(grantTo, 80, false))
+		_, err = fmt.Fprintf(a.out, "the tables are there, on %s, and %s has the rights of a member\n", s.name(), clean.Text(grantTo, 80, false))
 	}
 	return err
 }

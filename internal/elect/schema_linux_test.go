@@ -39,7 +39,7 @@ func TestTheFirstTermInNewTablesIsTheClocks(t *testing.T) {
 		d := testbed.Shared(t, k).Database(t)
 		env := withRights(t, d, "CREATE, SELECT, INSERT, UPDATE, DELETE")
 		for range 2 { // the second call must not change the tables
-			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables exist on mysql 127.0.0.1:") {
+			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables are there, on mysql 127.0.0.1:") {
 				t.Fatalf("code %d: %s", code, out)
 			}
 		}

@@ -87,7 +87,7 @@ func findProcess(ctx context.Context, socket, name string, pid int) (path string
 	case 1:
 		return path, found[0], nil
 	case 0:
-		return "", s, fmt.Errorf("no process of this user on this machine takes part in %q with elect run or electionhttp.ServeLocal", name)
+		return "", s, fmt.Errorf("no process of this user on this machine takes part in %q and has a socket: elect run makes one, and a program by electionhttp.ServeLocal", name)
 	}
 	text := ""
 	for _, st := range found {

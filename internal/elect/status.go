@@ -158,7 +158,7 @@ func (a *app) list(ctx context.Context, pattern string, asJSON bool) error {
 		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
 		return nil
 	} else if len(states) == 0 {
-		fmt.Fprintf(a.out, "There are no elections yet on %s.\n", s.name())
+		fmt.Fprintf(a.out, "There are no elections yet on %s: nobody has led one. Processes that take part: elect doctor\n", s.name())
 		return nil
 	}
 	var w table
