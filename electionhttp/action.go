@@ -39,9 +39,6 @@ const (
 
 // action carries out the action in a request's body, if it is allowed.
 func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodPost) {
-		return
-	}
 	if h.options.Authorize == nil {
 		fail(w, http.StatusForbidden, "this server allows no actions")
 		return

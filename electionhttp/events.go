@@ -17,9 +17,6 @@ const writeTimeout = 10 * time.Second
 // events sends every change as it happens, until the client goes away, or the handler
 // or the manager is closed.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet) {
-		return
-	}
 	query := r.URL.Query()
 	only, states := query.Get("election"), query.Get("states") != "no"
 	select {
@@ -125,9 +122,6 @@ func (h *Handler) appendStates(data []byte, id string, list []election.Event, wa
 
 // changes lists the last changes that this process has observed.
 func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
 	limit, ok := number(w, r, "limit", 100, maxRecent)
 	if !ok {
 		return

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,6 +64,7 @@ type Handler struct {
 	options Options
 	log     *slog.Logger
 	csrf    *http.CrossOriginProtection
+	paths   map[string]route
 
 	observer bool // the manager never leads, so it cannot pause or resign
 
@@ -132,6 +134,7 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	if h.log = o.Logger; h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+	h.fillPaths()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.hub = newHub(rand.Text()[:10], o.Details, o.MaxStreams)
 	h.listings.keep = keepRecords
@@ -159,36 +162,46 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "closed")
 		return
 	}
-	// The escaped path, since an election's name may contain a slash.
-	switch escaped := r.URL.EscapedPath(); escaped {
-	case "":
-		redirectToSlash(w, r)
-	case "/healthz":
-		h.healthz(w, r)
-	case "/readyz":
-		h.readyz(w, r)
-	case "/elections":
-		h.elections(w, r)
-	case "/members":
-		h.listMembers(w, r)
-	case "/records":
-		h.listRecords(w, r)
-	case "/changes":
-		h.changes(w, r)
-	case "/events":
-		h.events(w, r)
-	case "/actions":
-		h.action(w, r)
-	default:
-		if f, ok := files[escaped]; ok {
-			h.file(w, r, f)
-		} else if name, ok := nameAfter("/leader/", escaped); ok {
-			h.leader(w, r, name)
-		} else if name, ok := nameAfter("/elections/", escaped); ok {
-			h.election(w, r, name)
-		} else {
-			fail(w, http.StatusNotFound, "there is nothing at this path")
-		}
+	escaped := r.URL.EscapedPath() // since an election's name may contain a slash
+	p, ok := h.paths[escaped]
+	if name, found := nameAfter("/leader/", escaped); found {
+		p, ok = route{[]string{http.MethodGet, http.MethodHead, http.MethodOptions}, func(w http.ResponseWriter, r *http.Request) { h.leader(w, name) }}, true
+	} else if name, found := nameAfter("/elections/", escaped); found {
+		p, ok = route{reading, func(w http.ResponseWriter, r *http.Request) { h.election(w, name) }}, true
+	}
+	if !ok {
+		fail(w, http.StatusNotFound, "there is nothing at this path")
+	} else if !slices.Contains(p.methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(p.methods, ", "))
+		fail(w, http.StatusMethodNotAllowed, "the method must be "+strings.Join(p.methods, " or "))
+	} else {
+		p.answer(w, r)
+	}
+}
+
+// A route is what answers at a path, to these methods.
+type route struct {
+	methods []string
+	answer  http.HandlerFunc
+}
+
+var reading = []string{http.MethodGet, http.MethodHead}
+
+// fillPaths sets the paths that have no name in them.
+func (h *Handler) fillPaths() {
+	h.paths = map[string]route{
+		"":           {reading, redirectToSlash},
+		"/healthz":   {reading, h.healthz},
+		"/readyz":    {reading, h.readyz},
+		"/elections": {reading, h.elections},
+		"/members":   {reading, h.listMembers},
+		"/records":   {reading, h.listRecords},
+		"/changes":   {reading, h.changes},
+		"/events":    {[]string{http.MethodGet}, h.events},
+		"/actions":   {[]string{http.MethodPost}, h.action},
+	}
+	for name, f := range files {
+		h.paths[name] = route{reading, f.answer}
 	}
 }
 
@@ -219,9 +232,6 @@ func setSecurityHeaders(head http.Header) {
 // redirectToSlash sends a browser from /prefix to /prefix/, so that the page's relative
 // addresses work. StripPrefix has removed the prefix from r.URL; r.RequestURI still has it.
 func redirectToSlash(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
 	requested, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil || path.Base(requested.Path) == "/" || path.Base(requested.Path) == "." {
 		fail(w, http.StatusNotFound, "there is nothing at this path")
@@ -232,24 +242,9 @@ func redirectToSlash(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-func (h *Handler) file(w http.ResponseWriter, r *http.Request, f file) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
+func (f file) answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", f.kind)
 	w.Write(f.data)
-}
-
-// allow answers 405 to all other methods.
-func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
-	for _, m := range methods {
-		if r.Method == m {
-			return true
-		}
-	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	fail(w, http.StatusMethodNotAllowed, "the method must be "+strings.Join(methods, " or "))
-	return false
 }
 
 // number reads a number from 0 to limit from the query.

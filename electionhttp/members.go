@@ -25,9 +25,6 @@ type memberJSON struct {
 
 // listMembers answers with the store's members, in any election.
 func (h *Handler) listMembers(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
 	limit, ok := number(w, r, "limit", 1000, 100_000)
 	if !ok {
 		return

@@ -48,10 +48,7 @@ type contenderJSON struct {
 
 // election answers with everything about one election: the state that this process knows,
 // and the store's record.
-func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
+func (h *Handler) election(w http.ResponseWriter, name string) {
 	e := h.manager.Election(name)
 	s, now := h.snapshot()
 	i := slices.IndexFunc(s.Elections, func(e election.ElectionStatus) bool { return e.Election == name })

@@ -41,9 +41,6 @@ type listing struct {
 // listRecords answers with the elections of the store, whether this process has joined them or
 // not.
 func (h *Handler) listRecords(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
 	limit, ok := number(w, r, "limit", 1000, maxRecords)
 	if !ok {
 		return

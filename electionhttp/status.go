@@ -123,9 +123,6 @@ func describeError(err error, details bool) (class, text string) {
 
 // elections answers with all elections, or those that the query selects.
 func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
-	if !allow(w, r, http.MethodGet, http.MethodHead) {
-		return
-	}
 	limit, ok := number(w, r, "limit", 1<<30, 1<<30)
 	if !ok {
 		return
