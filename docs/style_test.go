@@ -41,31 +41,6 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 	}
 }
 
-// What users read stays short: the pages without docs/design, in both languages, have 40,000 words at most.
-func TestTheDocumentationIsShort(t *testing.T) {
-	const most = 40_000
-	words := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "design"):
-			return filepath.SkipDir
-		case filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		words += len(strings.Fields(string(text)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if words > most || words < most/2 {
-		t.Errorf("the pages have %d words, at most %d are allowed", words, most)
-	}
-}
-
 // A package comment is a page: what it is, an example, options, limits. Only that of a protocol carries its argument,
 // under headings.
 func TestPackageCommentsAreAPage(t *testing.T) { eachDeclaration(t, packageComments) }
