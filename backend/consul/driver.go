@@ -25,8 +25,9 @@ type driver struct {
 	mu         sync.Mutex
 	calls      uint64              // how many calls have begun
 	newest     map[lease.Key]index // of the items that were read or written
-	wentBack   int                 // how often a key was older than before: a snapshot was restored
-	restoredAt uint64              // what was written up to this index may not be the latest; 0: it is
+	origin     origin
+	wentBack   int    // how often a key was older than before: a snapshot was restored
+	restoredAt uint64 // what was written up to this index may not be the latest; 0: it is
 	records    listing
 	listened   uint64 // the index up to which Listen has told; 0: it must begin
 	tooMany    bool   // there are too many records to tell them
@@ -72,6 +73,9 @@ func (d *driver) key(k lease.Key) string {
 // changes returns the key that is written with each change of a record.
 func (d *driver) changes() string { return d.Prefix + "/changes" }
 
+// originKey returns the key that is made once: see [driver.identify].
+func (d *driver) originKey() string { return d.Prefix + "/origin" }
+
 func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
 
 // item returns a key as an item; p nil: it is not there. docs/design/consul.md, "Edited items", says
@@ -103,7 +107,7 @@ func checksum(key string, value []byte) uint64 {
 // maxByKey is how many records are read key by key. More are listed.
 const maxByKey = 100
 
-// Read implements [lease.Driver]. It takes a transaction for each 128 items. Many records are listed:
+// Read implements [lease.Driver]. It takes a transaction for each 126 items. Many records are listed:
 // then it takes a request that tells whether any of them has changed, too. The records are counted
 // after the meta item was read, so that a change that requires the item counts no record twice.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
@@ -115,7 +119,7 @@ func (d *driver) read(ctx context.Context, call uint64, keys []lease.Key, found 
 	single, meta := singly(keys), slices.Contains(keys, lease.Key{Kind: lease.Metas})
 	changes := uint64(0)
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(single, consulagent.MaxOps-1) {
+	for part := range slices.Chunk(single, consulagent.MaxOps-2) {
 		if changes, err = d.get(ctx, call, part, found, items); err != nil {
 			return v, d.Fail(err)
 		}
@@ -176,9 +180,9 @@ func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lea
 	return records, nil
 }
 
-// names returns what is read with items: the key changes, and the items' keys.
+// names returns what is read with items: the keys changes and origin, and the items' keys.
 func (d *driver) names(keys []lease.Key) []string {
-	names := []string{d.changes()}
+	names := []string{d.changes(), d.originKey()}
 	for _, k := range keys {
 		names = append(names, d.key(k))
 	}
@@ -194,15 +198,19 @@ func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, pairs m
 			return 0, err
 		}
 	}
+	text := ""
 	if p := pairs[d.changes()]; p != nil {
 		changes = p.ModifyIndex
 	}
+	if p := pairs[d.originKey()]; p != nil {
+		text = string(p.Value)
+	}
 	items := make([]lease.Item, len(keys))
 	for i, k := range keys {
-		items[i] = d.item(k, pairs[names[i+1]])
+		items[i] = d.item(k, pairs[names[i+2]])
 		into[k] = items[i]
 	}
-	return changes, d.note(ctx, call, items)
+	return changes, d.note(ctx, call, items, text)
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
@@ -240,7 +248,7 @@ func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.It
 		all[i] = d.item(lease.Key{Kind: kind, Name: name}, p)
 		items[name] = all[i]
 	}
-	return items, index, d.note(ctx, call, all)
+	return items, index, d.note(ctx, call, all, "")
 }
 
 // A listing has all records as they were at an index of their keys.

@@ -3,11 +3,54 @@ package consul
 import (
 	"context"
 
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
 // Consul tells no identity of its servers, so the epoch is always the same. That a snapshot was
-// restored shows when a key is older than it was: no other write lowers an index.
+// restored shows when a key is older than it was: no other write lowers an index. That another Consul
+// answers shows in the key origin, which has random text and is made once.
+
+// identify makes the key origin, unless it is there. It asks nothing if this process has read it.
+func (d *driver) identify(ctx context.Context) error {
+	d.mu.Lock()
+	known := d.origin.text != ""
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	call, text := d.begin(), string(backend.NewNonce())
+	made, _, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: d.originKey(), Value: []byte(text)}}) // with index 0
+	if err == nil && !made {
+		var pairs map[string]*api.KVPair
+		if pairs, err = d.Get(ctx, d.originKey()); err == nil && pairs[d.originKey()] != nil {
+			text = string(pairs[d.originKey()].Value)
+		}
+	}
+	if err == nil {
+		d.noteOrigin(call, text)
+	}
+	return err
+}
+
+// An origin is the text of the key, and the number of the calls that had begun when it was noted.
+type origin struct {
+	text string
+	call uint64
+}
+
+// noteOrigin reports whether a call has read another text than was read before it began; "": it is not there.
+func (d *driver) noteOrigin(call uint64, text string) (other bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := d.origin; text != "" && (last.text == "" || last.call < call) {
+		d.origin = origin{text, d.calls}
+		other = last.text != "" && last.text != text
+	}
+	return other
+}
 
 // begin returns the number of a call that begins.
 func (d *driver) begin() uint64 {
@@ -17,10 +60,10 @@ func (d *driver) begin() uint64 {
 	return d.calls
 }
 
-// note notes items that a call has read or written. If one is older than it was when the call
-// began, the store went back.
-func (d *driver) note(ctx context.Context, call uint64, items []lease.Item) error {
-	if !d.noteAll(call, items) {
+// note notes items that a call has read or written, and the text of the key origin; "": it was not read. If
+// an item is older than it was when the call began, or that text another one, the store went back.
+func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, text string) error {
+	if other := d.noteOrigin(call, text); !d.noteAll(call, items) && !other {
 		return nil
 	}
 	now, err := d.Index(ctx, d.Prefix+"/", 0)

@@ -35,6 +35,9 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if !same {
 		return lease.Written{}, lease.ErrEpoch
 	}
+	if err := d.identify(ctx); err != nil {
+		return lease.Written{}, d.Fail(err)
+	}
 	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
 	todo := make([]int, len(changes))
 	for i := range changes {
@@ -237,7 +240,7 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 		items = append(items, r.Items...)
 		w.results[i] = r
 	}
-	return w.note(ctx, w.call, items)
+	return w.note(ctx, w.call, items, "")
 }
 
 // verify returns which items have another version. It compares records, which may be many.
