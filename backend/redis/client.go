@@ -229,8 +229,8 @@ func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error)
 // SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
 func (d *driver) eval(ctx context.Context, write bool, args []any) (answer []any, err error) {
 	var c scripter = d.clients.Get()
-	if own, ok := c.(interface{ Conn() *goredis.Conn }); ok && d.newClient == nil {
-		one := own.Conn()
+	if lends := d.lends(); lends != nil {
+		one := lends.Conn()
 		defer func() {
 			if err != nil && ctx.Err() == nil {
 				one.Do(ctx, "QUIT")
@@ -240,9 +240,18 @@ func (d *driver) eval(ctx context.Context, write bool, args []any) (answer []any
 		c = one
 	}
 	if answer, err = d.evalOn(ctx, c, write, args); err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
-		err = errors.New("the connection has answered something else than what was asked")
+		err = fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
 	}
 	return answer, err
+}
+
+// lends returns the program's client if it gives out single connections. That of a cluster does not.
+func (d *driver) lends() interface{ Conn() *goredis.Conn } {
+	c, ok := d.clients.Get().(interface{ Conn() *goredis.Conn })
+	if !ok || d.newClient != nil {
+		return nil
+	}
+	return c
 }
 
 // A scripter is a client, or one connection of it.
@@ -279,11 +288,11 @@ func (d *driver) evalOn(ctx context.Context, c scripter, write bool, args []any)
 	return answer, err
 }
 
-// broken reports whether another connection may succeed. What the server says on one of the program's may be for what was said
-// there before.
+// broken reports whether another connection may succeed. What the server says on one of the program's, which is closed then, may
+// be for what was said there before.
 func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
-	return has(err.Error(), "READONLY ") || (!answered || d.newClient == nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
+	return has(err.Error(), "READONLY ") || (!answered || d.lends() != nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // outOfTime completes the error of a call that may have found no connection in the program's pool.
