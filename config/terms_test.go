@@ -3,6 +3,7 @@ package config_test
 import (
 	"context"
 	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,13 +14,14 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A Redis is restarted three times, and then the word in the configuration is changed. A fence that has seen
-// the last term refuses those of the new store, but for no more than a day.
+// A Redis is restarted three times, and then the word in the configuration is changed, to each other store, and back. A
+// fence that has seen the last term refuses those of the next store, but for no more than a day; and nothing that was
+// granted comes back.
 func TestRestartsPutTermsADayAheadAtMost(t *testing.T) {
 	testbed.Full(t, "restarts a server")
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	conf := []string{"ELECTION_REDIS_ADDRESSES=" + server.Addr(), "ELECTION_REDIS_MAX_TTL=3s", "ELECTION_MYSQL_DSN=" + mysqlTable(t, testbed.Shared(t, testbed.MariaDB))}
+	conf := append(otherStores(t), "ELECTION_REDIS_ADDRESSES="+server.Addr(), "ELECTION_REDIS_MAX_TTL=3s")
 	last := uint64(0)
 	for range 3 {
 		server.Kill(t)
@@ -30,8 +32,42 @@ func TestRestartsPutTermsADayAheadAtMost(t *testing.T) {
 		}
 		last = term
 	}
-	if first := leadOnce(t, "mysql", conf); first+backend.TermJump < last {
-		t.Errorf("on MySQL the first term is %d: a fence that has seen %d refuses it for %v", first, last, time.Duration(last-first)*time.Microsecond)
+	for _, next := range []string{"mysql", "postgres", "etcd", "consul", "zookeeper", "file"} {
+		first := leadOnce(t, next, conf)
+		if ahead := aheadOfTheClock(first); ahead > 0 || first+backend.TermJump < last {
+			t.Errorf("on %s the first term is %d, %v ahead of the clock: a fence that has seen %d refuses it for %v", next, first, ahead, last, time.Duration(last-first)*time.Microsecond)
+		}
+		if again := leadOnce(t, "redis", conf); again <= last || aheadOfTheClock(again) > 24*time.Hour {
+			t.Errorf("back on Redis from %s: term %d after %d, %v ahead of the clock", next, again, last, aheadOfTheClock(again))
+		} else {
+			last = again
+		}
+	}
+}
+
+// Where nothing was damaged, terms grow across any change of the word at once.
+func TestTermsGrowAcrossStoresWithoutDamage(t *testing.T) {
+	testbed.Full(t, "uses all stores")
+	t.Parallel()
+	conf, last := otherStores(t), uint64(0)
+	for _, store := range []string{"mysql", "postgres", "mysql", "etcd", "consul", "etcd", "zookeeper", "file", "zookeeper", "postgres", "file"} {
+		term := leadOnce(t, store, conf)
+		if ahead := aheadOfTheClock(term); term <= last || ahead > 0 {
+			t.Errorf("%s: term %d after %d, %v ahead of the clock", store, term, last, ahead)
+		}
+		last = term
+	}
+}
+
+// otherStores are the settings of all stores but Redis, with nothing in them.
+func otherStores(t *testing.T) []string {
+	return []string{
+		"ELECTION_MYSQL_DSN=" + mysqlTable(t, testbed.Shared(t, testbed.MariaDB)),
+		"ELECTION_POSTGRES_DSN=" + testbed.SharedPostgres(t).Database(t).DSN(""),
+		"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + rand.Text() + "/",
+		"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + rand.Text(),
+		"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text(),
+		"ELECTION_FILE_DIR=" + t.TempDir(),
 	}
 }
 
