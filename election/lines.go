@@ -112,12 +112,19 @@ func (m *Manager) logOutage(a action) {
 	m.log.Warn("calls to the store fail: this process cannot be elected until they succeed", attrs...)
 }
 
-// logDoubt says until when nobody can be elected because the store may have lost a grant, or that it is over.
+// logDoubt says until when elections cannot be won because the store may have lost a grant, or that they can be again.
 func (m *Manager) logDoubt(a action) {
-	l := line{level: slog.LevelWarn, text: "elections can be won again", elections: []string{a.e.name}}
-	if a.until > 0 {
-		l.text = "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"
-		l.until = m.wall(a.until)
+	if a.reason == ReasonVacant {
+		m.log.Warn("elections can be won again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
+		return
 	}
+	l := line{level: slog.LevelWarn, text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
+	until := time.Duration(0)
+	for _, e := range m.machine.elections {
+		if e.doubted {
+			l.elections, until = append(l.elections, e.name), max(until, e.unchangedSince+e.observed.ObserveFor)
+		}
+	}
+	l.until = m.wall(until)
 	m.say(l)
 }

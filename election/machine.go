@@ -61,6 +61,7 @@ type machine struct {
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
 	outage              outage
+	doubt               doubt
 	priorities          priorities
 	nextStep            time.Duration // the last result of next
 	resumedAt           time.Duration // when this process last continued after it had been stopped
@@ -99,7 +100,7 @@ type elec struct {
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
 	readSinceTry   bool           // such a reading has been answered
 	sameIDReported bool           // watchers were told that another process uses this id
-	doubted        bool           // logged: nobody can be elected for a while
+	doubted        bool           // it cannot be won for a while: see doubt
 	deniedCall     callKind       // the call whose denial was reported, plus one; 0: none
 
 	phase phase // see machine_phase.go
@@ -350,6 +351,7 @@ func (m *machine) join(now time.Duration, e *elec) {
 // remove removes an election that has left.
 func (m *machine) remove(e *elec) {
 	m.timers.set(e, never)
+	m.endDoubt(e)
 	last := len(m.elections) - 1
 	m.elections[e.index] = m.elections[last]
 	m.elections[e.index].index = e.index

@@ -97,6 +97,13 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 	m.outage.told, m.outage.denied = false, false
 }
 
+// A doubt is a time in which elections cannot be won, because the store may have lost a grant.
+type doubt struct {
+	elections int
+	since     time.Duration // when the first of them was noticed
+	told      bool
+}
+
 // untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count
 // in whole seconds, and beside other programs each vacancy is watched for a moment.
 const untoldDoubt = 2 * time.Second
@@ -104,23 +111,34 @@ const untoldDoubt = 2 * time.Second
 // noteDoubt notes whether the observed lease must be watched although nobody holds it, or for longer than its
 // TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait. It takes
 // two readings: one alone may have been overtaken by a later one of this process, and is then taken for an older copy.
+// The line waits until all elections have been read.
 func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	l, usual := e.observed, untoldDoubt
 	if !l.Vacant() {
 		usual += l.TTL
 	}
+	d := &m.doubt
 	switch doubted := m.observed && l.ObserveFor > usual; {
 	case !doubted:
 		m.endDoubt(e)
 	case !e.doubted && now > e.unchangedSince:
-		e.doubted = true
-		m.emit(action{kind: doLog, e: e, reason: ReasonWentBack, until: e.unchangedSince + l.ObserveFor})
+		if e.doubted, d.elections = true, d.elections+1; d.elections == 1 {
+			d.since = now
+		}
+	case e.doubted && !d.told && now >= d.since+m.RenewEvery/2:
+		d.told = true
+		m.emit(action{kind: doLog, reason: ReasonWentBack, until: d.since})
 	}
 }
 
+// endDoubt notes that e can be won again, or was won, or is no longer of interest.
 func (m *machine) endDoubt(e *elec) {
-	if e.doubted {
-		m.emit(action{kind: doLog, e: e, reason: ReasonWentBack})
+	if !e.doubted {
+		return
 	}
 	e.doubted = false
+	if m.doubt.elections--; m.doubt.elections == 0 && m.doubt.told {
+		m.doubt.told = false
+		m.emit(action{kind: doLog, reason: ReasonVacant, until: m.doubt.since})
+	}
 }

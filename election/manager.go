@@ -262,10 +262,10 @@ func (m *Manager) logAction(a action) {
 		m.log.Warn("health check failed, stepping down", "error", a.err)
 	case a.e == nil && a.reason == ReasonHealth:
 		m.log.Info("health check passed, campaigning again")
+	case a.e == nil && (a.reason == ReasonWentBack || a.reason == ReasonVacant):
+		m.logDoubt(a)
 	case a.e == nil:
 		m.logOutage(a)
-	case a.reason == ReasonWentBack:
-		m.logDoubt(a)
 	case a.reason == ReasonElected:
 		m.say(line{level: slog.LevelInfo, text: "try acquire leader", result: true, term: a.term, elections: []string{a.e.name}})
 	default:
