@@ -2,7 +2,6 @@ package beside
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -44,7 +43,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	err = b.giveBack(ctx, back)
 
 	granted, bidErr := b.bid(ctx, passed)
-	return answers, errors.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
+	return answers, backend.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
 }
 
 // wait takes places in the queues of locks that cannot be had yet.
@@ -170,7 +169,7 @@ func (b *Backend) take(ctx context.Context, attempts []*attempt) error {
 		}
 		t.answer.Lease, t.answer.ValidFor = t.pair.lease, min(t.answer.ValidFor, r.ValidFor)
 	}
-	return errors.Join(err, b.giveBack(ctx, back))
+	return backend.Join(err, b.giveBack(ctx, back))
 }
 
 // giveBack releases leases whose locks are somebody else's, or that must not be kept, and refuses the bids.

@@ -2,7 +2,6 @@ package beside
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -132,7 +131,7 @@ func (b *Backend) Close() error {
 	if !b.owner.Close() {
 		return nil
 	}
-	return errors.Join(b.lock.Close(), b.inner.Close())
+	return backend.Join(b.lock.Close(), b.inner.Close())
 }
 
 // enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed or serves

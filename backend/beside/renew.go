@@ -2,7 +2,6 @@ package beside
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -15,7 +14,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 		return nil, err
 	}
 	answers, err := b.inner.Renew(ctx, held)
-	return answers, errors.Join(err, b.keep(ctx, answers))
+	return answers, backend.Join(err, b.keep(ctx, answers))
 }
 
 // Mark implements [backend.Marker]. A lock is sealed before the mark is written beside its lease, and
@@ -35,7 +34,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		marks[n] = held[i]
 	}
 	marked, markErr := b.inner.Mark(ctx, marks)
-	err = errors.Join(err, markErr, b.keep(ctx, marked))
+	err = backend.Join(err, markErr, b.keep(ctx, marked))
 	for n, a := range marked {
 		answers[ready[n]] = a
 	}
@@ -86,7 +85,7 @@ func (b *Backend) sealFirst(ctx context.Context, held []backend.Held, answers []
 		}
 		answers[i].Lease = pairs[n].lease
 	}
-	return ready, errors.Join(err, readErr)
+	return ready, backend.Join(err, readErr)
 }
 
 // keep renews the locks of leases that were renewed or marked, and turns the answers about leases into
@@ -103,7 +102,7 @@ func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
 			refused, names = append(refused, a), append(names, a.Election)
 		}
 	}
-	return errors.Join(b.keepGranted(ctx, granted, owned), b.showRefused(ctx, refused, names))
+	return backend.Join(b.keepGranted(ctx, granted, owned), b.showRefused(ctx, refused, names))
 }
 
 func (b *Backend) keepGranted(ctx context.Context, answers []*backend.Answer, owned []Owned) error {

@@ -74,7 +74,7 @@ func (k *lock) Read(ctx context.Context, _ string, elections []string) ([]beside
 			states[i] = k.state(v, elections[i])
 		}
 	})
-	return states, errors.Join(errs...)
+	return states, backend.Join(errs...)
 }
 
 // Listen implements [beside.Queue], by the watches that readings have left.
@@ -341,7 +341,7 @@ func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
 	ensemble.InParallel(len(owned), func(i int) {
 		errs[i] = k.fail(fmt.Sprintf("drop %.80q", owned[i].Election), k.drop(ctx, &owned[i]))
 	})
-	return errors.Join(errs...)
+	return backend.Join(errs...)
 }
 
 func (k *lock) drop(ctx context.Context, o *beside.Owned) error {

@@ -147,7 +147,7 @@ func (k *lock) Wait(ctx context.Context, owned []beside.Owned) error {
 		}
 		errs[i] = k.fail(fmt.Sprintf("queue for %.80q", owned[i].Election), err)
 	})
-	return errors.Join(errs...)
+	return backend.Join(errs...)
 }
 
 // withdraw gives up the places that no bid has needed for a while. Once first, such a node would hold up the

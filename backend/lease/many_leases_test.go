@@ -1,7 +1,9 @@
 package lease_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,5 +155,20 @@ func TestClosingDoesNotDisturbAWatch(t *testing.T) {
 		b.waits("jobs", ttl, "a session that was left is watched on")
 		members, err := b.b.Members(w.Context(), "", 10)
 		w.want(err == nil && len(members) == 0, "a process that has left is listed: %v, %v", members, err)
+	})
+}
+
+// The terms of many elections are over: that is one line.
+func TestManyStaleRequestsAreOneLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a")
+		var requests []backend.Request
+		for _, l := range a.leadsMany(200) {
+			requests = append(requests, backend.Request{Election: l.Election, Term: l.Term - 1, Kind: backend.Depose})
+		}
+		err := a.b.Request(w.Context(), requests)
+		if !errors.Is(err, backend.ErrStale) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
+			w.Errorf("%.300q of %d bytes", err, len(err.Error()))
+		}
 	})
 }

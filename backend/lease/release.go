@@ -58,7 +58,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			}
 		}
 		if failure := backend.Join(failed...); err != nil && !errors.Is(err, ErrEpoch) || failure != nil {
-			return errors.Join(err, failure)
+			return backend.Join(err, failure)
 		}
 		if held = again; len(held) == 0 {
 			return nil

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +17,8 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	return b.fail(about("request", len(requests), requests[0].Election), b.request(ctx, requests))
 }
 
-func (b *Backend) request(ctx context.Context, requests []backend.Request) (stale error) {
+func (b *Backend) request(ctx context.Context, requests []backend.Request) error {
+	var stale []error
 	for range rounds {
 		names := make([]string, len(requests))
 		for n, q := range requests {
@@ -26,7 +26,7 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 		}
 		v, states, err := b.read(ctx, names)
 		if err != nil {
-			return errors.Join(stale, err)
+			return backend.Join(append(stale, err)...)
 		}
 
 		var changes []Change
@@ -39,7 +39,7 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 				continue
 			}
 			if q.Term == 0 || st.Term != q.Term {
-				stale = errors.Join(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
+				stale = append(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
 				continue
 			}
 			r := *st.record
@@ -54,7 +54,7 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 			todo = append(todo, q)
 		}
 		if changes == nil {
-			return stale
+			return backend.Join(stale...)
 		}
 
 		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
@@ -67,11 +67,11 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) (stal
 			}
 		}
 		if err != nil {
-			return errors.Join(stale, err)
+			return backend.Join(append(stale, err)...)
 		}
 		if requests = again; requests == nil {
-			return stale
+			return backend.Join(stale...)
 		}
 	}
-	return errors.Join(stale, errBusy)
+	return backend.Join(append(stale, errBusy)...)
 }

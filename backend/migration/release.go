@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -46,7 +45,7 @@ func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Held) er
 	var oldErr, newErr error
 	parallel(func() error { oldErr = b.releaseAll(ctx, b.old, olds); return nil },
 		func() error { newErr = b.releaseAll(ctx, b.new, news); return nil })
-	return errors.Join(newErr, oldErr)
+	return backend.Join(newErr, oldErr)
 }
 
 func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Held) error {
@@ -88,7 +87,7 @@ func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt, answer
 	err := b.releaseBoth(ctx, olds, news)
 	for _, t := range attempts {
 		if unknown := t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown; unknown || err != nil {
-			answers[t.i] = backend.Answer{Err: errors.Join(t.old.Err, t.new.Err, err)}
+			answers[t.i] = backend.Answer{Err: backend.Join(t.old.Err, t.new.Err, err)}
 			continue
 		}
 		answers[t.i] = backend.Answer{Outcome: backend.Refused, Lease: b.noteAnswers(t.bid.Election, &t.old, &t.new)}

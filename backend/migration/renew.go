@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -27,7 +26,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	answers := make([]backend.Answer, len(held))
 	for i := range answers {
 		o, n := item(olds, i, oldErr), item(news, i, newErr)
-		answers[i] = backend.Answer{Err: errors.Join(o.Err, n.Err)}
+		answers[i] = backend.Answer{Err: backend.Join(o.Err, n.Err)}
 		if o.Outcome != backend.Unknown && n.Outcome != backend.Unknown || o.Outcome == backend.Refused || n.Outcome == backend.Refused {
 			answers[i].Lease = b.noteAnswers(held[i].Election, &o, &n)
 			answers[i].Outcome = min(o.Outcome, n.Outcome)
@@ -39,7 +38,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 			answers[i].ValidFor = min(o.ValidFor, n.ValidFor)
 		}
 	}
-	if err := errors.Join(oldErr, newErr); err != nil {
+	if err := backend.Join(oldErr, newErr); err != nil {
 		return answers, fmt.Errorf("migration: renew: %w", err)
 	}
 	return answers, nil

@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -57,9 +56,9 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt, answers []backe
 		if b.unsealed && !keepsMarks(b.old) {
 			record = b.unsealedMark()
 		}
-		err = errors.Join(markOld(b.newName), markNew("", record))
+		err = backend.Join(markOld(b.newName), markNew("", record))
 	} else {
-		err = errors.Join(markNew(b.oldName, ""), markOld(""))
+		err = backend.Join(markNew(b.oldName, ""), markOld(""))
 	}
 	var done []backend.Held
 	for _, t := range wrong {
@@ -106,7 +105,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, attempts []*a
 		case m.Outcome == backend.Refused:
 			a.Err = fmt.Errorf("%w: election %q: the lease was lost before its mark was written", backend.ErrUnavailable, t.bid.Election)
 		default:
-			a.Err = errors.Join(m.Err, err)
+			a.Err = backend.Join(m.Err, err)
 		}
 		not = append(not, t)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -213,7 +212,7 @@ func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(waits.C.setUp(ctx, false), c.C.setUp(ctx, true))
+	err = backend.Join(waits.C.setUp(ctx, false), c.C.setUp(ctx, true))
 	*c, *waits = *waits, *c
 	d.conns.Give(c, err != nil)
 	return err
