@@ -25,6 +25,9 @@ var (
 // conflict reports whether the API server has refused a write because the Lease is not as it was read.
 func conflict(err error) bool { return api.IsConflict(err) || api.IsAlreadyExists(err) }
 
+// fullEtcd is how the API server passes on that its etcd takes no more writes.
+const fullEtcd = "database space exceeded"
+
 // class returns the class of err, as package backend defines it.
 func class(err error) error {
 	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
@@ -35,7 +38,7 @@ func class(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return backend.ErrUnavailable
 	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
-		api.IsNotFound(err), api.IsNotAcceptable(err), api.IsUnsupportedMediaType(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
+		api.IsNotFound(err), api.IsNotAcceptable(err), api.IsUnsupportedMediaType(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "), strings.Contains(text, fullEtcd):
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
@@ -50,6 +53,8 @@ func (b *Backend) fail(err error) error {
 	switch {
 	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace + " --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
+	case strings.Contains(err.Error(), fullEtcd):
+		hint = "; compact and defragment the cluster's etcd, then: etcdctl alarm disarm"
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
 		hint = b.proxy
 	case api.IsUnauthorized(err):

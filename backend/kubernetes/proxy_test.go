@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,5 +38,23 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 		if !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), "the proxy "+os.Getenv(child)+" (HTTPS_PROXY") != named || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v; want the proxy in it: %v", host, err, named)
 		}
+	}
+}
+
+// The etcd of the cluster has reached its quota: it can be read, and an administrator must act.
+func TestAFullEtcdOfTheClusterIsDenied(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: mvcc: database space exceeded","code":500}`)
+	}))
+	defer server.Close()
+	b, err := Open(Options{Config: &rest.Config{Host: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "etcdctl alarm disarm") {
+		t.Errorf("%v; want ErrDenied with what to do", err)
 	}
 }

@@ -113,6 +113,7 @@ var hints = map[string]string{
 	"PermanentRedirect":            "correct region or endpoint",
 	"AuthorizationHeaderMalformed": "correct region",
 	"RequestTimeTooSkewed":         "set this machine's clock",
+	"XMinioStorageFull":            "the store's disk is full: free some of it",
 	"NotImplemented":               "this store has no conditional writes: use another one",
 }
 
@@ -129,7 +130,7 @@ func (o *object) fail(what string, err error) error {
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
 	}
-	if status >= 500 && status != 501 || status == 408 || status == 429 {
+	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 {
 		class = backend.ErrUnavailable
 	}
 	return fmt.Errorf("%w: %s %q: %d %s: %s", class, what, o.key, status, clean.Text(text, 300, false), hint)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -56,5 +57,24 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 	_, err := open(t, Options{Bucket: "b", Endpoint: "https://near.invalid", PathStyle: true}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 	if !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), "the proxy") {
 		t.Errorf("without a proxy: %v", err)
+	}
+}
+
+// A store whose disk is full can be read. MinIO answers a write so.
+func TestAFullStoreIsDenied(t *testing.T) {
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
+			return
+		}
+		w.WriteHeader(http.StatusInsufficientStorage)
+		io.WriteString(w, "<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive threshold.</Message></Error>")
+	}))
+	defer store.Close()
+	b := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})
+	_, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: 2 * time.Second, Renew: 500 * time.Millisecond, Expected: backend.Lease{Election: "jobs"}}})
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("%v; want ErrDenied with what to do", err)
 	}
 }
