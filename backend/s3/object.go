@@ -29,6 +29,8 @@ type object struct {
 	api *s3.Client
 	url *url.URL // of the store
 	key string
+
+	credentials *aws.CredentialsCache // read again once they are refused: somebody may have replaced them in their file
 }
 
 // Close implements [register.Register].
@@ -129,6 +131,9 @@ func (o *object) fail(what string, err error) error {
 	if errors.As(err, &api) && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
+	}
+	if status == 403 || status == 400 {
+		o.credentials.Invalidate()
 	}
 	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 {
 		class = backend.ErrUnavailable

@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,5 +78,48 @@ func TestAFullStoreIsDenied(t *testing.T) {
 	_, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: 2 * time.Second, Renew: 500 * time.Millisecond, Expected: backend.Lease{Election: "jobs"}}})
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("%v; want ErrDenied with what to do", err)
+	}
+}
+
+// Somebody replaces the key in the file of the SDK. The refusal of the old one reads it again.
+func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
+	var valid atomic.Value
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+valid.Load().(string)+"/") {
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>")
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
+	}))
+	defer store.Close()
+	file := filepath.Join(t.TempDir(), "credentials")
+	replace := func(key string) {
+		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = "+key+"\naws_secret_access_key = of"+key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	replace("first")
+	valid.Store("first")
+	o := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true}).leases
+	read := func() error {
+		_, _, err := o.Get(t.Context())
+		return err
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	valid.Store("second")
+	if err := read(); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("with a key that was replaced: %v; want ErrDenied", err)
+	}
+	replace("second")
+	read() // is refused
+	if err := read(); err != nil {
+		t.Errorf("the file has the new key: %v", err)
 	}
 }

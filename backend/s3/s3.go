@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -96,34 +95,33 @@ var limits = register.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.M
 // Open checks o and returns a Backend. The store may be down.
 func Open(o Options) (*Backend, error) {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
-	api, at, err := connect(o)
+	leases, err := connect(o)
 	if err != nil {
 		return nil, fmt.Errorf("s3: %w: %w", backend.ErrInvalid, err)
 	}
-	leases, scratch := &object{api: api, url: at, Options: o, key: o.Prefix + "leases.json"}, &object{api: api, url: at, Options: o, key: o.Prefix + "race.txt"}
-	return &Backend{Backend: register.New(leases, limits), leases: leases, scratch: scratch, where: clean.Location(o.Bucket+"/"+o.Prefix, at.Host)}, nil
+	scratch := *leases
+	leases.key, scratch.key = o.Prefix+"leases.json", o.Prefix+"race.txt"
+	return &Backend{Backend: register.New(leases, limits), leases: leases, scratch: &scratch, where: clean.Location(o.Bucket+"/"+o.Prefix, leases.url.Host)}, nil
 }
 
-// connect returns a client, and the address that it asks. The store is that one: a redirection is not followed.
-func connect(o Options) (api *s3.Client, at *url.URL, err error) {
+// connect returns an object without a key. The store is the one that it names: a redirection is not followed.
+func connect(o Options) (*object, error) {
 	if err := cmp.Or(backend.CheckText("bucket", o.Bucket, 63, false), backend.CheckText("prefix", o.Prefix, backend.MaxName, false)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	switch {
 	case o.Bucket == "" || strings.ContainsAny(o.Bucket, "/:"): // behind an access point of several regions each has a bucket of its own
-		return nil, nil, errors.New("bucket is not the name of a bucket")
+		return nil, errors.New("bucket is not the name of a bucket")
 	case !strings.HasSuffix(o.Prefix, "/"):
-		return nil, nil, fmt.Errorf("prefix %q does not end in /", o.Prefix)
+		return nil, fmt.Errorf("prefix %q does not end in /", o.Prefix)
 	case o.Encryption != "" && o.Encryption != "AES256" && o.Encryption != "aws:kms":
-		return nil, nil, fmt.Errorf("encryption is %.20q, not AES256 or aws:kms", o.Encryption)
+		return nil, fmt.Errorf("encryption is %.20q, not AES256 or aws:kms", o.Encryption)
 	case o.KMSKey != "" && o.Encryption != "aws:kms":
-		return nil, nil, errors.New("kms_key needs encryption: aws:kms")
+		return nil, errors.New("kms_key needs encryption: aws:kms")
 	}
-	// A request is never repeated here: the manager and package register know when that is right.
-	settings, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(awshttp.NewBuildableClient()),
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }), config.WithLogger(logging.Nop{})) // which writes to stderr
+	settings, err := load(context.Background())
 	if err != nil {
-		return nil, nil, fmt.Errorf("the SDK's configuration: %w", err)
+		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
 	transport := settings.HTTPClient.(*awshttp.BuildableClient).GetTransport() // with the authorities of AWS_CA_BUNDLE
 	transport.DialContext = (&net.Dialer{Timeout: 2 * time.Second}).DialContext
@@ -131,23 +129,40 @@ func connect(o Options) (api *s3.Client, at *url.URL, err error) {
 	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{} // a call that is cut off ends its own connection
 	if o.CAFile != "" {
 		if transport.TLSClientConfig, err = client.TLS(o.CAFile, "", ""); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	settings.HTTPClient = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if o.Region = cmp.Or(o.Region, settings.Region); o.Region == "" {
-		return nil, nil, errors.New("no region")
+		return nil, errors.New("no region")
+	}
+	at, err := client.URL(cmp.Or(o.Endpoint, "https://s3."+o.Region+".amazonaws.com"))
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
 	}
 	var base *string
-	if at, err = client.URL(cmp.Or(o.Endpoint, "https://s3."+o.Region+".amazonaws.com")); err != nil {
-		return nil, nil, fmt.Errorf("endpoint: %w", err)
-	}
 	if o.Endpoint != "" {
 		base = aws.String(at.Scheme + "://" + at.Host)
 	}
-	return s3.NewFromConfig(settings, func(s *s3.Options) {
+	credentials := aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+		now, err := load(ctx) // the SDK reads files once
+		if err != nil {
+			return aws.Credentials{}, err
+		}
+		return now.Credentials.Retrieve(ctx)
+	}))
+	settings.Credentials = credentials
+	api := s3.NewFromConfig(settings, func(s *s3.Options) {
 		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, base, o.PathStyle    // the place is not that of the environment
 		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired // others do not know the newer ones
 		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-	}), at, nil
+	})
+	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
+}
+
+// load returns the SDK's configuration. A request is never repeated by the SDK: the manager and package register know
+// when that is right.
+func load(ctx context.Context) (aws.Config, error) {
+	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient()),
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }), config.WithLogger(logging.Nop{})) // which writes to stderr
 }
