@@ -26,7 +26,6 @@ type cache struct {
 	// the cache was cleared, may be older than what is in items.
 	begun, added uint64
 
-	dropAt   int // number of items at which sessions that nobody holds are dropped
 	observed int // how often Observe has answered by the cache since the last reading
 }
 
@@ -89,10 +88,6 @@ func (c *cache) addRead(v *view, now time.Time) {
 		default:
 			c.add(it, &now)
 		}
-	}
-	if len(c.items) > c.dropAt { // processes come and go
-		c.dropSessions()
-		c.dropAt = 64 + 2*len(c.items)
 	}
 }
 

@@ -70,8 +70,7 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.noteReading(states)
-	b.cache.addRead(v, b.driver.Now())
+	b.noteReading(v, states)
 	return v, states, nil
 }
 

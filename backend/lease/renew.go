@@ -10,7 +10,7 @@ import (
 
 // Renew implements [backend.Backend]. One write renews all leases: if the session is as the
 // previous renewal left it, it gets a fresh heartbeat, and the versions of the records are compared
-// after that. A lease whose record has changed is read, and renewed if it is still this process's.
+// after that. A lease whose record has changed is read, and renewed once more if it is still this process's.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renewWith(ctx, "renew", held, false)
 }
@@ -52,7 +52,7 @@ func (r *renewing) run(ctx context.Context) error {
 		if len(beating)+len(rest) == 0 {
 			return nil
 		}
-		if err := r.readAndRewrite(ctx, rest); err != nil {
+		if err := r.rewrite(ctx, rest); err != nil {
 			return err
 		}
 		if err := r.writeHeartbeat(ctx, beating); err != nil {
@@ -81,12 +81,11 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 }
 
 // writeHeartbeat writes one heartbeat for leases of the session, and answers those whose records are unchanged
-// after it, or changed and still this process's. If the session has changed, it leaves all for the next
-// round.
+// after it. It leaves the others for the next round; if the session has changed, all of them.
 func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	b := r.b
 	s := b.currentSession()
-	if len(part) == 0 || s == nil { // readAndRewrite may have found out that the session is lost
+	if len(part) == 0 || s == nil { // rewrite may have found out that the session is lost
 		return nil
 	}
 	ttl := r.held[part[0]].TTL
@@ -114,29 +113,27 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	case w.outcome != sessionWritten:
 		return nil
 	}
-	return r.answerHeartbeat(ctx, part, w.stale)
+	r.answerHeartbeat(part, w.stale)
+	return nil
 }
 
-// answerHeartbeat answers leases for which a heartbeat has been written. It reads those whose records are stale: these are
-// indexes in part.
-func (r *renewing) answerHeartbeat(ctx context.Context, part, stale []int) error {
+// answerHeartbeat answers leases for which a heartbeat has been written, unless their records are stale: these are
+// indexes in part. They are read in the next round.
+func (r *renewing) answerHeartbeat(part, stale []int) {
 	b, s := r.b, r.b.currentSession()
 	unsure := make(map[int]bool, len(stale))
 	for _, n := range stale {
 		unsure[n] = true
 	}
 
-	var changed []int
 	for n, i := range part {
 		g, ok := b.heldInTerm(&r.held[i])
 		if !ok || unsure[n] {
 			b.invalidate(r.held[i].Election)
-			changed = append(changed, i)
 			continue
 		}
 		r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, s)
 	}
-	return r.readChanged(ctx, changed)
 }
 
 // othersHeld returns the elections besides names that this process may hold under a generation
@@ -157,46 +154,18 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	return others
 }
 
-// readChanged reads records that have changed by the time a heartbeat was written for their leases. That heartbeat
-// renews a lease whose record is another only because of a request.
-func (r *renewing) readChanged(ctx context.Context, part []int) error {
+// rewrite reads leases. It answers those that this process no longer holds, and writes the records of those that a
+// heartbeat does not renew. It leaves the others for the next round.
+func (r *renewing) rewrite(ctx context.Context, part []int) error {
 	if len(part) == 0 {
 		return nil
 	}
-	v, states, err := r.b.read(ctx, r.names(part))
-	if err != nil {
-		return err
-	}
-
-	var others []int
-	var theirs []state
-	for n, i := range part {
-		st := &states[n]
-		if g, ours := r.stillOurs(i, st); ours && r.inSession(st) && g.unconfirmed == nil && g.record.Heartbeat == st.record.Heartbeat {
-			r.grant(i, st.record, st.item)
-			continue
-		}
-		others, theirs = append(others, i), append(theirs, *st)
-	}
-	return r.rewrite(ctx, v, others, theirs)
-}
-
-// readAndRewrite reads leases that cannot be renewed by a heartbeat as they are known, and rewrites them.
-func (r *renewing) readAndRewrite(ctx context.Context, part []int) error {
-	if len(part) == 0 {
-		return nil
-	}
-	v, states, err := r.b.read(ctx, r.names(part))
-	if err != nil {
-		return err
-	}
-	return r.rewrite(ctx, v, part, states)
-}
-
-// rewrite answers leases that this process no longer holds, and writes the records of those that a heartbeat does
-// not renew. It leaves the others for the next round.
-func (r *renewing) rewrite(ctx context.Context, v *view, part []int, states []state) error {
 	b := r.b
+	v, states, err := b.read(ctx, r.names(part))
+	if err != nil {
+		return err
+	}
+
 	var changes []Change
 	var records []*Record
 	var rewritten []int
@@ -230,18 +199,13 @@ func (r *renewing) rewrite(ctx context.Context, v *view, part []int, states []st
 	for n, i := range rewritten {
 		switch res := w.result(n); {
 		case res.Outcome == backend.Granted:
-			r.grant(i, records[n], res.Items[0])
+			g := b.markHeld(records[n], res.Items[0])
+			r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, b.currentSession())
 		case res.Outcome == backend.Unknown && err == nil:
 			r.answers[i].Err = b.fail(about("renew", 1, r.held[i].Election), res.Err)
 		}
 	}
 	return err
-}
-
-// grant notes the record of a lease that is renewed, and answers so.
-func (r *renewing) grant(i int, record *Record, it Item) {
-	g := r.b.markHeld(record, it)
-	r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, r.b.currentSession())
 }
 
 // stillOurs returns the grant of a lease, and whether the record that was read is of that grant, and nobody deposes

@@ -45,14 +45,16 @@ type reading struct {
 // Whoever takes part in an election reads it at least once a TTL.
 const unreadFor = time.Hour
 
-// noteReading remembers what was read of elections. The caller holds b.mu.
-func (b *Backend) noteReading(states []state) {
+// noteReading remembers what was read. Elections and processes come and go: if much is remembered, those of the past
+// are forgotten. The caller holds b.mu.
+func (b *Backend) noteReading(v *view, states []state) {
 	now := b.driver.Now()
 	for i := range states {
 		s := &states[i]
 		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now}
 	}
-	if len(b.known) < b.forgetAt {
+	b.cache.addRead(v, now)
+	if len(b.known)+len(b.cache.items) < b.forgetAt {
 		return
 	}
 
@@ -62,7 +64,8 @@ func (b *Backend) noteReading(states []state) {
 			delete(b.cache.items, Key{Records, name})
 		}
 	}
-	b.forgetAt = 64 + 2*len(b.known)
+	b.cache.dropSessions()
+	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
 // knownTerm returns what a reading says of the last term: see reading.
