@@ -68,7 +68,7 @@ func (b *Backend) markHeld(r *Record, it Item) *grant {
 	defer b.mu.Unlock()
 	g := &grant{record: r, version: it.Version, created: it.Created}
 	b.held[r.Election] = g
-	b.known[r.Election] = reading{max(b.known[r.Election].term, r.Term), b.driver.Now()}
+	b.known[r.Election] = reading{max(b.known[r.Election].term, r.Term), b.driver.Now().Unix()}
 	delete(b.cache.items, Key{Records, r.Election})
 	return g
 }

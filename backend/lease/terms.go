@@ -37,13 +37,13 @@ func (v *view) lostTerms() bool {
 
 // A reading is what is remembered of an election when it has been read.
 type reading struct {
-	term uint64    // the greatest of its records that nobody has edited; 1: it had only others; 0: it never had one
-	at   time.Time // of the last reading or grant
+	term uint64 // the greatest of its records that nobody has edited; 1: it had only others; 0: it never had one
+	at   int64  // of the last reading or grant, in seconds
 }
 
 // unreadFor is after what time without a reading an election is forgotten, as if this process had started since.
 // Whoever takes part in an election reads it at least once a TTL.
-const unreadFor = time.Hour
+const unreadFor = int64(time.Hour / time.Second)
 
 // noteReading remembers what was read. Elections and processes come and go: if much is remembered, those of the past
 // are forgotten. The caller holds b.mu.
@@ -51,7 +51,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 	now := b.driver.Now()
 	for i := range states {
 		s := &states[i]
-		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now}
+		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now.Unix()}
 	}
 	b.cache.addRead(v, now)
 	if len(b.known)+len(b.cache.items) < b.forgetAt {
@@ -59,7 +59,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 	}
 
 	for name, last := range b.known {
-		if _, held := b.held[name]; !held && now.Sub(last.at) > unreadFor {
+		if _, held := b.held[name]; !held && now.Unix()-last.at > unreadFor {
 			delete(b.known, name)
 			delete(b.cache.items, Key{Records, name})
 		}
