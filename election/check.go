@@ -40,13 +40,9 @@ func (m *Manager) Check(ctx context.Context) error {
 
 // campaigningFor returns the names of the elections that this process leads or campaigns for.
 func (m *Manager) campaigningFor() (names string) {
-	done := make(chan struct{})
-	if m.send(func(time.Duration) input {
+	m.ask(func(time.Duration) (input, error) {
 		names = m.machine.announcement()
-		close(done)
-		return nil
-	}) {
-		<-done
-	}
+		return nil, nil
+	})
 	return names
 }

@@ -39,24 +39,22 @@ type LeadFunc func(ctx context.Context, lead *Leadership) error
 // when the event will not happen.
 type waiter struct {
 	awaits awaited
-	term   uint64 // untilReleased: the term of the leadership; 0: any
+	over   func() bool // untilReleased: that has happened; called after each step
 	done   chan error
-
-	attempt int // untilReleased: the campaign that is being withdrawn; 0: none
 }
 
 type awaited uint8
 
 const (
 	untilElected  awaited = iota // this process is elected; an error: the campaign has ended
-	untilRefused                 // the campaign has ended for good, or the store denies all since this process began
+	untilRefused                 // the store will never accept this candidate, or has denied all since this process began
 	untilReleased                // a leadership is over and its lease is released
 	untilLeft                    // this process has left the election
 )
 
 func newElection(m *Manager, name string) *Election {
 	e := &Election{manager: m}
-	e.elec.name, e.elec.shell, e.elec.index, e.elec.timerIndex = name, e, -1, -1
+	e.elec.name, e.elec.shell, e.elec.index = name, e, -1
 	e.state.Store(&state{kind: Unknown, reason: ReasonCurrent})
 	return e
 }
@@ -126,8 +124,9 @@ func (e *Election) Resign(ctx context.Context) error {
 			done <- nil
 			return nil
 		}
-		e.awaitRelease(e.elec.term, done, 0)
-		return resign{&e.elec, e.elec.term}
+		term := e.elec.term
+		e.awaitRelease(done, func() bool { return e.released(term) })
+		return resign{&e.elec, term}
 	})
 }
 
@@ -241,13 +240,14 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 
 // Only the loop calls the methods below.
 
-// awaitRelease registers a waiter for the release of the leadership of term. Term 0 waits until
-// this process has nothing in the store, or until a campaign other than attempt has begun: that
-// one inherits what is left.
-func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
-	e.waiters = append(e.waiters, waiter{untilReleased, term, done, attempt})
+// awaitRelease registers a waiter for a release.
+func (e *Election) awaitRelease(done chan error, over func() bool) {
+	e.waiters = append(e.waiters, waiter{untilReleased, over, done})
 	e.manager.waiting = append(e.manager.waiting, e)
 }
+
+// released reports whether the store has nothing of the leadership of term any more.
+func (e *Election) released(term uint64) bool { return e.idle() || e.elec.term != term }
 
 // idle reports whether the store has nothing of this process, and no call can change that.
 func (e *Election) idle() bool {
@@ -259,51 +259,51 @@ func (e *Election) resolve(event awaited, err error) (resolved int) {
 	return e.resolveIf(func(w *waiter) bool { return w.awaits == event }, err)
 }
 
-// resolveReleased answers the waiters whose leadership is over, and reports whether waiters for
-// a release remain.
-func (e *Election) resolveReleased() (waiting bool) {
-	e.resolveIf(func(w *waiter) bool {
-		return w.awaits == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
-	}, nil)
+// resolveReleased answers the waiters for a release that has happened.
+func (e *Election) resolveReleased() {
+	e.resolveIf(func(w *waiter) bool { return w.awaits == untilReleased && w.over() }, nil)
+}
+
+// awaitsRelease reports whether anybody waits for a release.
+func (e *Election) awaitsRelease() bool {
 	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.awaits == untilReleased })
 }
 
 // resolveIf answers and removes the waiters for which match returns true.
 func (e *Election) resolveIf(match func(*waiter) bool, err error) (resolved int) {
-	rest := e.waiters[:0]
-	for i := range e.waiters {
-		if w := e.waiters[i]; match(&w) {
+	before := len(e.waiters)
+	e.waiters = slices.DeleteFunc(e.waiters, func(w waiter) bool {
+		answered := match(&w)
+		if answered {
 			w.done <- err
-			resolved++
-		} else {
-			rest = append(rest, w)
 		}
-	}
-	clear(e.waiters[len(rest):])
-	if e.waiters = rest; len(rest) == 0 {
-		e.waiters = nil
-	}
-	return resolved
+		return answered
+	})
+	return before - len(e.waiters)
 }
 
-// trust begins a leadership, or extends it.
-func (e *Election) trust(term uint64, until time.Duration) {
-	if l := e.leadership.Load(); l != nil && l.Term == term && l.until.Load() > 0 {
-		before := l.until.Swap(int64(until))
-		e.manager.counters.remaining.add(max(0, time.Duration(before)-e.manager.now-e.manager.ahead))
-		return
-	}
+// beginLeadership begins a leadership. The program may trust it until a time of the pessimistic clock.
+func (e *Election) beginLeadership(term uint64, until time.Duration) {
 	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
 	e.leadership.Store(l)
 	e.expiryReported = false
-	m := e.manager
-	m.say(line{level: slog.LevelInfo, text: "become leader", term: term, elections: []string{e.elec.name}})
-	if e.fn != nil {
-		fn := e.fn
-		m.goroutines.Go(func() { e.run(fn, l) })
+	e.manager.say(e.elec.name, line{level: slog.LevelInfo, text: "become leader", term: term})
+	if fn := e.fn; fn != nil {
+		e.manager.goroutines.Go(func() { e.run(fn, l) })
 	}
 	e.resolve(untilElected, nil)
+}
+
+// extendLeadership extends the present leadership, unless it has ended.
+func (e *Election) extendLeadership(until time.Duration) {
+	m, l := e.manager, e.leadership.Load()
+	before := time.Duration(l.until.Load())
+	if before == 0 {
+		return
+	}
+	l.until.Store(int64(until))
+	m.counters.remaining.add(max(0, before-m.now-m.ahead))
 }
 
 // run runs the lead function of one leadership.
@@ -323,16 +323,17 @@ func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}
-	cause := &EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
-	l.scope().cancel(cause)
+	l.scope().cancel(&EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err})
+
 	level := slog.LevelWarn
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
-		if level = slog.LevelInfo; err != nil {
-			level = slog.LevelError // err is the function's
+		level = slog.LevelInfo
+		if err != nil { // the function's
+			level = slog.LevelError
 		}
 	}
-	e.manager.say(line{level: level, text: "lost leader", reason: reason, err: err, term: term, elections: []string{e.elec.name}})
+	e.manager.say(e.elec.name, line{level: level, text: "lost leader", reason: reason, err: err, term: term})
 }
 
 // publish sends a state of the machine to the watchers, and counts it.
@@ -341,22 +342,27 @@ func (e *Election) publish(s *state) {
 	before, ev := e.state.Load(), s.event(e.elec.name)
 	own := ev.Leading || ev.Kind != Notice && before.leading
 	e.manager.counters.changes[Change{Kind: ev.Kind, Reason: ev.Reason, Own: own}]++
-	if ev.Kind != Notice {
-		e.state.Store(s)
+	if ev.Kind == Notice {
+		e.noticed(ev.Reason, ev.Err)
 	} else {
-		if ev.Reason != ReasonDenied { // see logOutage
-			e.manager.say(line{level: slog.LevelWarn, text: string(ev.Reason), err: ev.Err, elections: []string{e.elec.name}})
-		}
-		if ev.Reason == ReasonInvalid || ev.Reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
-			e.resolve(untilElected, ev.Err)
-			e.resolve(untilRefused, ev.Err)
-		}
+		e.state.Store(s)
 	}
 	for _, w := range e.watchers {
 		w.add(ev, own, before)
 	}
 	for _, w := range e.manager.watchers {
 		w.add(ev, own, before)
+	}
+}
+
+// noticed logs a notice. If it says that this process cannot be elected, whoever waits for that gets the error.
+func (e *Election) noticed(reason Reason, err error) {
+	if reason != ReasonDenied { // see logOutage
+		e.manager.say(e.elec.name, line{level: slog.LevelWarn, text: string(reason), err: err})
+	}
+	if reason == ReasonInvalid || reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
+		e.resolve(untilElected, err)
+		e.resolve(untilRefused, err)
 	}
 }
 

@@ -74,11 +74,11 @@ func (l *Leadership) Resign(ctx context.Context) error {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
-		if e.leadership.Load() != l || e.elec.term != l.Term || e.idle() {
-			done <- nil // over, and released
+		if e.released(l.Term) {
+			done <- nil
 			return nil
 		}
-		e.awaitRelease(l.Term, done, 0)
+		e.awaitRelease(done, func() bool { return e.released(l.Term) })
 		if e.elec.work == workCaller {
 			return returned{&e.elec, l.Term, ReasonResigned, nil}
 		}
@@ -126,7 +126,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
 	}
 	done := make(chan error, 1) // fn has returned by itself
-	once := func(ctx context.Context, lead *Leadership) (err error) {
+	reporting := func(ctx context.Context, lead *Leadership) (err error) {
 		defer func() { // fn may end its goroutine
 			if ctx.Err() == nil {
 				select {
@@ -139,7 +139,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	}
 	// fn's context does not descend from ctx: stepping down cancels it, with the reason as its cause.
 	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{awaits: untilRefused, done: refused})
+	attempt, err := e.campaign(context.WithoutCancel(ctx), reporting, modeAlways, workFunction, &waiter{awaits: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,10 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	case result = <-done: // fn returned at the moment at which ctx ended
 	default:
 	}
-	switch {
-	case err == nil:
-		return result
-	case result == nil:
-		return err
-	default:
+	if err != nil {
 		return errors.Join(result, err)
 	}
+	return result
 }
 
 // Campaign waits until this process is elected, and returns the leadership. The caller must end
@@ -200,17 +196,14 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := e.wait(ctx, elected); {
-	case err == nil:
+	err = e.wait(ctx, elected)
+	if err == nil {
 		return e.leadership.Load(), nil
-	case ctx.Err() == nil:
-		if errors.Is(err, backend.ErrDenied) {
-			e.giveUp(ctx, attempt)
-		}
-		return nil, err
 	}
-	e.giveUp(ctx, attempt)
-	return nil, context.Cause(ctx)
+	if ctx.Err() != nil || errors.Is(err, backend.ErrDenied) {
+		e.giveUp(ctx, attempt)
+	}
+	return nil, err
 }
 
 // giveUp ends a campaign whose caller no longer waits.
@@ -227,18 +220,15 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 	if m.opts.Observer {
 		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
 	}
-	started := make(chan error, 1)
-	if !m.send(func(time.Duration) input {
+	err = m.ask(func(time.Duration) (input, error) {
+		denied := m.machine.deniedFromTheStart()
 		switch {
 		case e.elec.index < 0 || e.elec.leaving:
-			started <- ErrClosed
-			return nil
+			return nil, ErrClosed
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
-			started <- fmt.Errorf("%w: %q", ErrCampaigning, e.elec.name)
-			return nil
-		case w != nil && m.machine.deniedFromTheStart() != nil: // watchers were told before this campaign began
-			started <- m.machine.deniedFromTheStart()
-			return nil
+			return nil, fmt.Errorf("%w: %q", ErrCampaigning, e.elec.name)
+		case denied != nil && w != nil: // w would wait for a notice that came before this campaign
+			return nil, denied
 		}
 		e.attempt++
 		attempt = e.attempt
@@ -246,12 +236,8 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 		if w != nil {
 			e.waiters = append(e.waiters, *w)
 		}
-		started <- nil
-		return campaign{&e.elec, mode, work}
-	}) {
-		return 0, ErrClosed
-	}
-	err = <-started
+		return campaign{&e.elec, mode, work}, nil
+	})
 	return attempt, err
 }
 
@@ -264,7 +250,8 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 		}
 		e.resolve(untilElected, ErrNotElected) // its caller no longer waits
 		e.resolve(untilRefused, nil)
-		e.awaitRelease(0, done, attempt)
+		// A later campaign inherits what is left.
+		e.awaitRelease(done, func() bool { return e.idle() || e.attempt != attempt })
 		return withdraw{&e.elec, e.fn == nil} // without a function no work has begun, even if this process was just elected
 	})
 }

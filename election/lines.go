@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,14 +29,13 @@ func (l *line) same(o *line) bool {
 }
 
 // say adds a line about one election to those of this step.
-func (m *Manager) say(l line) {
-	for i := range m.lines {
-		if known := &m.lines[i]; known.same(&l) {
-			known.elections = append(known.elections, l.elections...)
-			return
-		}
+func (m *Manager) say(election string, l line) {
+	i := slices.IndexFunc(m.lines, func(known line) bool { return known.same(&l) })
+	if i < 0 {
+		i = len(m.lines)
+		m.lines = append(m.lines, l)
 	}
-	m.lines = append(m.lines, l)
+	m.lines[i].elections = append(m.lines[i].elections, election)
 }
 
 // writeLines logs the lines of this step.
@@ -46,13 +46,13 @@ func (m *Manager) writeLines() {
 			attrs = append(attrs, "result", l.result)
 		}
 		attrs = append(attrs, "backend", m.name)
-		if len(l.elections) == 1 {
-			attrs = append(attrs, "election", l.elections[0])
-		} else {
+		if len(l.elections) > 1 {
 			attrs = append(attrs, "elections", len(l.elections), "first", firstNames(l.elections))
-		}
-		if l.term > 0 && len(l.elections) == 1 {
-			attrs = append(attrs, "term", l.term)
+		} else {
+			attrs = append(attrs, "election", l.elections[0])
+			if l.term > 0 {
+				attrs = append(attrs, "term", l.term)
+			}
 		}
 		if l.reason != "" {
 			attrs = append(attrs, "reason", string(l.reason))
@@ -88,6 +88,35 @@ func someNames(elections []string) string {
 // wall returns the time of day at a time of the manager's clock.
 func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
 
+// logAction logs what the machine knows of the store and of this process.
+func (m *Manager) logAction(a action) {
+	switch a.reason {
+	case ReasonHealth:
+		m.logHealth(a.err)
+	case ReasonUnreachable, ReasonDenied:
+		m.logOutage(a)
+	case ReasonWentBack, ReasonVacant:
+		m.logDoubt(a)
+	}
+}
+
+func (m *Manager) logHealth(err error) {
+	if err != nil {
+		m.log.Warn("health check failed, stepping down", "error", err)
+	} else {
+		m.log.Info("health check passed, campaigning again")
+	}
+}
+
+// logBid logs the answer to a bid in the words of older systems, for which operators have searches.
+func (m *Manager) logBid(a action) {
+	l := line{level: slog.LevelDebug, text: "try acquire leader", result: false, err: a.err}
+	if a.reason == ReasonElected {
+		l.level, l.result, l.term = slog.LevelInfo, true, a.term
+	}
+	m.say(a.e.name, l)
+}
+
 // logOutage says that calls to the store fail or are denied, or that they succeed again. What this process leads it leads on, until
 // the last deadline.
 func (m *Manager) logOutage(a action) {
@@ -118,13 +147,16 @@ func (m *Manager) logDoubt(a action) {
 		m.log.Warn("elections can be won again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
 		return
 	}
-	l := line{level: slog.LevelWarn, text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
+
+	var doubted []string
 	until := time.Duration(0)
 	for _, e := range m.machine.elections {
 		if e.doubted {
-			l.elections, until = append(l.elections, e.name), max(until, e.unchangedSince+e.observed.ObserveFor)
+			doubted, until = append(doubted, e.name), max(until, e.unchangedSince+e.observed.ObserveFor)
 		}
 	}
-	l.until = m.wall(until)
-	m.say(l)
+	l := line{level: slog.LevelWarn, until: m.wall(until), text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
+	for _, name := range doubted {
+		m.say(name, l)
+	}
 }

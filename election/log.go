@@ -46,7 +46,8 @@ func (q *logQueue) run() {
 		q.mu.Lock()
 		list, lost := q.waiting, q.dropped
 		q.waiting, q.dropped = nil, 0
-		if q.running = len(list) > 0; !q.running {
+		q.running = len(list) > 0
+		if !q.running {
 			q.mu.Unlock()
 			return
 		}

@@ -2,7 +2,6 @@ package election
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -24,7 +23,6 @@ import (
 //	machine_replies.go  how calls end
 //	priority.go         who lets others bid first, and asks for a leadership
 //	machine_outage.go   what is logged when the store is away
-//	machine_timers.go   elections by the time of their next step
 type machine struct {
 	Options
 	me             backend.Candidate
@@ -34,11 +32,10 @@ type machine struct {
 	random         *rand.Rand
 	jitterFraction float64 // drawn for each reply; see jitter
 
-	elections []*elec // in no particular order; elec.index is the position
-	timers    timers  // elections by elec.wake
+	elections []*elec         // in no particular order; elec.index is the position
+	wakes     []time.Duration // when to advance each of them
 	queues    [callKinds][]*elec
 	inFlight  [callKinds]*call // one of each kind at most
-	joinCount uint32           // all elections ever joined
 
 	// When to make the next call of a kind.
 	gridOffset   time.Duration // of the renewal grid: see nextGridTick
@@ -63,7 +60,7 @@ type machine struct {
 	outage              outage
 	doubt               doubt
 	priorities          priorities
-	nextStep            time.Duration // the last result of next
+	wakeAt              time.Duration // what next returned after the last step
 	resumedAt           time.Duration // when this process last continued after it had been stopped
 	unhealthy           bool
 	healthKnown         bool // the first health check has returned, or there is none
@@ -81,12 +78,11 @@ type elec struct {
 	name  string
 	shell *Election // for the manager; the machine does not use it
 
-	index      int    // in machine.elections; -1: has left
-	joinNumber uint32 // orders elections that wake at the same time
-	mode       mode
-	work       work // what runs while this process leads
-	paused     bool // by Pause: this process does not campaign
-	leaving    bool // Leave or Close was called
+	index   int // in machine.elections; -1: has left
+	mode    mode
+	work    work // what runs while this process leads
+	paused  bool // by Pause: this process does not campaign
+	leaving bool // Leave or Close was called
 
 	// The last observation of the lease. It is not updated while the lease is this process's.
 	hasObserved    bool           // observed at least once since this process last held the lease
@@ -94,14 +90,15 @@ type elec struct {
 	unchangedSince time.Duration  // when the answer came that first showed this lease
 	confirmedAt    time.Duration  // when the last answer about the lease came, or observed was dropped
 	highestTerm    uint64         // the greatest term ever seen
-	tooEarly       int32          // consecutive readings that came before the holder's renewal, up to maxCount
+	tooEarly       int            // consecutive readings that came before the holder's renewal
 	readAt         time.Duration  // the next reading
 	renewalDue     time.Duration  // when the reading is due that shows the holder's next renewal; 0: not known
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
 	readSinceTry   bool           // such a reading has been answered
 	sameIDReported bool           // watchers were told that another process uses this id
 	doubted        bool           // it cannot be won for a while: see doubt
-	deniedCall     callKind       // the call whose denial was reported, plus one; 0: none
+	denied         bool           // watchers were told that the store denies calls of the kind deniedCall
+	deniedCall     callKind
 
 	phase phase // see machine_phase.go
 
@@ -122,16 +119,14 @@ type elec struct {
 	futile           bool          // the last bid was refused by the lease as it was observed
 	turn             time.Duration // after the lease is free, so that not all candidates bid at once
 	claimAt          time.Duration // from when on this process asks for the leadership; 0: it is not ready to
-	claims           int32         // how often it has asked and then not led for long, up to maxClaims
-	passedOver       int32         // how often another candidate was elected since this process led, or began; up to maxCount
-	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
-	functionErrors   int32         // consecutive errors of the function, up to maxCount
+	claims           int           // how often it has asked and then not led for long, up to maxClaims
+	passedOver       int           // how often another candidate was elected since this process led, or began
+	failures         int           // consecutive bids without success or renewals without an outcome
+	functionErrors   int           // consecutive errors of the function
 
 	observing         bool // an Observe is under way
 	leaseCallUnderWay bool // an Acquire, Renew or Release is under way
 	queued            [callKinds]bool
-	wake              time.Duration
-	timerIndex        int    // in machine.timers; -1: none
 	reported          *state // the latest that watchers were told
 }
 
@@ -151,11 +146,10 @@ const (
 	maxDuration = 20 * 365 * 24 * time.Hour
 )
 
-// maxCount is where the counters of elec stop.
-const maxCount = 1000
-
 // An input of a step. A nil e means all elections, where that is allowed.
-type input interface{ input() }
+type input interface {
+	apply(m *machine, now time.Duration)
+}
 
 type (
 	tick struct{}          // time has passed
@@ -201,17 +195,6 @@ type (
 	}
 )
 
-func (tick) input()        {}
-func (join) input()        {}
-func (clockJumped) input() {}
-func (campaign) input()    {}
-func (withdraw) input()    {}
-func (pause) input()       {}
-func (resign) input()      {}
-func (leave) input()       {}
-func (returned) input()    {}
-func (reply) input()       {}
-
 // An action is what the manager must do after a step. Actions are in order.
 type action struct {
 	kind   actionKind
@@ -229,51 +212,58 @@ type actionKind uint8
 const (
 	doCall     actionKind = iota // start call
 	doCancel                     // cancel the context of call; its reply follows
-	doTrust                      // e leads in term until the deadline; the first one of a term begins the leadership
+	doLead                       // e leads in term, until the deadline
+	doTrust                      // e leads in term on, until the deadline
 	doEnd                        // e's leadership of term has ended for reason: cancel its context
 	doEvent                      // publish state, which may be a notice
 	doLog                        // log reason and err, about e; nil: about the manager
+	doLogBid                     // log the answer to e's bid: granted in term, if reason is Elected; else not, for err
 	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
 	doExpired                    // e's lease has expired before its release was confirmed; err is the obstacle
 	doRemoved                    // e has left, and the store has nothing of this process
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
-	// The grid's offset is random, its period is not: followers predict the next renewal.
-	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
-	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now
-	m.announceSoon(now)
+	m := &machine{
+		Options: o, me: me, random: rnd,
+		listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers,
+		// The grid's offset is random, its period is not: followers predict the next renewal.
+		gridOffset: time.Duration(rnd.Int64N(int64(o.RenewEvery))),
+		announceAt: never, announced: now - o.RenewEvery,
+		healthAt: now, lastContact: now, unreadableSince: never, wakeAt: never,
+		unobserved: new(backend.Lease),
+	}
+	if o.Health == nil {
+		m.healthAt, m.healthKnown = never, true
+	}
 	m.priorities.readAt = never
 	if (o.Priority > 0 || o.Reclaim > 0) && !o.Observer { // processes that start together have announced themselves by then
 		m.priorities.readAt = now + o.RenewEvery
 	}
-	if o.Health == nil {
-		m.healthAt = never
-	}
+	m.announceSoon(now)
 	return m
 }
 
 // step handles one input at the time now, and returns the actions. The slice is valid until the
 // next step.
 func (m *machine) step(now time.Duration, in input) []action {
-	if now-m.nextStep > m.CallTimeout { // no timer is that late: the process was stopped
+	if now-m.wakeAt > m.CallTimeout { // no timer is that late: the process was stopped
 		m.resumedAt = now
 	}
 	clear(m.actions) // so that old actions can be freed
 	m.actions = m.actions[:0]
-	m.handle(now, in)
+	in.apply(m, now)
 	if c := m.inFlight[callHealth]; c != nil && now >= c.sent+c.timeout {
 		m.healthReplied(now, errOverdue)
 	}
-	for e := m.timers.due(now); e != nil; e = m.timers.due(now) {
-		e.wake = never
+	for _, e := range m.due(now) {
 		m.advance(now, e)
 	}
 	if now >= m.unreachableAt() {
 		m.unreachable()
 	}
 	m.dispatch(now)
+	m.wakeAt = m.next()
 	out := m.actions
 	if cap(out) > 64 {
 		m.actions = nil // a large one is rare; do not keep its memory
@@ -281,38 +271,25 @@ func (m *machine) step(now time.Duration, in input) []action {
 	return out
 }
 
-func (m *machine) handle(now time.Duration, in input) {
-	switch in := in.(type) {
-	case tick:
-	case join:
-		m.join(now, in.e)
-	case clockJumped:
-		m.clockJumped(now, in.by)
-	case campaign:
-		m.campaign(now, in)
-	case pause:
-		m.pause(now, in)
-	case resign:
-		m.resign(now, in)
-	case withdraw:
-		m.withdraw(now, in)
-	case leave:
-		m.leave(now, in)
-	case returned:
-		m.returned(now, in)
-	case reply:
-		m.reply(now, in)
-	default:
-		panic(fmt.Sprintf("election: the machine does not know the input %T", in))
+// due returns the elections whose time has come to be advanced.
+func (m *machine) due(now time.Duration) (due []*elec) {
+	for i, at := range m.wakes {
+		if now >= at {
+			due = append(due, m.elections[i])
+		}
 	}
+	return due
 }
 
 // next returns when the machine must be stepped again if no input comes before.
 func (m *machine) next() time.Duration {
-	next := min(m.timers.first(), m.unreachableAt())
+	next := m.unreachableAt()
+	for _, at := range m.wakes {
+		next = min(next, at)
+	}
 	for k := range callKinds {
 		if m.inFlight[k] == nil {
-			next = min(next, max(m.callDueAt(k), m.retryAt[k]))
+			next = min(next, m.callDueAt(k))
 		}
 	}
 	if c := m.inFlight[callListen]; c != nil && !c.cancelled {
@@ -321,7 +298,6 @@ func (m *machine) next() time.Duration {
 	if c := m.inFlight[callHealth]; c != nil && !m.unhealthy {
 		next = min(next, c.sent+c.timeout)
 	}
-	m.nextStep = next
 	return next
 }
 
@@ -336,26 +312,13 @@ func (m *machine) each(one *elec, do func(*elec)) {
 	}
 }
 
-func (m *machine) join(now time.Duration, e *elec) {
-	e.timerIndex, e.wake, e.readAt, e.confirmedAt = -1, never, now, -1
-	e.observed = m.unobserved
-	e.reported = new(state)
-	e.index, e.joinNumber = len(m.elections), m.joinCount
-	m.joinCount++
-	e.leaving, e.paused = m.closing, m.paused
-	m.elections = append(m.elections, e)
-	m.relisten = true
-	m.advance(now, e)
-}
-
 // remove removes an election that has left.
 func (m *machine) remove(e *elec) {
-	m.timers.set(e, never)
 	m.endDoubt(e)
 	last := len(m.elections) - 1
-	m.elections[e.index] = m.elections[last]
+	m.elections[e.index], m.wakes[e.index] = m.elections[last], m.wakes[last]
 	m.elections[e.index].index = e.index
-	m.elections = m.elections[:last]
+	m.elections, m.wakes = m.elections[:last], m.wakes[:last]
 	e.index = -1
 	m.emit(action{kind: doRemoved, e: e})
 }
@@ -372,7 +335,8 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 func (m *machine) report(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.reported
 	term = cmp.Or(term, old.term)
-	if old.reason != "" && !reason.newsAfter(old.reason) && old.is(kind, leader, term) { // the usual case
+	first := old.reason == ""
+	if !first && old.is(kind, leader, term) && !reason.newsAfter(old.reason) {
 		return
 	}
 	if leader != nil && leader != &m.me {

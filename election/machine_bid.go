@@ -8,50 +8,59 @@ import (
 
 // bidAnswered handles the answer to a bid that was sent at sent.
 func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
-	class := backend.Class(a.Err)
-	reason := ReasonVacant
 	if a.Outcome == backend.Granted {
-		reason = ReasonElected
-	}
-	m.emit(action{kind: doLog, e: e, term: a.Term, reason: reason, err: a.Err})
-	m.reportDenied(e, callAcquire, a)
-	switch a.Outcome {
-	case backend.Granted:
-		if m.bidGranted(now, e, a, bid.MinTerm, sent); e.phase != phaseLeading {
+		m.emit(action{kind: doLogBid, e: e, term: a.Term, reason: ReasonElected})
+		m.denialOver(e, callAcquire)
+		m.bidGranted(now, e, a, bid.MinTerm, sent)
+		if e.phase != phaseLeading {
 			m.endTry(e, nil)
 		}
 		return
-	case backend.Refused:
-		// If the lease has not changed, the same bid would be refused again: wait before the next one.
-		futile := a.Err != nil || a.Unchanged(bid.Expected)
+	}
+
+	m.emit(action{kind: doLogBid, e: e, err: a.Err})
+	if a.Outcome == backend.Refused {
+		m.denialOver(e, callAcquire)
 		m.on(e, notGranted)
-		if a.Err == nil {
-			m.observe(now, e, &a.Lease, sent)
-		}
-		e.futile = futile && a.Err == nil
-		if futile {
-			m.retryLater(now, e, class)
-		} else {
-			e.failures = 0
-		}
-	default:
+		m.bidRefused(now, e, a, bid, sent)
+	} else {
+		m.reportDenied(e, callAcquire, a.Err)
 		m.on(e, unanswered)
 		e.expiresAt = sent + m.TTL  // if it was granted all the same
-		m.retryLater(now, e, class) // longer each time: only this election may be blocked
+		m.retryLater(now, e, a.Err) // longer each time: only this election may be blocked
 	}
-	if class == backend.ErrInvalid && e.mode != modeNone {
-		m.endTry(e, a.Err)
+
+	invalid := e.mode != modeNone && backend.Class(a.Err) == backend.ErrInvalid
+	m.endTry(e, a.Err)
+	if invalid {
 		e.mode = modeNone
 		m.reportNotice(e, ReasonInvalid, a.Err)
 	}
-	m.endTry(e, a.Err)
 }
 
-// retryLater delays e's next bid, longer after each failure.
-func (m *machine) retryLater(now time.Duration, e *elec, class error) {
-	e.failures = min(e.failures+1, maxCount)
-	e.retryBidAt = now + m.backoff(int(e.failures))
-	if class == backend.ErrDenied {
+// bidRefused observes the lease that kept the bid out. While it is as the bid expected it, the same bid would be refused
+// again, so the next one waits.
+func (m *machine) bidRefused(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
+	if a.Err != nil {
+		e.futile = false
+		m.retryLater(now, e, a.Err)
+		return
+	}
+	unchanged := a.Unchanged(bid.Expected)
+	m.observe(now, e, &a.Lease, sent)
+	e.futile = unchanged
+	if unchanged {
+		m.retryLater(now, e, nil)
+	} else {
+		e.failures = 0
+	}
+}
+
+// retryLater delays e's next bid, longer after each failure. err is why this one had no success.
+func (m *machine) retryLater(now time.Duration, e *elec, err error) {
+	e.failures++
+	e.retryBidAt = now + m.backoff(e.failures)
+	if backend.Class(err) == backend.ErrDenied {
 		e.retryBidAt = now + m.jitter(m.TTL) // an operator must act
 	}
 }
@@ -65,14 +74,19 @@ func (m *machine) deniedFromTheStart() error {
 	return m.lastContactErr
 }
 
-// reportDenied tells watchers that the store denies a call for e, so an operator must act. It tells
-// them once, until a call of the same kind has an outcome.
-func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {
-	switch {
-	case a.Outcome != backend.Unknown && e.deniedCall == k+1:
-		e.deniedCall = 0
-	case a.Outcome == backend.Unknown && e.deniedCall == 0 && backend.Class(a.Err) == backend.ErrDenied:
-		e.deniedCall = k + 1
-		m.reportNotice(e, ReasonDenied, a.Err)
+// reportDenied tells watchers if err is a denial of a call for e, so that an operator must act. It tells them once, until
+// a call of the same kind has an outcome.
+func (m *machine) reportDenied(e *elec, k callKind, err error) {
+	if e.denied || backend.Class(err) != backend.ErrDenied {
+		return
+	}
+	e.denied, e.deniedCall = true, k
+	m.reportNotice(e, ReasonDenied, err)
+}
+
+// denialOver notes that a call of kind k has an outcome.
+func (m *machine) denialOver(e *elec, k callKind) {
+	if e.deniedCall == k {
+		e.denied = false
 	}
 }

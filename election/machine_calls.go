@@ -57,16 +57,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	case callRenew:
 		return !e.leaseCallUnderWay && e.phase.renewed() && now < e.trustedUntil
 	case callRelease:
-		// Since it was queued, this process may have won and lost another leadership.
-		switch e.phase {
-		case phasePending, phaseReleasing:
-			return !e.leaseCallUnderWay
-		case phaseAwaitingDeadline:
-			return !e.leaseCallUnderWay && !m.awaitsDeadline(now, e)
-		case phaseStuck:
-			return !e.leaseCallUnderWay && now >= e.expiresAt
-		}
-		return false
+		return !e.leaseCallUnderWay && m.mayRelease(now, e)
 	case callAcquire:
 		return !e.leaseCallUnderWay && e.phase.bids() && m.bidAt(e) <= now
 	case callObserve:
@@ -77,23 +68,37 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	return false
 }
 
-// callDueAt returns when the next call of kind k is due, apart from retryAt.
+// mayRelease reports whether e may be released now. Since the release was queued, this process may have won and lost
+// another leadership.
+func (m *machine) mayRelease(now time.Duration, e *elec) bool {
+	switch e.phase {
+	case phasePending, phaseReleasing:
+		return true
+	case phaseAwaitingDeadline:
+		return now >= e.trustedUntil
+	case phaseStuck:
+		return now >= e.expiresAt
+	}
+	return false
+}
+
+// callDueAt returns when the next call of kind k is due.
 func (m *machine) callDueAt(k callKind) time.Duration {
+	due := never
 	switch {
 	case m.closing && k > callObserve:
-		return never
 	case k == callAnnounce:
-		return m.announceAt
+		due = m.announceAt
 	case k == callMembers:
-		return m.priorities.readAt
+		due = m.priorities.readAt
 	case k == callHealth:
-		return m.healthAt
+		due = m.healthAt
 	case k == callListen && m.listen && !m.notificationUnread:
-		return m.listenAt
+		due = m.listenAt
 	case len(m.queues[k]) > 0:
-		return 0
+		due = 0
 	}
-	return never
+	return max(due, m.retryAt[k])
 }
 
 // dispatch starts the calls that are due.
@@ -102,35 +107,45 @@ func (m *machine) dispatch(now time.Duration) {
 		m.listenAt = min(m.listenAt, now)
 	}
 	for k := range callKinds {
-		if m.inFlight[k] != nil || now < m.callDueAt(k) || now < m.retryAt[k] {
-			continue
+		if m.inFlight[k] == nil && now >= m.callDueAt(k) {
+			m.startCall(now, k)
 		}
-		c := &call{kind: k, sent: now, timeout: m.CallTimeout, restartAt: never}
-		switch k {
-		case callHealth, callMembers:
-		case callAnnounce:
-			c.names, m.announced = m.announcement(), now
-		case callListen:
-			// Listen is restarted at intervals, in case it hangs. Where leases are also polled,
-			// that costs only a slower handover.
-			c.timeout, c.restartAt = 0, now+2*m.TTL
-			if m.poll {
-				c.restartAt = now + 6*m.TTL
-			}
-			m.relisten = false
-			c.leases = m.leasesToListen(now)
-			if len(c.leases) == 0 {
-				m.listenAt = never // until a lease is observed
-				continue
-			}
-		default:
-			if m.fillCall(c, now); len(c.elecs) == 0 {
-				continue
-			}
-		}
-		m.inFlight[k] = c
-		m.emit(action{kind: doCall, call: c})
 	}
+	m.restartListen(now)
+}
+
+// startCall starts a call of kind k if there is anything to call for.
+func (m *machine) startCall(now time.Duration, k callKind) {
+	c := &call{kind: k, sent: now, timeout: m.CallTimeout, restartAt: never}
+	switch k {
+	case callHealth, callMembers:
+	case callAnnounce:
+		c.names, m.announced = m.announcement(), now
+	case callListen:
+		// Listen is restarted at intervals, in case it hangs. Where leases are also polled, that costs only a slower
+		// handover.
+		c.timeout, c.restartAt = 0, now+2*m.TTL
+		if m.poll {
+			c.restartAt = now + 6*m.TTL
+		}
+		m.relisten = false
+		c.leases = m.leasesToListen(now)
+		if len(c.leases) == 0 {
+			m.listenAt = never // until a lease is observed
+			return
+		}
+	default:
+		m.fillCall(c, now)
+		if len(c.elecs) == 0 {
+			return
+		}
+	}
+	m.inFlight[k] = c
+	m.emit(action{kind: doCall, call: c})
+}
+
+// restartListen cancels Listen when its time has come: its reply starts it again.
+func (m *machine) restartListen(now time.Duration) {
 	c := m.inFlight[callListen]
 	if c == nil || c.cancelled {
 		return
@@ -186,36 +201,26 @@ func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 	return leases
 }
 
-// fillCall moves the queue of c's kind into c.
+// fillCall moves the queue of c's kind into c; of releases, no more than a batch.
 func (m *machine) fillCall(c *call, now time.Duration) {
 	queue := m.queues[c.kind]
 	if c.kind == callObserve {
 		queue = m.addNearlyDue(queue, now)
 	}
-	c.elecs = make([]*elec, 0, len(queue))
-	switch c.kind {
-	case callAcquire:
-		c.bids = make([]backend.Bid, 0, len(queue))
-	case callRenew, callRelease:
-		c.held = make([]backend.Held, 0, len(queue))
-	case callObserve:
-		c.leases = make([]backend.Lease, 0, len(queue))
+	most := len(queue)
+	if c.kind == callRelease && m.releaseBatch > 0 {
+		most = m.releaseBatch
 	}
-	remaining := 0
-	for i, e := range queue {
-		if c.kind == callRelease && m.releaseBatch > 0 && len(c.elecs) == m.releaseBatch {
-			remaining = len(queue) - i
-			break
-		}
+	for len(queue) > 0 && len(c.elecs) < most {
+		e := queue[0]
+		queue = queue[1:]
 		e.queued[c.kind] = false
 		if m.stillNeeded(c.kind, e, now) {
 			c.elecs = append(c.elecs, e)
 			m.addItem(c, e, now)
 		}
 	}
-	copy(queue, queue[len(queue)-remaining:])
-	clear(queue[remaining:])
-	m.queues[c.kind] = queue[:remaining]
+	m.queues[c.kind] = slices.Clone(queue) // a copy, so that what was done can be freed
 }
 
 // addItem adds the item about e to c.

@@ -6,21 +6,34 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// clockJumped makes all deadlines earlier: the host may have been suspended for by.
-func (m *machine) clockJumped(now, by time.Duration) {
+func (tick) apply(*machine, time.Duration) {}
+
+func (in join) apply(m *machine, now time.Duration) {
+	e := in.e
+	e.index = len(m.elections)
+	m.elections, m.wakes = append(m.elections, e), append(m.wakes, never)
+	e.reported = new(state)
+	e.observed = m.unobserved
+	e.readAt, e.confirmedAt = now, -1
+	e.leaving, e.paused = m.closing, m.paused
+	m.relisten = true
+	m.advance(now, e)
+}
+
+// apply makes all deadlines earlier, also those that follow from calls that are under way.
+func (in clockJumped) apply(m *machine, now time.Duration) {
 	for _, k := range []callKind{callAcquire, callRenew} {
 		if c := m.inFlight[k]; c != nil {
-			c.sent -= by
+			c.sent -= in.by
 		}
 	}
 	m.each(nil, func(e *elec) {
-		e.trustedUntil -= by
+		e.trustedUntil -= in.by
 		m.advance(now, e)
 	})
 }
 
-// campaign begins a campaign.
-func (m *machine) campaign(now time.Duration, in campaign) {
+func (in campaign) apply(m *machine, now time.Duration) {
 	e := in.e
 	e.mode, e.work = in.mode, in.work
 	if in.mode == modeTry {
@@ -32,31 +45,31 @@ func (m *machine) campaign(now time.Duration, in campaign) {
 	m.advance(now, e)
 }
 
-// pause pauses or resumes one election or all.
-func (m *machine) pause(now time.Duration, in pause) {
-	m.paused = m.paused && in.e != nil || in.on && in.e == nil
+func (in pause) apply(m *machine, now time.Duration) {
+	if in.e == nil {
+		m.paused = in.on
+	}
 	m.announceSoon(now)
 	m.each(in.e, func(e *elec) {
-		if e.paused = in.on; in.on {
+		e.paused = in.on
+		if in.on {
 			m.stepDown(now, e, ReasonPaused, backend.Released, nil)
 		}
 		m.advance(now, e)
 	})
 }
 
-// resign ends a leadership. After it this process does not bid for half a TTL, so that others can lead.
-func (m *machine) resign(now time.Duration, in resign) {
+func (in resign) apply(m *machine, now time.Duration) {
 	e := in.e
 	m.retryRelease(now, e)
 	if e.phase == phaseLeading && e.term == in.term {
-		e.waitAfterRelease = m.TTL / 2
+		e.waitAfterRelease = m.TTL / 2 // so that others can lead
 		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	}
 	m.advance(now, e)
 }
 
-// withdraw ends a campaign and its leadership.
-func (m *machine) withdraw(now time.Duration, in withdraw) {
+func (in withdraw) apply(m *machine, now time.Duration) {
 	e := in.e
 	m.retryRelease(now, e)
 	e.mode = modeNone
@@ -68,25 +81,25 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 	m.advance(now, e)
 }
 
-// leave makes this process leave one election or all.
-func (m *machine) leave(now time.Duration, in leave) {
-	m.closing = m.closing || in.e == nil
+func (in leave) apply(m *machine, now time.Duration) {
+	if in.e == nil {
+		m.closing = true
+	}
 	m.announceSoon(now)
 	m.each(in.e, func(e *elec) {
 		m.retryRelease(now, e)
 		e.leaving = true
 		m.stepDown(now, e, ReasonLeft, in.end, nil)
-		if e.work == workCaller && e.phase.draining() { // Leave and Close say that the caller of Campaign has ended its work
+		if e.work == workCaller && e.phase.draining() { // who calls Leave or Close has ended the work of its Campaign
 			m.on(e, finished)
 		}
 		m.advance(now, e)
 	})
 }
 
-// returned handles the return of a lead function.
-func (m *machine) returned(now time.Duration, in returned) {
+func (in returned) apply(m *machine, now time.Duration) {
 	e := in.e
-	leads := e.phase == phaseLeading && e.work != workNone
+	leads := e.phase == phaseLeading
 	if e.term != in.term || !leads && !e.phase.draining() {
 		return
 	}
@@ -113,7 +126,7 @@ func (m *machine) waitAfterFunction(now time.Duration, e *elec, err error) time.
 	}
 	wait := m.RenewEvery << min(e.functionErrors, 5)
 	if err != nil {
-		e.functionErrors = min(e.functionErrors+1, maxCount)
+		e.functionErrors++
 	}
 	return wait
 }

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -33,20 +34,20 @@ func (m *machine) advance(now time.Duration, e *elec) {
 		wake = min(wake, m.awaitFunction(now, e))
 	case phaseStuck:
 		wake = min(wake, m.awaitExpiry(now, e))
-	case phaseAbandoned:
-		// Until the function returns.
+	case phaseAbandoned: // until the function returns
 	case phaseAwaitingDeadline:
 		wake = min(wake, m.awaitDeadline(now, e))
 	case phaseReleasing:
 		wake = min(wake, m.releaseOrGiveUp(now, e))
 	}
 	if e.index >= 0 {
-		m.timers.set(e, wake)
+		m.wakes[e.index] = wake
 	}
 }
 
-// follow bids if it is time to, and removes an election that this process leaves. Like the other functions for phases, it
-// returns when to advance again.
+// The functions for phases return when to advance again.
+
+// follow bids if it is time to, and removes an election that this process leaves.
 func (m *machine) follow(now time.Duration, e *elec) time.Duration {
 	if e.leaving && !e.leaseCallUnderWay && (!e.observing || m.closing) {
 		m.remove(e)
@@ -57,7 +58,8 @@ func (m *machine) follow(now time.Duration, e *elec) time.Duration {
 
 // awaitBid bids again if it is time to. If this process may no longer bid, it withdraws what may still be granted.
 func (m *machine) awaitBid(now time.Duration, e *elec) time.Duration {
-	if !m.mayStayOut(now, e) {
+	mayBid := m.isCandidate(e) && now >= m.holdBackUntil(e)
+	if !mayBid {
 		return m.releaseOrGiveUp(now, e)
 	}
 	return m.bidIfDue(now, e)
@@ -69,13 +71,12 @@ func (m *machine) bidIfDue(now time.Duration, e *elec) time.Duration {
 	}
 
 	bidAt := m.bidAt(e)
-	switch {
-	case bidAt <= now:
+	if now >= bidAt {
 		m.enqueue(callAcquire, e)
 		return never
-	case e.mode == modeTry && !e.leaseCallUnderWay:
-		m.endTry(e, nil)
-		return never
+	}
+	if !e.leaseCallUnderWay {
+		m.endTry(e, nil) // a Try does not wait
 	}
 	return bidAt
 }
@@ -106,7 +107,7 @@ func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
 
 // awaitDeadline releases a lease that was lost when the deadline has passed.
 func (m *machine) awaitDeadline(now time.Duration, e *elec) time.Duration {
-	if m.awaitsDeadline(now, e) {
+	if now < e.trustedUntil {
 		return e.trustedUntil
 	}
 	return m.releaseOrGiveUp(now, e)
@@ -144,13 +145,8 @@ func (m *machine) retryRelease(now time.Duration, e *elec) {
 	}
 }
 
-// awaitsDeadline reports whether e lost its leadership and must not release before the deadline.
-func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
-	return e.phase == phaseAwaitingDeadline && now < e.trustedUntil
-}
-
-// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then
-// readings of it are not used.
+// mayBeOurs reports whether this process leads, or led and the deadline has not passed. Then readings of the lease are not
+// used.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
@@ -198,39 +194,39 @@ func (m *machine) drawTurn(e *elec) time.Duration {
 	return time.Duration(m.random.Int64N(int64(max(most, 1))))
 }
 
-// mayStayOut reports whether a bid without an outcome may still be granted. If not, advance withdraws it by a Release.
-func (m *machine) mayStayOut(now time.Duration, e *elec) bool {
-	return m.isCandidate(e) && m.holdBackUntil(e) <= now
-}
-
 // holdBackUntil returns until when e does not bid even if the lease is free: after a resignation,
 // during FailoverDelay, during IncumbentGrace for another candidate, or while only a nominee bids.
 func (m *machine) holdBackUntil(e *elec) time.Duration {
-	l := e.observed
-	at := e.noBidBefore
-	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the last leader, and when its lease has certainly expired
-	if !l.Vacant() {
-		last = l.Holder.ID
-	}
-	if failed := !l.Vacant() || l.End == backend.Failed; failed && l.Term > 0 {
+	l, at := e.observed, e.noBidBefore
+	failed := !l.Vacant() || l.End == backend.Failed // whoever holds the lease when it has expired has failed
+	if failed && l.Term > 0 {
 		hold := m.FailoverDelay
-		if last != m.me.ID {
+		if lastLeader(l) != m.me.ID {
 			hold += m.IncumbentGrace
 		}
 		if hold > 0 {
+			expired := e.unchangedSince + max(l.ObserveFor, 0) // certainly
 			at = max(at, expired+hold)
 		}
 	}
-	if req := &l.Request; l.Vacant() && req.Kind == backend.Accept && req.Term == l.Term && req.Nonce != m.me.Nonce {
+	if awaitsNominee(l) && l.Request.Nonce != m.me.Nonce {
 		at = max(at, e.unchangedSince+m.TTL)
 	}
 	return at
 }
 
+// lastLeader returns the id of the holder, or of the last one.
+func lastLeader(l *backend.Lease) string { return cmp.Or(l.Holder.ID, l.LastID) }
+
+// awaitsNominee reports whether the last leader has stepped down for a nominee, which the request names.
+func awaitsNominee(l *backend.Lease) bool {
+	return l.Vacant() && l.Request.Kind == backend.Accept && l.Request.Term == l.Term
+}
+
 // bidGranted handles the grant of a bid that was sent at sent and asked for a term above minTerm.
 // This grant, or a later one of another process, may have been observed before its answer came.
 func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minTerm uint64, sent time.Duration) {
-	fresh := a.Term > minTerm && a.Term >= e.highestTerm || a.Term == 0 // legacy layouts have no terms
+	fresh := a.Term > minTerm && a.Term >= e.highestTerm
 	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
 	e.highestTerm = max(e.highestTerm, a.Term)
 	e.trustedUntil, e.expiresAt = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
@@ -255,7 +251,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		if e.mode != modeAlways {
 			e.mode = modeNone
 		}
-		m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
+		m.emit(action{kind: doLead, e: e, term: e.term, until: e.trustedUntil})
 		m.endDoubt(e)
 		m.report(Elected, e, &m.me, e.term, reason, nil)
 	default: // the answer came too late, or the store's session ends soon: nobody has led, so nobody has failed
@@ -297,7 +293,7 @@ func (m *machine) nextGridTick(t time.Duration) time.Duration {
 }
 
 // renewalAnswered handles the answer to a renewal of term that was sent at sent.
-func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
+func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration) {
 	if !e.phase.held() || e.term != term {
 		return
 	}
@@ -305,9 +301,9 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		m.deadlinePassed(now, e)
 		return
 	}
-	m.reportDenied(e, callRenew, a)
 	switch a.Outcome {
 	case backend.Granted:
+		m.denialOver(e, callRenew)
 		e.lastErr, e.failures = nil, 0
 		e.renewAt = m.nextGridTick(sent)
 		e.expiresAt = max(e.expiresAt, sent+a.ValidFor)
@@ -321,15 +317,17 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
 		}
 	case backend.Refused:
+		m.denialOver(e, callRenew)
 		if req := &a.Request; req.Kind == backend.Depose && req.Term == e.term && a.Holder.Nonce == m.me.Nonce {
 			m.depose(now, e)
-			return
+		} else {
+			m.lose(now, e, ReasonRefused, a.Err)
 		}
-		m.lose(now, e, ReasonRefused, a.Err)
 	default:
-		e.lastErr = err
-		e.failures = min(e.failures+1, maxCount)
-		wait := min(m.backoff(int(e.failures)), max(e.trustedUntil-now, 0)/4)
+		m.reportDenied(e, callRenew, a.Err)
+		e.lastErr = a.Err
+		e.failures++
+		wait := min(m.backoff(e.failures), (e.trustedUntil-now)/4) // several attempts before the deadline
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }

@@ -20,48 +20,24 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	if l != nil && l.Term < e.highestTerm && sent < e.confirmedAt {
 		return // a newer answer has overtaken this one
 	}
-	renewed := false
 	switch {
-	case !e.hasObserved, l != nil && !e.observed.Unchanged(*l):
-		if l == nil {
-			e.readAt = now + m.RenewEvery // a store must answer a first reading
-			return
-		}
-		m.relisten = m.relisten || !e.hasObserved
-		renewed = e.hasObserved && l.Term == e.observed.Term
-		m.checkSameID(e, l, renewed)
-		if e.hasObserved && l.Term < e.highestTerm && l.Term != e.observed.Term {
-			m.reportNotice(e, ReasonWentBack, nil)
-		}
-		elected := !l.Vacant() && l.Term != e.observed.Term
-		if elected && e.hasObserved && m.isCandidate(e) {
-			e.passedOver = min(e.passedOver+1, maxCount)
-		}
-		if elected || !e.hasObserved || l.Vacant() != e.observed.Vacant() {
-			e.turn = m.drawTurn(e)
-		}
-		m.setObserved(e, l)
-		if e.futile && l.Vacant() { // whoever kept the bid out has gone
-			e.futile, e.retryBidAt, e.failures = false, now, 0
-		}
-		e.unchangedSince, e.hasObserved, e.tooEarly = now, true, 0
-		e.renewalDue = 0
-		if l.Term <= backend.MaxTerm {
-			e.highestTerm = max(e.highestTerm, l.Term)
-		}
-	case l != nil: // not renewed, so the observation continues; the request, the age or the holder may have changed
-		m.setObserved(e, l)
-		fallthrough
+	case l == nil && !e.hasObserved:
+		e.readAt = now + m.RenewEvery // a store must answer a first reading
+		return
+	case l == nil:
+		m.observeUnchanged(now, e)
+	case e.hasObserved && e.observed.Unchanged(*l):
+		m.setObserved(e, l) // the request, the age or the holder may have changed
+		m.observeUnchanged(now, e)
 	default:
-		if now >= e.renewalDue { // otherwise a notification was the reason for this reading
-			e.tooEarly = min(e.tooEarly+1, maxCount)
-		}
-		m.checkSameIDInSession(now, e)
+		m.observeChanged(now, e, l)
 	}
+
 	e.confirmedAt = now
 	m.noteDoubt(now, e)
 	m.nextRead(now, e)
-	if e.readSinceTry = sent >= e.tryBegan; e.mode == modeTry && !e.readSinceTry { // sent before the Try began
+	e.readSinceTry = sent >= e.tryBegan
+	if e.mode == modeTry && !e.readSinceTry {
 		e.readAt = max(now, e.tryBegan)
 	}
 	m.reportObserved(e, sent)
@@ -71,6 +47,43 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		m.on(e, foundOurs) // advance then bids or releases
 	case m.nominated(e):
 		m.enqueue(callRequest, e)
+	}
+}
+
+// observeUnchanged continues the observation.
+func (m *machine) observeUnchanged(now time.Duration, e *elec) {
+	if now >= e.renewalDue { // otherwise a notification was the reason for this reading
+		e.tooEarly++
+	}
+	// A store that expires leases would have ended that of a predecessor by now.
+	alive := e.observed.ObserveFor < 0 && now >= e.unchangedSince+e.observed.TTL
+	m.checkSameID(e, alive)
+}
+
+// observeChanged begins the observation anew: the lease is another one, was renewed, or must be observed for longer.
+func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
+	first, sameTerm := !e.hasObserved, l.Term == e.observed.Term
+	m.relisten = m.relisten || first
+	if !first && !sameTerm && l.Term < e.highestTerm {
+		m.reportNotice(e, ReasonWentBack, nil)
+	}
+
+	elected := !l.Vacant() && !sameTerm
+	if elected && !first && m.isCandidate(e) {
+		e.passedOver++
+	}
+	if elected || first || l.Vacant() != e.observed.Vacant() {
+		e.turn = m.drawTurn(e)
+	}
+	if e.futile && l.Vacant() { // whoever kept the bid out has gone
+		e.futile, e.retryBidAt, e.failures = false, now, 0
+	}
+
+	m.setObserved(e, l)
+	m.checkSameID(e, !first && sameTerm)
+	e.unchangedSince, e.tooEarly, e.renewalDue = now, 0, 0
+	if l.Term <= backend.MaxTerm {
+		e.highestTerm = max(e.highestTerm, l.Term)
 	}
 }
 
@@ -84,8 +97,8 @@ func (m *machine) nominated(e *elec) bool {
 // setObserved stores an observation.
 func (m *machine) setObserved(e *elec, l *backend.Lease) {
 	cleanUnlessSeen(l, e.observed)
-	if e.observed == m.unobserved {
-		e.observed = new(backend.Lease)
+	if !e.hasObserved {
+		e.hasObserved, e.observed = true, new(backend.Lease)
 	}
 	*e.observed = *l
 }
@@ -131,28 +144,15 @@ func endReason(end backend.End) Reason {
 	return ReasonVacant
 }
 
-// checkSameID reports another live process with this candidate's id. That process renews; the lease
-// of a predecessor that has ended does not change.
-func (m *machine) checkSameID(e *elec, l *backend.Lease, renewed bool) {
-	other := l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce
-	if other && renewed && !e.sameIDReported {
-		m.reportNotice(e, ReasonSameID, sameID(l.Holder))
+// checkSameID reports if the holder is another process with this candidate's id. It may be a predecessor that has ended,
+// unless it is alive.
+func (m *machine) checkSameID(e *elec, alive bool) {
+	other := e.observed.Holder
+	same := other.ID == m.me.ID && other.Nonce != m.me.Nonce
+	if same && alive && !e.sameIDReported {
+		m.reportNotice(e, ReasonSameID, fmt.Errorf("another live process, with the address %q, has the id %q as well: give each its own", other.Address, other.ID))
 	}
-	e.sameIDReported = other && (e.sameIDReported || renewed)
-}
-
-// checkSameIDInSession does the same for a lease that the store expires, whose record renewals do not
-// change. By now the store would have ended the lease of a predecessor.
-func (m *machine) checkSameIDInSession(now time.Duration, e *elec) {
-	l := e.observed
-	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.sameIDReported && now >= e.unchangedSince+l.TTL {
-		m.reportNotice(e, ReasonSameID, sameID(l.Holder))
-		e.sameIDReported = true
-	}
-}
-
-func sameID(other backend.Candidate) error {
-	return fmt.Errorf("another live process, with the address %q, has the id %q as well: give each its own", other.Address, other.ID)
+	e.sameIDReported = same && (e.sameIDReported || alive)
 }
 
 // nextRead sets when e is read next. A store that must be polled is read just after the holder's
@@ -160,7 +160,8 @@ func sameID(other backend.Candidate) error {
 // renewal. A reading that came before the renewal, or found nobody, is repeated soon, then less and less often.
 func (m *machine) nextRead(now time.Duration, e *elec) {
 	l := e.observed
-	switch every := max(min(l.Renew, m.TTL), m.shortWait()); {
+	every := max(min(l.Renew, m.TTL), m.shortWait())
+	switch {
 	case m.listen && !m.poll:
 		e.readAt = now + m.TTL/2 // only to check that the store answers
 	case l.Vacant(): // it will be taken soon, if there are candidates, and a notification may be lost
@@ -195,13 +196,13 @@ func (m *machine) renewalSpread() time.Duration {
 // handleNotification schedules a reading of all leases of other processes, because Listen has
 // returned.
 func (m *machine) handleNotification(now time.Duration) {
-	for _, e := range m.elections {
+	m.each(nil, func(e *elec) {
 		if !m.mayBeOurs(now, e) {
 			m.notificationUnread = true
 			e.readAt = now
 			m.advance(now, e)
 		}
-	}
+	})
 }
 
 // notificationRead handles the reading after a notification. After consecutive notifications
@@ -215,7 +216,8 @@ func (m *machine) notificationRead(now time.Duration, changed bool) {
 		m.emptyNotifications, m.listenAt = 0, now
 		return
 	}
-	if m.emptyNotifications++; m.emptyNotifications > 1 {
+	m.emptyNotifications++
+	if m.emptyNotifications > 1 {
 		m.listenAt = now + min(m.shortWait()<<min(m.emptyNotifications, 16), m.TTL)
 	}
 }

@@ -123,13 +123,13 @@ func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
 		m.step(now, reply{call: c, changed: changed})
 	}
 	both(0, 0) // the second one alone, for the first time
-	m.step(first.wake, tick{})
-	both(first.wake, 0)
+	m.step(m.wakes[first.index], tick{})
+	both(m.wakes[first.index], 0)
 	m.handleNotification(time.Minute)
 	m.step(time.Minute, tick{})
 	const apart = 10 * time.Millisecond
 	both(time.Minute, apart)
-	due := first.wake
+	due := m.wakes[first.index]
 	m.step(due, tick{})
 	if c := m.inFlight[callObserve]; c == nil || len(c.leases) != 2 {
 		t.Fatalf("at %v both should be read: %+v", due, c)

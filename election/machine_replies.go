@@ -8,8 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// reply handles the end of a call.
-func (m *machine) reply(now time.Duration, r reply) {
+func (r reply) apply(m *machine, now time.Duration) {
 	c := r.call
 	m.inFlight[c.kind] = nil
 	m.jitterFraction = m.random.Float64()
@@ -29,7 +28,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 		}
 	case callAnnounce:
 		// Counted from the answer: processes that have delayed each other do not meet again.
-		if m.announceAt = now + m.TTL; c.names != m.announcement() {
+		m.announceAt = now + m.TTL
+		if c.names != m.announcement() {
 			m.announceSoon(now)
 		}
 	case callMembers:
@@ -37,7 +37,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 	case callHealth:
 		m.healthReplied(now, r.err)
 	case callListen:
-		if m.listenAt = now; r.err == nil {
+		m.listenAt = now
+		if r.err == nil {
 			m.handleNotification(now)
 		}
 	}
@@ -64,18 +65,30 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 	case !c.cancelled:
 		m.callFailed(now, c.kind, r.err)
 	}
-	if c.kind == callObserve && answered {
-		m.unreadableSince = never
-	} else if c.kind == callObserve {
-		m.unreadableSince = min(m.unreadableSince, c.sent)
+
+	switch {
+	case c.kind == callHealth || c.cancelled: // says nothing about the store
+	case !answered:
+		m.storeFailed(c, r.err)
+	case c.kind != callListen: // the reading after it says more
+		m.storeAnswered(now, c.kind)
 	}
-	if answered && c.kind != callHealth && c.kind != callListen {
-		m.lastContact, m.reached = now, true
-		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
-			m.unreachableReported, m.lastContactErr = false, nil
-		}
-	} else if !answered && c.kind != callHealth && !c.cancelled {
-		m.lastContactErr = r.err
+}
+
+func (m *machine) storeAnswered(now time.Duration, k callKind) {
+	m.lastContact, m.reached = now, true
+	if k == callObserve {
+		m.unreadableSince = never
+	}
+	if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
+		m.unreachableReported, m.lastContactErr = false, nil
+	}
+}
+
+func (m *machine) storeFailed(c *call, err error) {
+	m.lastContactErr = err
+	if c.kind == callObserve {
+		m.unreadableSince = min(m.unreadableSince, c.sent)
 	}
 }
 
@@ -95,7 +108,7 @@ func (m *machine) renewReplied(now time.Duration, r reply) {
 	for i, e := range r.call.elecs {
 		a := answer(r, i)
 		e.leaseCallUnderWay = false
-		m.renewalAnswered(now, e, &a, r.call.held[i].Term, r.call.sent, a.Err)
+		m.renewalAnswered(now, e, &a, r.call.held[i].Term, r.call.sent)
 		m.advance(now, e)
 	}
 }
@@ -104,10 +117,13 @@ func (m *machine) renewReplied(now time.Duration, r reply) {
 // To keep one lease that cannot be released from delaying the others, the next call has half as
 // many; each call that succeeds doubles the number.
 func (m *machine) releaseReplied(now time.Duration, r reply) {
-	if m.releaseBatch *= 2; r.err != nil {
+	switch {
+	case r.err != nil:
 		m.releaseBatch = max(1, len(r.call.elecs)/2)
-	} else if m.releaseBatch > len(m.elections) {
+	case 2*m.releaseBatch > len(m.elections):
 		m.releaseBatch = 0
+	default:
+		m.releaseBatch *= 2
 	}
 	for _, e := range r.call.elecs {
 		e.leaseCallUnderWay = false
@@ -139,32 +155,22 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 		for _, e := range c.elecs {
 			e.observing = false
 			e.readAt = max(m.retryAt[callObserve], now+time.Millisecond)
-			m.reportDenied(e, callObserve, &backend.Answer{Err: r.err})
+			m.reportDenied(e, callObserve, r.err)
 			m.endTry(e, r.err)
 			m.advance(now, e)
 		}
 		return
 	}
+
+	byName := make(map[string]*backend.Lease, len(r.changed))
+	for i := range r.changed {
+		byName[r.changed[i].Election] = &r.changed[i]
+	}
 	changed := false
-	next := 0 // most stores answer in the order of the items
-	var byName map[string]*backend.Lease
 	for i, e := range c.elecs {
 		e.observing = false
-		m.reportDenied(e, callObserve, &backend.Answer{Outcome: backend.Granted})
-		var l *backend.Lease
-		switch {
-		case next < len(r.changed) && r.changed[next].Election == e.name:
-			l = &r.changed[next]
-			next++
-		case next < len(r.changed):
-			if byName == nil {
-				byName = make(map[string]*backend.Lease, len(r.changed))
-				for i := range r.changed {
-					byName[r.changed[i].Election] = &r.changed[i]
-				}
-			}
-			l = byName[e.name]
-		}
+		m.denialOver(e, callObserve)
+		l := byName[e.name]
 		changed = changed || l != nil && l.Differs(c.leases[i])
 		if l != nil || c.leases[i].Version == e.observed.Version { // otherwise the observation changed during this call
 			m.observe(now, e, l, c.sent)
@@ -182,15 +188,16 @@ var errOverdue = errors.New("the health check has not returned in time")
 // healthReplied handles the result of a health check.
 func (m *machine) healthReplied(now time.Duration, err error) {
 	m.healthAt = now + m.RenewEvery
-	m.retryAt[callHealth] = 0
 	first, unhealthy := !m.healthKnown, err != nil
-	m.healthKnown = true
-	if unhealthy != m.unhealthy {
-		m.unhealthy = unhealthy
+	changed := unhealthy != m.unhealthy
+	m.healthKnown, m.unhealthy = true, unhealthy
+	if changed {
 		m.emit(action{kind: doLog, reason: ReasonHealth, err: err})
-	} else if !first {
+	}
+	if !changed && !first {
 		return
 	}
+
 	m.each(nil, func(e *elec) {
 		if unhealthy {
 			m.stepDown(now, e, ReasonHealth, backend.Released, err)
@@ -199,20 +206,21 @@ func (m *machine) healthReplied(now time.Duration, err error) {
 	})
 }
 
-// callFailed counts an error of a call and decides when to repeat the call.
+// callFailed decides when to repeat a call that has failed.
 func (m *machine) callFailed(now time.Duration, k callKind, err error) {
+	if k == callRenew || k == callAcquire || k == callHealth {
+		return // each election, and the health check, has a time of its own for the next attempt
+	}
 	m.failures[k]++
 	wait := m.backoff(m.failures[k])
-	if backend.Class(err) != backend.ErrUnavailable { // an operator must act
-		slow := m.TTL
-		if k == callObserve {
-			slow = m.RenewEvery // no slower than usual: an observation may have to begin when the error ends
-		}
-		wait = max(wait, m.jitter(slow))
+	denied := backend.Class(err) != backend.ErrUnavailable // an operator must act
+	switch {
+	case denied && k == callObserve:
+		wait = max(wait, m.jitter(m.RenewEvery)) // no slower than usual: an observation may have to begin when the error ends
+	case denied:
+		wait = max(wait, m.jitter(m.TTL))
 	}
-	if k != callRenew && k != callAcquire { // each of their elections has its own time for the next attempt
-		m.retryAt[k] = now + wait
-	}
+	m.retryAt[k] = now + wait
 }
 
 // backoff returns how long to wait after this many consecutive failures.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -28,7 +29,7 @@ type Manager struct {
 	clock   *clock
 
 	inputs     chan func(now time.Duration) input // the loop runs each function, and steps the machine with a non-nil result
-	ended      chan struct{}                      // closed when the loop has ended
+	ended      chan struct{}                      // closed when the loop has ended: after Close, when all elections have left
 	stop       context.CancelFunc
 	ctx        context.Context // parent of the contexts of calls and leaderships
 	calls      sync.WaitGroup
@@ -49,8 +50,6 @@ type Manager struct {
 	waiting       []*Election   // elections with a waiter for a release
 	ahead         time.Duration // how far the clock is ahead (clock.ahead), as the machine knows it
 	now           time.Duration // of the present step
-	allLeft       chan struct{} // closed when all elections have left
-	allLeftClosed bool
 	unreleased    []string      // elections whose leases expired before their release was confirmed
 	unreleasedErr error         // why the first was not released
 	lines         []line        // to be logged at the end of this step
@@ -83,7 +82,6 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 		preparing: make(chan struct{}, 1),
 		ended:     make(chan struct{}),
 		elections: make(map[string]*Election),
-		allLeft:   make(chan struct{}),
 	}
 	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.goroutines.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -97,7 +95,7 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 func (m *Manager) ID() string { return m.me.ID }
 
 // loop is the shell around the machine. It waits for an input, or for the time that the machine
-// asked for, steps the machine and carries out its actions.
+// asked for, steps the machine and carries out its actions. It ends with the last election after Close.
 func (m *Manager) loop() {
 	defer close(m.ended)
 	timer := time.NewTimer(0)
@@ -123,8 +121,11 @@ func (m *Manager) loop() {
 			m.step(now, clockJumped{by})
 		}
 		m.step(now, in)
-		m.afterStep()
-		timer.Reset(min(max(m.machine.next()-m.clock.now(), 0), time.Hour))
+		m.resolveReleased()
+		if m.machine.closing && len(m.machine.elections) == 0 {
+			return
+		}
+		timer.Reset(min(max(m.machine.wakeAt-m.clock.now(), 0), time.Hour))
 	}
 }
 
@@ -136,13 +137,12 @@ func (m *Manager) step(now time.Duration, in input) {
 	m.writeLines()
 }
 
-// afterStep answers waiters whose leadership is over, and tells Close when all elections have left.
-func (m *Manager) afterStep() {
-	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.resolveReleased() })
-	if m.machine.closing && len(m.machine.elections) == 0 && !m.allLeftClosed {
-		m.allLeftClosed = true
-		close(m.allLeft)
+// resolveReleased answers those who wait for a release that has happened.
+func (m *Manager) resolveReleased() {
+	for _, e := range m.waiting {
+		e.resolveReleased()
 	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.awaitsRelease() })
 }
 
 // send has the loop run f. It returns false if the manager has ended.
@@ -155,6 +155,19 @@ func (m *Manager) send(f func(now time.Duration) input) bool {
 	}
 }
 
+// ask has the loop run f, waits for it and returns its error: [ErrClosed] if the manager has ended.
+func (m *Manager) ask(f func(now time.Duration) (input, error)) error {
+	result := make(chan error, 1)
+	if !m.send(func(now time.Duration) input {
+		in, err := f(now)
+		result <- err
+		return in
+	}) {
+		return ErrClosed
+	}
+	return <-result
+}
+
 // do carries out one action of the machine.
 func (m *Manager) do(a action) {
 	var e *Election
@@ -163,37 +176,32 @@ func (m *Manager) do(a action) {
 	}
 	switch a.kind {
 	case doCall:
-		ctx, cancel := context.WithCancel(m.ctx)
-		if a.call.timeout > 0 {
-			cancel()
-			ctx, cancel = context.WithTimeout(m.ctx, a.call.timeout)
-		} else {
-			m.unlisten = cancel
-		}
-		m.calls.Go(func() { m.call(ctx, cancel, a.call) })
+		ctx, cancel := m.callContext(a.call)
+		m.calls.Go(func() {
+			defer cancel()
+			m.call(ctx, a.call)
+		})
 	case doCancel:
 		m.unlisten()
+	case doLead:
+		e.beginLeadership(a.term, a.until+m.ahead)
 	case doTrust:
-		e.trust(a.term, a.until+m.ahead)
+		e.extendLeadership(a.until + m.ahead)
 	case doEnd:
 		e.endLeadership(a.term, a.reason, a.err)
 	case doEvent:
 		e.publish(a.state)
 	case doLog:
 		m.logAction(a)
+	case doLogBid:
+		m.logBid(a)
 	case doTryEnded:
 		if a.err == nil {
 			a.err = ErrNotElected
 		}
 		e.resolve(untilElected, a.err)
 	case doExpired:
-		err := notReleased(a.err, a.e.name)
-		resolved := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
-		if m.machine.closing && resolved == 0 && !e.expiryReported {
-			m.unreleased = append(m.unreleased, a.e.name)
-			m.unreleasedErr = cmp.Or(m.unreleasedErr, a.err)
-		}
-		e.expiryReported = e.expiryReported || resolved > 0
+		m.expired(e, a.err)
 	case doRemoved:
 		m.mu.Lock()
 		if m.elections[a.e.name] == e {
@@ -202,6 +210,28 @@ func (m *Manager) do(a action) {
 		m.mu.Unlock()
 		e.ended() // after the deletion, so that a waiter can join again
 	}
+}
+
+// expired tells whoever waits for the release of e's lease that it has expired first: Close, if nobody else was told.
+func (m *Manager) expired(e *Election, obstacle error) {
+	err := notReleased(obstacle, e.elec.name)
+	told := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
+	if told > 0 {
+		e.expiryReported = true
+	}
+	if m.machine.closing && !e.expiryReported {
+		m.unreleased = append(m.unreleased, e.elec.name)
+		m.unreleasedErr = cmp.Or(m.unreleasedErr, obstacle)
+	}
+}
+
+// callContext returns the context of a call. Listen has no deadline: the machine cancels it.
+func (m *Manager) callContext(c *call) (ctx context.Context, cancel context.CancelFunc) {
+	if c.timeout > 0 {
+		return context.WithTimeout(m.ctx, c.timeout)
+	}
+	ctx, m.unlisten = context.WithCancel(m.ctx)
+	return ctx, m.unlisten
 }
 
 // callBackend makes one call of the store.
@@ -229,8 +259,7 @@ func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
 }
 
 // call makes one call of the store, or of the health check, and sends its reply to the loop.
-func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
-	defer cancel()
+func (m *Manager) call(ctx context.Context, c *call) {
 	r, began := reply{call: c}, m.clock.now()
 	switch c.kind {
 	case callHealth:
@@ -254,25 +283,6 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	})
 }
 
-// logAction logs bids, outages and changes of health. The wording of bids is that of older systems, for
-// which operators have searches.
-func (m *Manager) logAction(a action) {
-	switch {
-	case a.e == nil && a.reason == ReasonHealth && a.err != nil:
-		m.log.Warn("health check failed, stepping down", "error", a.err)
-	case a.e == nil && a.reason == ReasonHealth:
-		m.log.Info("health check passed, campaigning again")
-	case a.e == nil && (a.reason == ReasonWentBack || a.reason == ReasonVacant):
-		m.logDoubt(a)
-	case a.e == nil:
-		m.logOutage(a)
-	case a.reason == ReasonElected:
-		m.say(line{level: slog.LevelInfo, text: "try acquire leader", result: true, term: a.term, elections: []string{a.e.name}})
-	default:
-		m.say(line{level: slog.LevelDebug, text: "try acquire leader", result: false, err: a.err, elections: []string{a.e.name}})
-	}
-}
-
 // Join makes the manager take part in an election. It is an observer until Lead, Run, Campaign or
 // Try is called on the result. Names are compared byte by byte. Join does not wait for the store.
 // The error is [ErrJoined] if the manager has joined the election already (see
@@ -281,25 +291,20 @@ func (m *Manager) Join(name string) (*Election, error) {
 	if err := backend.CheckName(name); err != nil {
 		return nil, fmt.Errorf("election: join: %w", err)
 	}
-	e, result := newElection(m, name), make(chan error, 1)
-	if !m.send(func(time.Duration) input {
+	e := newElection(m, name)
+	err := m.ask(func(time.Duration) (input, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		switch {
 		case m.elections == nil:
-			result <- ErrClosed
-			return nil
+			return nil, ErrClosed
 		case m.elections[name] != nil:
-			result <- fmt.Errorf("%w: %q", ErrJoined, name)
-			return nil
+			return nil, fmt.Errorf("%w: %q", ErrJoined, name)
 		}
 		m.elections[name] = e
-		result <- nil
-		return join{&e.elec}
-	}) {
-		return nil, ErrClosed
-	}
-	if err := <-result; err != nil {
+		return join{&e.elec}, nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -311,6 +316,20 @@ func (m *Manager) Election(name string) *Election {
 	defer m.mu.Unlock()
 	return m.elections[name]
 }
+
+// Elections returns the elections that this manager has joined and not left, in byte order of
+// their names. It does not block. After Close it returns none.
+func (m *Manager) Elections() []*Election {
+	m.mu.Lock()
+	list := slices.Collect(maps.Values(m.elections))
+	m.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Election) int { return cmp.Compare(a.elec.name, b.elec.name) })
+	return list
+}
+
+// Done returns a channel that is closed when the manager has ended. From then on this process
+// leads nothing.
+func (m *Manager) Done() <-chan struct{} { return m.ended }
 
 // Pause makes this process step down from everything it leads, and stops all campaigns until
 // Resume. It does not wait for the step-down. Elections joined later are paused, too.
@@ -348,7 +367,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.send(func(time.Duration) input { return leave{end: backend.Released} })
 	var err error
 	select {
-	case <-m.allLeft:
+	case <-m.ended:
 	case <-ctx.Done():
 		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %s", context.Cause(ctx), m.opts.TTL, someNames(m.abandon()))
 	}
@@ -401,18 +420,14 @@ func (m *Manager) waitForSuccessor(ctx context.Context) {
 // abandon ends all leaderships at once, and returns the names of the elections that were not
 // released.
 func (m *Manager) abandon() (names []string) {
-	done := make(chan struct{})
-	if m.send(func(time.Duration) input {
-		defer close(done)
+	m.ask(func(time.Duration) (input, error) {
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)
 			e.shell.endLeadership(e.term, ReasonLeft, nil)
 			e.shell.ended()
 		}
 		m.writeLines()
-		return nil
-	}) {
-		<-done
-	}
+		return nil, nil
+	})
 	return names
 }

@@ -188,18 +188,13 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
-	setDefault := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-	}
-	setDefault(&o.TTL, DefaultTTL)
-	setDefault(&o.RenewEvery, o.TTL/3)
-	setDefault(&o.CallTimeout, o.TTL/4)
-	setDefault(&o.ClockMargin, o.TTL/6)
-	setDefault(&o.StepDownTimeout, 30*time.Second)
+	o.TTL = cmp.Or(o.TTL, DefaultTTL)
+	o.RenewEvery = cmp.Or(o.RenewEvery, o.TTL/3)
+	o.CallTimeout = cmp.Or(o.CallTimeout, o.TTL/4)
+	o.ClockMargin = cmp.Or(o.ClockMargin, o.TTL/6)
+	o.StepDownTimeout = cmp.Or(o.StepDownTimeout, 30*time.Second)
 
-	if e := cmp.Or(o.checkDurations(), o.checkTimings(g), o.checkText()); e != nil {
+	if e := cmp.Or(o.checkDurations(), o.checkTimings(g), o.checkPriority(), o.checkText()); e != nil {
 		return Options{}, e
 	}
 	return o, nil
@@ -243,11 +238,15 @@ func (o *Options) checkTimings(g backend.Guarantees) *OptionError {
 	return nil
 }
 
-// checkText checks the options that the store shows to others.
-func (o *Options) checkText() *OptionError {
+func (o *Options) checkPriority() *OptionError {
 	if o.Priority < 0 || o.Priority > maxPriority {
 		return &OptionError{Option: "Priority", Value: o.Priority, Reason: fmt.Sprintf("is %d, must be 0 to %d", o.Priority, maxPriority)}
 	}
+	return nil
+}
+
+// checkText checks the texts that the store shows to others.
+func (o *Options) checkText() *OptionError {
 	for _, t := range []struct {
 		name, v string
 		limit   int

@@ -1,7 +1,6 @@
 package election
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -59,15 +58,13 @@ func (p *priorities) add(v backend.Member, higher bool) {
 	}
 }
 
-// outrankedBy returns how many others of a higher priority campaign for e, two at most.
-func (m *machine) outrankedBy(e *elec, gone string) (n time.Duration) {
-	counted := gone
-	for _, id := range slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""]) { // it may be in both
-		if id != gone && id != counted && n < 2 {
-			n, counted = n+1, id
-		}
-	}
-	return n
+// outrankedBy returns how many others of a higher priority campaign for e, two at most. It does not count the one with the
+// id gone.
+func (m *machine) outrankedBy(e *elec, gone string) time.Duration {
+	ids := slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""])
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == gone })
+	slices.Sort(ids)
+	return time.Duration(min(len(slices.Compact(ids)), 2)) // one may be in both
 }
 
 // deferral returns how long this process lets those of a higher priority bid first, once it could
@@ -76,13 +73,13 @@ func (m *machine) outrankedBy(e *elec, gone string) (n time.Duration) {
 // for whom that one has stepped down: this one has had its time.
 func (m *machine) deferral(e *elec) time.Duration {
 	l, each := e.observed, m.RenewEvery+m.CallTimeout
-	gone := cmp.Or(l.Holder.ID, l.LastID)
+	gone := lastLeader(l)
 	switch {
 	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce, m.IncumbentGrace > 0 && gone == m.me.ID:
 		return 0
 	case m.priorities.of == nil:
 		return each
-	case l.Vacant() && l.Request.Kind == backend.Accept && l.Request.Term == l.Term:
+	case awaitsNominee(l):
 		gone = l.Request.ID
 	}
 	return m.outrankedBy(e, gone) * each

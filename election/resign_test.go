@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,49 +109,9 @@ func TestAWaitingResignReturnsWhenTheManagerEnds(t *testing.T) {
 	<-done // Resign must return
 }
 
-// Legacy layouts have no terms, so the term does not tell an old handle from the new leadership.
-func TestAnOldHandleWithoutATermResignsNothing(t *testing.T) {
+func TestAnOldHandleResignsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{Backend: memory.New().Backend()}
-		var real sync.Map
-		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			for i := range bids {
-				if v, ok := real.Load(bids[i].Election); ok {
-					bids[i].Expected.Term = v.(uint64)
-				}
-			}
-			a, err := s.Backend.Acquire(ctx, bids)
-			for i := range a {
-				real.Store(a[i].Election, a[i].Term)
-				a[i].Term = 0
-			}
-			return a, err
-		}
-		s.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-			l, err := s.Backend.Observe(ctx, seen)
-			for i := range l {
-				l[i].Term = 0
-			}
-			return l, err
-		}
-		restore := func(held []backend.Held) (out []backend.Held) {
-			for _, l := range held {
-				if v, ok := real.Load(l.Election); ok {
-					l.Term = v.(uint64)
-				}
-				out = append(out, l)
-			}
-			return out
-		}
-		s.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-			a, err := s.Backend.Renew(ctx, restore(held))
-			for i := range a {
-				a[i].Term = 0
-			}
-			return a, err
-		}
-		s.promises = func(g *backend.Guarantees) { g.Push, g.Poll = false, true }
-		m := manage(t, s, Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		old, err := e.Campaign(t.Context())
 		if err != nil {

@@ -306,7 +306,7 @@ func (n *simNode) do(a action) {
 				}
 			})
 		})
-	case doTrust:
+	case doLead, doTrust:
 		n.checkTrust(a, n.place(a.e))
 	case doEnd:
 		p := n.place(a.e)

@@ -2,7 +2,6 @@ package election
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -102,17 +101,15 @@ var callNames = [callKinds]string{
 // remaining times in sixteenths of the TTL.
 func newCounters(ttl time.Duration) (c counters) {
 	c.changes = make(map[Change]uint64)
-	zero := func(kind Kind, reasons ...Reason) {
-		for _, r := range reasons {
-			c.changes[Change{Kind: kind, Reason: r, Own: true}] = 0
-		}
+	for _, r := range []Reason{ReasonElected, ReasonNominated} {
+		c.changes[Change{Kind: Elected, Reason: r, Own: true}] = 0
 	}
-	zero(Elected, ReasonElected, ReasonNominated)
-	zero(Vacant, ReasonUnreachable, ReasonDenied, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
-		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft)
-	notices := []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonDenied, ReasonInvalid}
-	zero(Notice, notices...)
-	for _, r := range notices {
+	for _, r := range []Reason{ReasonUnreachable, ReasonDenied, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
+		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft} {
+		c.changes[Change{Kind: Vacant, Reason: r, Own: true}] = 0
+	}
+	for _, r := range []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonDenied, ReasonInvalid} {
+		c.changes[Change{Kind: Notice, Reason: r, Own: true}] = 0
 		c.changes[Change{Kind: Notice, Reason: r}] = 0
 	}
 	for k := range c.calls {
@@ -152,16 +149,13 @@ func (s *CallStats) countError(err error) {
 // Stats returns the counters. It waits for the manager's loop: milliseconds with ten thousand
 // elections. After Close it returns the last values.
 func (m *Manager) Stats() (s Stats) {
-	done := make(chan struct{})
-	if m.send(func(time.Duration) input {
-		defer close(done)
+	if m.ask(func(time.Duration) (input, error) {
 		s = m.stats()
-		return nil
-	}) {
-		<-done
-		return s
+		return nil, nil
+	}) != nil {
+		s = m.stats() // the loop has ended
 	}
-	return m.stats() // the loop has ended
+	return s
 }
 
 func (m *Manager) stats() Stats {
@@ -170,7 +164,7 @@ func (m *Manager) stats() Stats {
 		c.Took = c.Took.clone()
 		s.Calls = append(s.Calls, c)
 	}
-	for c, n := range maps.All(m.counters.changes) {
+	for c, n := range m.counters.changes {
 		c.Count = n
 		s.Changes = append(s.Changes, c)
 	}
@@ -200,14 +194,4 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// Elections returns the elections that this manager has joined and not left, in byte order of
-// their names. It does not block. After Close it returns none.
-func (m *Manager) Elections() []*Election {
-	m.mu.Lock()
-	list := slices.Collect(maps.Values(m.elections))
-	m.mu.Unlock()
-	slices.SortFunc(list, func(a, b *Election) int { return cmp.Compare(a.elec.name, b.elec.name) })
-	return list
 }

@@ -44,48 +44,36 @@ type ElectionStatus struct {
 }
 
 // Status returns the manager's status. It makes no call of the store. It waits for the manager's
-// loop, which needs a fraction of a microsecond for each election.
+// loop, which needs about a microsecond for each election.
 func (m *Manager) Status() Status {
 	s := Status{ID: m.me.ID, Backend: m.name, Location: clean.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
-	var list []*Election
-	done := make(chan struct{})
-	if !m.send(func(now time.Duration) input {
-		defer close(done)
+	m.ask(func(now time.Duration) (input, error) {
 		x := m.machine
 		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing
 		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.unreachableReported, x.lastContactErr
-		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
-		for i, e := range x.elections {
-			list[i], s.Elections[i] = e.shell, ElectionStatus{
-				Campaigning: e.mode != modeNone, Paused: e.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Remaining: -1,
-			}
-			if l := e.observed; e.hasObserved && !x.mayBeOurs(now, e) {
-				s.Elections[i].Request = l.Request
-				if !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
-					s.Elections[i].Remaining = max(0, e.unchangedSince+max(l.TTL, l.ObserveFor)-now)
-				}
-			}
+		for _, e := range x.elections {
+			s.Elections = append(s.Elections, e.shell.status(now))
 		}
-		return nil
-	}) {
-		return s
+		return nil, nil
+	})
+	return s
+}
+
+func (e *Election) status(now time.Duration) ElectionStatus {
+	x := &e.elec
+	s := ElectionStatus{
+		Event: e.Current(), Campaigning: x.mode != modeNone, Paused: x.paused, Remaining: -1,
+		Stuck: x.phase == phaseStuck || x.phase == phaseAbandoned,
 	}
-	<-done
-	for i, e := range list {
-		p := &s.Elections[i]
-		switch p.Event = e.Current(); {
-		case p.Leading:
-			p.Remaining = 0
-			if l := e.Leadership(); l != nil {
-				p.Remaining = l.Remaining()
-			}
-		case p.Kind != Elected:
-			p.Remaining = -1
+	if s.Leading {
+		s.Remaining = e.leadership.Load().Remaining()
+	}
+	if x.hasObserved && !e.manager.machine.mayBeOurs(now, x) {
+		l := x.observed
+		s.Request = l.Request
+		if s.Kind == Elected && !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
+			s.Remaining = max(0, x.unchangedSince+max(l.TTL, l.ObserveFor)-now)
 		}
 	}
 	return s
 }
-
-// Done returns a channel that is closed when the manager has ended. From then on this process
-// leads nothing.
-func (m *Manager) Done() <-chan struct{} { return m.ended }

@@ -20,56 +20,36 @@ import (
 // stop does not wait. After it no further call begins, but one may still run. The watcher also
 // ends when this process leaves the election.
 func (e *Election) Watch(callback func(Event)) (stop func()) {
-	return e.watch(callback, func() {})
+	return e.manager.watch(e, callback, func() {})
 }
 
 // Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
 // event when this process has left the election.
 func (e *Election) Events(ctx context.Context) iter.Seq[Event] {
-	return e.manager.events(ctx, e.watch)
-}
-
-func (e *Election) watch(callback func(Event), ended func()) (stop func()) {
-	return e.manager.watch(callback, ended, func(w *watcher) {
-		w.add(e.firstEvent(), true, nil)
-		if e.elec.index < 0 {
-			w.stop(false) // this process has left: there will be no other event
-			return
-		}
-		e.watchers = append(e.watchers, w)
-	}, func(w *watcher) {
-		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
-	})
+	return e.manager.events(ctx, e)
 }
 
 // Watch calls callback with every change of leader in every election that this manager has joined
 // or joins later. The first events are the current states. See [Election.Watch].
 func (m *Manager) Watch(callback func(Event)) (stop func()) {
-	return m.watchAll(callback, func() {})
+	return m.watch(nil, callback, func() {})
 }
 
 // Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
 // event when the manager has closed.
 func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
-	return m.events(ctx, m.watchAll)
+	return m.events(ctx, nil)
 }
 
-func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
-	return m.watch(callback, ended, func(w *watcher) {
-		for _, e := range m.machine.elections {
-			w.add(e.shell.firstEvent(), true, nil)
-		}
-		m.watchers = append(m.watchers, w)
-	}, func(w *watcher) {
-		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
-	})
-}
-
-// watch starts a watcher. The loop runs add and remove. ended is called after the last event.
-func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*watcher)) (stop func()) {
-	w := newWatcher(callback, m.log)
+// watch starts a watcher of e, or of all elections if e is nil. ended is called after the last event.
+func (m *Manager) watch(e *Election, callback func(Event), ended func()) (stop func()) {
+	w, list := newWatcher(callback, m.log), &m.watchers
+	if e != nil {
+		list = &e.watchers
+	}
 	if !m.send(func(time.Duration) input {
-		add(w)
+		*list = append(*list, w)
+		m.addFirstEvents(e, w)
 		m.goroutines.Go(func() { // started by the loop: once the loop has ended, Close waits for it
 			defer ended()
 			defer m.enter(nil)()
@@ -82,17 +62,34 @@ func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*wa
 	}
 	return func() {
 		w.stop(true)
-		m.send(func(time.Duration) input { remove(w); return nil })
+		m.send(func(time.Duration) input {
+			*list = slices.DeleteFunc(*list, func(x *watcher) bool { return x == w })
+			return nil
+		})
+	}
+}
+
+// addFirstEvents tells a new watcher the present states.
+func (m *Manager) addFirstEvents(e *Election, w *watcher) {
+	if e == nil {
+		for _, x := range m.machine.elections {
+			w.add(x.shell.firstEvent(), true, nil)
+		}
+		return
+	}
+	w.add(e.firstEvent(), true, nil)
+	if e.elec.index < 0 {
+		w.stop(false) // this process has left: there will be no other event
 	}
 }
 
 // events turns watch into a range. The body of the range counts as a callback (ErrOwnCaller).
-func (m *Manager) events(ctx context.Context, watch func(callback func(Event), ended func()) (stop func())) iter.Seq[Event] {
+func (m *Manager) events(ctx context.Context, e *Election) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		events, over := make(chan Event), make(chan struct{})
-		stop := watch(func(ev Event) {
+		stop := m.watch(e, func(ev Event) {
 			select {
 			case events <- ev:
 			case <-ctx.Done():

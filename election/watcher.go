@@ -18,35 +18,24 @@ type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
-	mu         sync.Mutex
-	queue      []*queued
-	lastNumber int                   // of the event that was queued last
-	obsolete   int                   // entries of the queue that are done before their delivery
-	waiting    map[string][]*queued  // the waiting states of each election
-	own        map[string]int        // the number of own transitions among them
-	notices    map[noticeKey]*queued // the latest notice of each kind
-	lastNotice map[string]int        // number of the latest notice of each election
-	stopped    bool                  // deliver nothing more
-	closing    bool                  // stop when the queue is empty
-	wake       chan struct{}
+	mu       sync.Mutex
+	queue    []*queued            // in order; some are done
+	obsolete int                  // how many of them are done
+	waiting  map[string][]*queued // those of each election that are not done
+	stopped  bool                 // deliver nothing more
+	closing  bool                 // stop when the queue is empty
+	wake     chan struct{}
 }
 
 type queued struct {
 	Event
 	own    bool   // about a leadership of this manager
 	before *state // the state that this one replaced; nil: none
-	number int    // in the order of queueing
 	done   bool   // delivered or obsolete
 }
 
-// noticeKey identifies notices that replace each other.
-type noticeKey struct {
-	election string
-	reason   Reason
-}
-
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[noticeKey]*queued), lastNotice: make(map[string]int), wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), wake: make(chan struct{}, 1)}
 }
 
 // add queues an event. own says that it is about a leadership of this manager. before is the
@@ -72,69 +61,81 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 // state queues a state of an election. If neither this state nor the last waiting one is own, it
 // takes the place of that one, but behind any notice that came since.
 func (w *watcher) state(q *queued) {
-	name := q.Election
-	if last := w.last(name); last != nil && !last.own && !q.own {
+	last, noticed := w.lastState(q.Election)
+	if last != nil && !last.own && !q.own {
 		if last.Coalesced == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
 			w.remove(last) // the state is again the one that the watcher knows
 			return
 		}
 		q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
-		if w.lastNotice[name] < last.number {
+		if !noticed {
 			last.Event = q.Event
 			return
 		}
 		w.remove(last)
 	}
 	w.push(q)
-	w.waiting[name] = append(w.waiting[name], q)
 	if q.own {
-		w.own[name]++
-	}
-	if w.own[name] > maxOwn {
-		w.coalesce(w.waiting[name])
+		w.coalesce(q.Election)
 	}
 }
 
 // notice queues a notice. It takes the place of a waiting one for the same reason, unless a state
 // has come since.
 func (w *watcher) notice(q *queued) {
-	key := noticeKey{q.Election, q.Reason}
-	if last := w.notices[key]; last != nil && !last.done {
-		if state := w.last(q.Election); state == nil || state.number < last.number {
+	waiting := w.waiting[q.Election]
+	i := slices.IndexFunc(waiting, func(x *queued) bool { return x.Kind == Notice && x.Reason == q.Reason })
+	if i >= 0 {
+		last, since := waiting[i], waiting[i+1:]
+		if !slices.ContainsFunc(since, (*queued).isState) {
 			last.Event = q.Event
 			return
 		}
 		w.remove(last)
 	}
 	w.push(q)
-	w.notices[key], w.lastNotice[q.Election] = q, q.number
 }
 
-// push numbers an event and appends it to the queue.
+func (q *queued) isState() bool { return q.Kind != Notice }
+
 func (w *watcher) push(q *queued) {
-	w.lastNumber++
-	q.number = w.lastNumber
 	w.queue = append(w.queue, q)
+	w.waiting[q.Election] = append(w.waiting[q.Election], q)
 }
 
-// last returns the last waiting state of an election, or nil.
-func (w *watcher) last(election string) *queued {
-	if waiting := w.waiting[election]; len(waiting) > 0 {
-		return waiting[len(waiting)-1]
+// lastState returns the last waiting state of an election, or nil. noticed says that a notice has come since.
+func (w *watcher) lastState(election string) (last *queued, noticed bool) {
+	for _, q := range slices.Backward(w.waiting[election]) {
+		if q.isState() {
+			return q, noticed
+		}
+		noticed = true
 	}
-	return nil
+	return nil, noticed
 }
 
-// coalesce removes the oldest own leadership (its elected and its lost event) from the waiting
-// states of an election, and counts it in the next event.
-func (w *watcher) coalesce(waiting []*queued) {
-	for i := 0; i+2 < len(waiting); i++ {
-		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
+// coalesce removes the oldest own leadership of an election (its elected and its lost event), and counts it in the next
+// state, if too many own transitions wait.
+func (w *watcher) coalesce(election string) {
+	var states []*queued
+	own := 0
+	for _, q := range w.waiting[election] {
+		if q.isState() {
+			states = append(states, q)
+			own += boolInt(q.own)
+		}
+	}
+	if own <= maxOwn {
+		return
+	}
+
+	for i := 0; i+2 < len(states); i++ {
+		won, lost, next := states[i], states[i+1], states[i+2]
 		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
 			coalesced := []*queued{won, lost}
 			next.Coalesced++
-			if i > 0 && !waiting[i-1].own && !next.own { // two states of others would be neighbours: remove the older one
-				coalesced = []*queued{waiting[i-1], won, lost}
+			if i > 0 && !states[i-1].own && !next.own { // two states of others would be neighbours: remove the older one
+				coalesced = []*queued{states[i-1], won, lost}
 			}
 			next.Previous = coalesced[0].Previous
 			for _, q := range coalesced {
@@ -149,7 +150,8 @@ func (w *watcher) coalesce(waiting []*queued) {
 // remove marks a waiting event as done. The queue is swept when more than half of it is done.
 func (w *watcher) remove(q *queued) {
 	w.markDone(q)
-	if w.obsolete++; w.obsolete > len(w.queue)/2 {
+	w.obsolete++
+	if w.obsolete > len(w.queue)/2 {
 		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.done })
 		w.obsolete = 0
 	}
@@ -158,16 +160,11 @@ func (w *watcher) remove(q *queued) {
 // markDone marks an event as delivered or obsolete.
 func (w *watcher) markDone(q *queued) {
 	q.done = true
-	if q.Kind == Notice {
-		return
-	}
-	rest := w.waiting[q.Election]
-	i := slices.Index(rest, q)
-	if w.waiting[q.Election] = slices.Delete(rest, i, i+1); len(rest) == 1 {
+	rest := slices.DeleteFunc(w.waiting[q.Election], func(x *queued) bool { return x == q })
+	if len(rest) == 0 {
 		delete(w.waiting, q.Election)
-	}
-	if q.own {
-		w.own[q.Election]--
+	} else {
+		w.waiting[q.Election] = rest
 	}
 }
 
@@ -182,9 +179,6 @@ func (w *watcher) run() {
 		}
 		if len(w.queue) == 0 {
 			w.queue = nil
-			clear(w.own)
-			clear(w.notices)
-			clear(w.lastNotice)
 			w.mu.Unlock()
 			<-w.wake
 			continue
