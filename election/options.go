@@ -49,9 +49,7 @@ type Options struct {
 
 	// ClockMargin is how long before the end of the TTL a leader stops trusting its lease. It
 	// allows for clocks that tick at different rates: two hosts slewed in opposite directions
-	// at chrony's default limit of 83,333 ppm need 0.154 of the TTL. At least TTL/20, and at
-	// least what the store demands (backend.Guarantees). Default: TTL/6, or the store's demand
-	// if that is greater.
+	// at chrony's default limit of 83,333 ppm need 0.154 of the TTL. At least TTL/20. Default: TTL/6.
 	ClockMargin time.Duration
 
 	// FailoverDelay is how long nobody may lead after a leader has failed, beyond the TTL. In

@@ -40,18 +40,20 @@ type planner struct {
 	renewEvery time.Duration
 	roster     roster
 	preferred  []int  // all shards, those first for which this process bids first
-	late       []bool // shards that this process bids for beyond its share, until somebody leads them
+	extra      []bool // shards that this process bids for beyond its share, until somebody leads them
 
-	// given has the shards that this process has given up, until somebody leads them: when their
+	// givenUp has the shards that this process has given up, until somebody leads them: when their
 	// functions were last seen to run. always: not given up.
-	given []time.Duration
+	givenUp []time.Duration
 
-	begun, alone    bool          // the store has told of some shard, and nobody led then
-	quiet           time.Duration // when nobody led any shard
-	quietSince      time.Duration // since when that is so; always: it is not
-	keepFor         time.Duration // how long it gave up nothing when that was last in vain
-	keepUntil       time.Duration // it gives up nothing before
-	beyond, givenUp int           // shards taken beyond the share, and given up, since the start
+	begun           bool          // the store has told of some shard
+	bidFrom         time.Duration // it bids for nothing before
+	leaderless      time.Duration // when it was last seen that nobody leads any shard, in the first 8 Patience of that
+	leaderlessSince time.Duration // since when nobody does; always: somebody does
+	holdFor         time.Duration // for how long it has given up nothing, because to give up was in vain
+	holdUntil       time.Duration // it gives up nothing before
+
+	tookExtra, gaveUp int // shards since the start
 }
 
 // newPlanner returns a planner for the process me. All fields of o must be set, but for Weight.
@@ -59,7 +61,8 @@ func newPlanner(me string, shards []string, o Options, renewEvery time.Duration)
 	n := len(shards)
 	p := &planner{
 		Options: o, renewEvery: renewEvery, roster: newRoster(me, n),
-		preferred: make([]int, n), late: make([]bool, n), given: slices.Repeat([]time.Duration{always}, n), quiet: always, quietSince: always, keepUntil: always,
+		preferred: make([]int, n), extra: make([]bool, n), givenUp: slices.Repeat([]time.Duration{always}, n),
+		leaderless: always, leaderlessSince: always, holdUntil: always,
 	}
 	hashes := make([]uint64, n)
 	for i, name := range shards {
@@ -80,39 +83,44 @@ func mix(x uint64) uint64 {
 
 // decide returns what this process is to do now.
 func (p *planner) decide(v *view) decision {
-	p.noteQuiet(v)
-	p.settle(v)
+	p.noteStart(v)
+	p.noteLeaderless(v)
+	p.noteOutcomes(v)
 	p.roster.update(v)
 	d := decision{members: p.roster.members(v.now, always)}
 	setShares(d.members, len(v.shards))
-	if p.tooEarly(v) || v.idle {
-		return d
+	knowsEnough := v.read && p.begun && v.now >= p.bidFrom
+	if knowsEnough && !v.idle {
+		p.bid(v, &d)
+		p.giveUp(v, &d)
 	}
-	p.bid(v, &d)
-	p.giveUp(v, &d)
 	return d
 }
 
-// tooEarly reports whether this process does not know enough yet. If nobody led when it began, the
-// whole fleet may be starting: it waits until the others have announced themselves.
-func (p *planner) tooEarly(v *view) bool {
-	if !p.begun && slices.ContainsFunc(v.shards, func(s shard) bool { return s.known }) {
-		p.begun, p.alone = true, !anyLed(v)
+// noteStart notes when the store first tells of a shard. If nobody leads then, the whole fleet may be
+// starting: this process waits until the others have announced themselves.
+func (p *planner) noteStart(v *view) {
+	if p.begun || !slices.ContainsFunc(v.shards, func(s shard) bool { return s.known }) {
+		return
 	}
-	return !v.read || !p.begun || p.alone && v.now < p.renewEvery
+	p.begun = true
+	if !anyLed(v) {
+		p.bidFrom = p.renewEvery
+	}
 }
 
-// noteQuiet notes when nobody leads any shard. Then nobody can: the store was restarted, or away. What
-// is vacant since then says nothing about the members, for a while.
-func (p *planner) noteQuiet(v *view) {
+// noteLeaderless notes when nobody leads any shard. Then nobody can: the store was restarted, or is
+// away. What was vacant then says nothing about the members, for a while.
+func (p *planner) noteLeaderless(v *view) {
 	switch {
 	case anyLed(v):
-		p.quietSince = always
-	case p.quietSince == always:
-		p.quietSince = v.now
+		p.leaderlessSince = always
+		return
+	case p.leaderlessSince == always:
+		p.leaderlessSince = v.now
 	}
-	if p.quietSince != always && v.now-p.quietSince < 8*p.Patience {
-		p.quiet = v.now
+	if v.now-p.leaderlessSince < 8*p.Patience {
+		p.leaderless = v.now
 	}
 }
 
@@ -120,38 +128,38 @@ func anyLed(v *view) bool {
 	return slices.ContainsFunc(v.shards, func(s shard) bool { return s.leader != "" })
 }
 
-// settle looks at what has become of the shards that were given up or bid for.
-func (p *planner) settle(v *view) {
+// noteOutcomes notes what has become of the shards that were given up or bid for.
+func (p *planner) noteOutcomes(v *view) {
 	for i := range v.shards {
 		s := &v.shards[i]
-		given := p.given[i] != always
+		givenUp := p.givenUp[i] != always
 		switch {
 		case s.leader != "":
-			if p.late[i] && s.leader == p.roster.me {
-				p.keep(v.now)
-				p.beyond++
+			if p.extra[i] && s.leader == p.roster.me {
+				p.holdOn(v.now)
+				p.tookExtra++
 			}
-			p.given[i], p.late[i] = always, false
-		case given && s.running:
-			p.given[i] = v.now
-		case given && p.vacantFor(v, i) >= p.Patience:
-			p.keep(v.now)
+			p.givenUp[i], p.extra[i] = always, false
+		case givenUp && s.running:
+			p.givenUp[i] = v.now
+		case givenUp && p.vacantFor(v, i) >= p.Patience:
+			p.holdOn(v.now)
 		}
 	}
 }
 
-// keep makes this process give up nothing for a while, since nobody took what was vacant, whatever
-// the shares say.
-func (p *planner) keep(now time.Duration) {
-	if now >= p.keepUntil {
-		p.keepFor = min(max(2*p.keepFor, 8*p.Settle), 128*p.Settle)
+// holdOn makes this process give up nothing for a while: nobody took what was vacant, whatever the
+// shares say.
+func (p *planner) holdOn(now time.Duration) {
+	if now >= p.holdUntil {
+		p.holdFor = min(max(2*p.holdFor, 8*p.Settle), 128*p.Settle)
 	}
-	p.keepUntil = now + p.keepFor
+	p.holdUntil = now + p.holdFor
 }
 
 // vacantFor is how long others could have taken shard i, which is vacant.
 func (p *planner) vacantFor(v *view, i int) time.Duration {
-	return v.now - max(v.shards[i].since, p.given[i], p.quiet)
+	return v.now - max(v.shards[i].since, p.givenUp[i], p.leaderless)
 }
 
 // bid chooses the vacant shards for which this process bids.
@@ -165,8 +173,8 @@ func (p *planner) bid(v *view, d *decision) {
 		}
 	}
 
-	clear(p.late)
-	beyond := 0
+	clear(p.extra)
+	extra := 0
 	for _, i := range p.preferred {
 		s := &v.shards[i]
 		if !s.known || s.leader != "" || s.running || own >= p.Limit {
@@ -175,10 +183,10 @@ func (p *planner) bid(v *view, d *decision) {
 		vacant := p.vacantFor(v, i)
 		switch {
 		case own < me.Share:
-		case own < ceiling && vacant >= p.renewEvery && p.given[i] == always:
-		case beyond < p.Moves && vacant >= p.Patience:
-			beyond++
-			p.late[i] = true
+		case own < ceiling && vacant >= p.renewEvery && p.givenUp[i] == always:
+		case extra < p.Moves && vacant >= p.Patience:
+			extra++
+			p.extra[i] = true
 		default:
 			continue
 		}
@@ -190,6 +198,9 @@ func (p *planner) bid(v *view, d *decision) {
 // giveUp chooses the shards from which this process steps down. Members count only when they have
 // been there for Settle, but shards are given up only if others lack them now.
 func (p *planner) giveUp(v *view, d *decision) {
+	if v.now < p.holdUntil {
+		return
+	}
 	me := find(d.members, p.roster.me)
 	lacking, moving := 0, 0
 	for _, m := range d.members {
@@ -199,7 +210,7 @@ func (p *planner) giveUp(v *view, d *decision) {
 	}
 	for i := range v.shards {
 		switch s := &v.shards[i]; {
-		case p.given[i] != always:
+		case p.givenUp[i] != always:
 			moving++
 			lacking--
 		case s.leader == "":
@@ -211,16 +222,13 @@ func (p *planner) giveUp(v *view, d *decision) {
 	setShares(settled, len(v.shards))
 	keep := min(p.Limit, max(me.Share, find(settled, me.ID).Share))
 	excess := min(me.Leads-keep, lacking, p.Moves-moving)
-	if v.now < p.keepUntil {
-		return
-	}
 	for _, i := range slices.Backward(p.preferred) {
 		if excess <= 0 {
 			return
 		}
 		if v.shards[i].leader == me.ID {
-			p.given[i] = v.now
-			p.givenUp++
+			p.givenUp[i] = v.now
+			p.gaveUp++
 			d.giveUp = append(d.giveUp, i)
 			excess--
 		}

@@ -40,7 +40,7 @@ func (g *Group) Status() Status {
 func (g *Group) newStatus(v *view, d decision) Status {
 	s := Status{
 		Name: g.name, Members: d.members, Shards: len(v.shards), Imbalance: imbalance(d.members),
-		GivenUp: g.planner.givenUp, Beyond: g.planner.beyond,
+		GivenUp: g.planner.gaveUp, Beyond: g.planner.tookExtra,
 	}
 	for i := range v.shards {
 		switch {
