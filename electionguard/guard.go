@@ -35,62 +35,46 @@ type Guard struct {
 	o   Options
 	pid int
 
-	mu     sync.Mutex
-	pipe   *os.File // nil: closed
-	nonce  backend.Nonce
-	ttl    time.Duration
-	closed bool
+	mu    sync.Mutex
+	pipe  *os.File      // nil: closed
+	nonce backend.Nonce // as the guard has been told
+	ttl   time.Duration
 }
 
 // Bidding notes bids that are about to be sent.
 func (g *Guard) Bidding(bids []backend.Bid) {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var w will
-	if b := bids[0]; b.Candidate.Nonce != g.nonce || b.TTL != g.ttl {
-		g.nonce, g.ttl = b.Candidate.Nonce, b.TTL
-		w.self(g.nonce, g.ttl)
-	}
-	for _, b := range bids {
-		w.holds(b.Election, 0)
-	}
-	g.send(&w)
+	g.tell(func(r *report) {
+		if b := bids[0]; b.Candidate.Nonce != g.nonce || b.TTL != g.ttl {
+			g.nonce, g.ttl = b.Candidate.Nonce, b.TTL
+			r.self(g.nonce, g.ttl)
+		}
+		for _, b := range bids {
+			r.holds(b.Election, 0)
+		}
+	})
 }
 
 // Answered notes the answers to those bids.
 func (g *Guard) Answered(bids []backend.Bid, answers []backend.Answer) {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var w will
-	for i, a := range answers {
-		switch a.Outcome {
-		case backend.Granted:
-			w.holds(bids[i].Election, a.Term)
-		case backend.Refused:
-			w.released(bids[i].Election)
+	g.tell(func(r *report) {
+		for i, a := range answers {
+			switch a.Outcome {
+			case backend.Granted:
+				r.holds(bids[i].Election, a.Term)
+			case backend.Refused:
+				r.released(bids[i].Election)
+			}
 		}
-	}
-	g.send(&w)
+	})
 }
 
 // Released notes that leases are not held any more.
 func (g *Guard) Released(held []backend.Held) {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var w will
-	for _, h := range held {
-		w.released(h.Election)
-	}
-	g.send(&w)
+	g.tell(func(r *report) {
+		for _, h := range held {
+			r.released(h.Election)
+		}
+	})
 }
 
 // PID is the guard's process id, for programs that reap all their children; 0 if g is nil.
@@ -101,28 +85,41 @@ func (g *Guard) PID() int {
 	return g.pid
 }
 
-// send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost:
-// then an election may cost a TTL.
-func (g *Guard) send(w *will) {
-	if g.pipe == nil {
+// tell tells the guard what say reports.
+func (g *Guard) tell(say func(r *report)) {
+	if g == nil {
 		return
 	}
-	for _, part := range w.parts() {
-		var err error
-		for range 3 { // on a busy machine the deadline may have passed before anything was tried
-			g.pipe.SetWriteDeadline(time.Now().Add(sendPatience))
-			if _, err = g.pipe.Write(part); err == nil {
-				break
-			}
-		}
-		if err != nil {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe != nil {
+		g.send(say)
+	}
+}
+
+// send sends what say reports. What does not fit into the pipe at once, because the guard is stopped, is
+// lost: then an election may cost a TTL.
+func (g *Guard) send(say func(r *report)) {
+	var r report
+	say(&r)
+	for _, part := range r.parts() {
+		if err := g.write(part); err != nil {
 			g.nonce = "" // to be said again with the next bids
 			return
 		}
 	}
 }
 
-const sendPatience = time.Millisecond
+// write tries three times: on a busy machine the deadline may have passed before anything was tried.
+func (g *Guard) write(part []byte) (err error) {
+	for range 3 {
+		g.pipe.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		if _, err = g.pipe.Write(part); err == nil {
+			return nil
+		}
+	}
+	return err
+}
 
 // Close ends the guard without a release. The manager calls it after its last release.
 func (g *Guard) Close() error {
@@ -134,10 +131,7 @@ func (g *Guard) Close() error {
 	if g.pipe == nil {
 		return nil
 	}
-	g.closed = true
-	var w will
-	w.end()
-	g.send(&w)
+	g.send((*report).end)
 	err := g.pipe.Close()
 	g.pipe = nil
 	return err
@@ -147,7 +141,7 @@ func (g *Guard) Close() error {
 func (g *Guard) watch(wait func() error) {
 	err := wait()
 	g.mu.Lock()
-	closed := g.closed
+	closed := g.pipe == nil
 	g.mu.Unlock()
 	if !closed {
 		g.o.Logger.Warn("the guard has ended: if this process crashes, its elections have no leader for a TTL", "error", err)

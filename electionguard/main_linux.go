@@ -21,7 +21,7 @@ const guardName = "electionguard"
 
 // Files that a guard inherits after standard input, output and error.
 const (
-	willFile     = 3 // the pipe on which the program tells what it may hold
+	reportFile   = 3 // the pipe on which the program tells what it may hold
 	pidFile      = 4 // the program: a pidfd
 	lifelineFile = 5 // the reading end of its lifeline
 )
@@ -167,7 +167,7 @@ func (g *Guard) prepare() error {
 	}); err != nil {
 		return err
 	}
-	line, err := json.Marshal(first{g.o.Store, g.o.Grace, g.o.IgnoreChildren})
+	line, err := json.Marshal(setup{g.o.Store, g.o.Grace, g.o.IgnoreChildren})
 	if err != nil {
 		return err
 	}
@@ -183,29 +183,36 @@ func guard(open Open) error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
-	r := bufio.NewReader(os.NewFile(willFile, "will"))
-	e, err := readFirst(r)
+	r := bufio.NewReader(os.NewFile(reportFile, "report"))
+	h, err := readSetup(r)
 	if err != nil {
 		return nil // the program has ended before it held anything
 	}
-	giveBack()
-	s := &store{open: open, text: e.Store, rest: giveBack}
-	if err := e.read(r, s.keepWarm); err != nil || e.ended {
+	giveBackMemory()
+	s := &store{open: open, text: h.Store}
+	changed := func() {
+		if election, ok := h.one(); ok {
+			s.keepOpen(election, h.ttl)
+		} else {
+			s.letClose()
+		}
+	}
+	if err := h.read(r, changed); err != nil || h.ended {
 		return err
 	}
-	held := e.held()
+	held := h.held()
 	if len(held) == 0 {
 		return nil
 	}
-	switch ended, err := awaitEnd(e.IgnoreChildren, time.Now().Add(e.ttl)); {
+	switch ended, err := awaitEnd(h.IgnoreChildren, time.Now().Add(h.ttl)); {
 	case err != nil:
 		return fmt.Errorf("wait for the program: %w", err)
 	case !ended:
 		return errors.New("the program, or a process that it has started, lives on; its leases expire by themselves")
 	}
 	ended := time.Now()
-	time.Sleep(e.Grace)
-	if err := s.release(e.nonce, held); err != nil {
+	time.Sleep(h.Grace)
+	if err := s.release(h.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n", time.Since(ended).Round(time.Millisecond))
@@ -228,15 +235,15 @@ func closeInherited() error {
 			syscall.Close(fd)
 		}
 	}
-	syscall.CloseOnExec(willFile)
+	syscall.CloseOnExec(reportFile)
 	syscall.CloseOnExec(pidFile)
 	syscall.CloseOnExec(lifelineFile)
 	return nil
 }
 
-// giveBack takes the pages of the program's code out of this process, most of which only its start needed. The
+// giveBackMemory takes the pages of the program's code out of this process, most of which only its start needed. The
 // kernel has them in its cache, for the program, and maps them again when they are used.
-func giveBack() {
+func giveBackMemory() {
 	name, err := os.Readlink("/proc/self/exe")
 	maps, err2 := os.ReadFile("/proc/self/maps")
 	if err != nil || err2 != nil {

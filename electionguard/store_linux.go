@@ -14,27 +14,30 @@ import (
 type store struct {
 	open Open
 	text []byte // Options.Store
-	rest func() // is called when there is nothing to do for a while
 
-	mu      sync.Mutex
-	backend backend.Backend // nil: not open
-	cool    func()          // ends keeping it open; nil: it is not kept open
-	ending  bool            // release is using it
+	mu        sync.Mutex
+	backend   backend.Backend    // nil: not open
+	endRead   context.CancelFunc // nil: it is not kept open
+	releasing bool               // release is using it
 }
 
-// keepWarm is called when what the program holds has changed: name is one of its elections, "" if there
-// is none.
-func (s *store) keepWarm(name string, ttl time.Duration) {
+// keepOpen keeps the store open until letClose: it reads the record of one election that the program holds.
+func (s *store) keepOpen(election string, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case name == "" && s.cool != nil:
-		s.cool()
-		s.cool = nil
-	case name != "" && s.cool == nil:
-		ctx, cancel := context.WithCancel(context.Background())
-		s.cool = cancel
-		go s.read(ctx, name, ttl)
+	if s.endRead == nil {
+		var ctx context.Context
+		ctx, s.endRead = context.WithCancel(context.Background())
+		go s.read(ctx, election, ttl)
+	}
+}
+
+func (s *store) letClose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endRead != nil {
+		s.endRead()
+		s.endRead = nil
 	}
 }
 
@@ -44,13 +47,13 @@ func (s *store) read(ctx context.Context, name string, ttl time.Duration) {
 	defer tick.Stop()
 	for {
 		s.observe(ctx, name, ttl)
-		s.rest()
+		giveBackMemory() // there is nothing to do for a while
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.backend != nil && !s.ending {
+			if s.backend != nil && !s.releasing {
 				s.backend.Close()
 				s.backend = nil
 			}
@@ -103,7 +106,7 @@ func (s *store) close(b backend.Backend) {
 // release releases leases, and tries again until they have expired.
 func (s *store) release(nonce backend.Nonce, held []backend.Held) error {
 	s.mu.Lock()
-	s.ending = true
+	s.releasing = true
 	s.mu.Unlock()
 	ttl := held[0].TTL
 	ctx, cancel := context.WithTimeout(context.Background(), ttl)
