@@ -20,7 +20,8 @@
 //     leader within TTL + RenewEvery + CallTimeout, and
 //     FailoverDelay + IncumbentGrace more after a failure. It may be RenewEvery/8 more where many
 //     candidates take turns, and 2 * (RenewEvery + CallTimeout) more where they have priorities.
-//   - Sticky. Only a fault, a request or a resignation ends a leadership ([Options.Reclaim] asks).
+//   - Sticky. Only a fault, a resignation or a request ends a leadership: an operator's, or one of
+//     a member with [Options.Reclaim].
 //
 // A process that is stopped between Leading and its next write may write late; no lease can
 // prevent that. Send [Leadership.Term] with every write, and let the receiver refuse smaller
