@@ -98,7 +98,7 @@ var mutants = []mutant{
 		"L7 Close releases the lease at once: rule violated", suite("L7 Close releases the lease at once")},
 	{"a bid without an outcome may be granted though the candidate is out", "machine_lease.go",
 		"	if !mayBid {\n",
-		"	if false {\n", "TestABidWithoutOutcomeKeepsTheObservation", core("TestABidWithoutOutcomeKeepsTheObservation")},
+		"	if !mayBid && false {\n", "TestABidWithoutOutcomeKeepsTheObservation", core("TestABidWithoutOutcomeKeepsTheObservation")},
 
 	// Events.
 	{"the loss of a leadership is not told", "machine_lease.go",
