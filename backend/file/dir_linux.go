@@ -2,7 +2,6 @@ package file
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +16,8 @@ var local = map[uint32]string{
 	0x52654973: "reiserfs", 0x3434: "nilfs2", 0x24051905: "ubifs", 0x72b6: "jffs2",
 }
 
-// fileSystem returns the kind of a file system, and whether it is known to be local.
-func fileSystem(st *syscall.Statfs_t) (kind string, isLocal bool) {
+// kindOf returns the kind of a file system, and whether it is known to be local.
+func kindOf(st *syscall.Statfs_t) (kind string, isLocal bool) {
 	magic := uint32(st.Type)
 	if kind, isLocal = local[magic]; !isLocal {
 		kind = fmt.Sprintf("statfs type 0x%x", magic)
@@ -26,16 +25,10 @@ func fileSystem(st *syscall.Statfs_t) (kind string, isLocal bool) {
 	return kind, isLocal
 }
 
-// changed returns when a file's content or attributes last changed.
-func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctim }
-
-// birth returns when a file was made: a later file may have the same inode. It is empty on a file system that does
-// not know.
-func birth(f *os.File) (when string, err error) {
+// identity names a file independently of its path: by device, inode, and the time at which it was made, since a later
+// file may have the same inode. Some file systems do not know that time.
+func identity(fd int) (string, error) {
 	var st unix.Statx_t
-	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
-	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return "", err
-	}
-	return fmt.Sprintf("-%d.%09d", st.Btime.Sec, st.Btime.Nsec), nil
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st)
+	return fmt.Sprintf("%x.%x.%x.%x.%x", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), err
 }

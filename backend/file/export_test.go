@@ -3,10 +3,10 @@
 package file
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
@@ -19,11 +19,10 @@ func Die(b *Backend) {
 	if _, again := dead.LoadOrStore(b, true); again {
 		return
 	}
-	b.life.mu.Lock()
-	b.life.path = "" // the pipe keeps its name
-	b.life.mu.Unlock()
-	b.life.end()
-	b.store.unshare()
+	b.store.mu.Lock()
+	b.store.life.path = "" // the pipe keeps its name
+	b.store.mu.Unlock()
+	b.store.end()
 }
 
 // OpenPolled opens a Backend that is told of no changes.
@@ -32,43 +31,44 @@ func OpenPolled(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := limits
-	limits.MaxTTL = b.store.maxTTL
-	b.driver = register.NewDriver(struct{ register.Register }{b.store}, limits)
-	b.Backend = lease.New(b.driver)
+	b.Backend = lease.New(struct{ lease.Driver }{b.driver})
 	return b, nil
 }
 
 // RegisterOf returns the register of a Backend.
 func RegisterOf(b *Backend) register.Register { return b.store }
 
-// Value returns the value in a directory; nil: there is none.
-func Value(t testing.TB, dir string) []byte {
+// latest reads the value in a directory.
+func latest(t testing.TB, dir string) (*os.Root, content) {
 	t.Helper()
-	c, err := newStore(dir, 0).read()
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { root.Close() })
+	c, err := read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root, c
+}
+
+// Value returns the value in a directory; nil: there is none.
+func Value(t testing.TB, dir string) []byte {
+	t.Helper()
+	_, c := latest(t, dir)
 	return c.value
 }
 
 // SetValue replaces the value as a process does that has lost its way: it is no copy. Nil removes it.
 func SetValue(t testing.TB, dir string, value []byte) {
 	t.Helper()
-	s := newStore(dir, time.Minute)
-	s.dirID, _ = identityOf(dir)
-	c, err := s.read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.maxTTL != 0 {
-		s.maxTTL = c.maxTTL
-	}
+	root, c := latest(t, dir)
 	if value == nil {
-		os.Remove(s.path(c.number))
+		root.Remove(nameOf(c.number))
 		return
 	}
-	if _, err := s.add(s.dirID, c.number+1, value, time.Now()); err != nil {
+	if _, err := add(root, &content{number: c.number + 1, value: value, maxTTL: cmp.Or(c.maxTTL, defaultMaxTTL)}); err != nil {
 		t.Fatal(err)
 	}
 }

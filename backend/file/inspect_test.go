@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -52,8 +51,6 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 		"nothing":                   {nil, 0, "leases: 0 of 8192 kB are used; the greatest TTL is 1m0s"},
 		"the leases are gone":       {func(dir string) error { return os.Remove(value(dir)) }, 0, "WARNING leases: store unavailable: "},
 		"another TTL is configured": {nil, 30 * time.Second, "max_ttl is 30s, and that of "},
-		"a group can write it":      {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
-		"all can write the leases":  {func(dir string) error { return os.Chmod(value(dir), 0o666) }, 0, "WARNING leases: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "election")
@@ -77,12 +74,12 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 				}
 			}
 			text := inspect(t, Options{Dir: dir, MaxTTL: x.maxTTL})
-			for _, want := range []string{x.want, "directory: " + dir + " is on ", "space: "} {
+			for _, want := range []string{x.want, "directory: " + dir + " is on "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("expected %q in:\n%s", want, text)
 				}
 			}
-			if warned := regexp.MustCompile("WARNING (rights|leases|space)").MatchString(text); warned != (what != "nothing") {
+			if warned := strings.Contains(text, "WARNING leases"); warned != (what != "nothing") {
 				t.Errorf("expected a warning if the directory was harmed, and only then:\n%s", text)
 			}
 		})

@@ -5,27 +5,27 @@ package file
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
-// A life shows that this process lives: it has a named pipe open for writing, which the kernel closes with
-// the process. The pipe's name is <nonce>-<identity>.alive.
+// A life is what shows that this process lives, until the kernel closes it with the process: a named pipe that is open
+// for writing, <nonce>-<identity>.alive, and a shared lock on the directory. They are no os.File, which the garbage
+// collector would close.
 type life struct {
-	mu    sync.Mutex
-	path  string // of the pipe; "": none was made
-	pipes []int  // it, after those that somebody has removed: no os.File, which the garbage collector would close
-	over  bool
+	fds   []int    // all of them, with those that somebody has removed
+	in    *os.Root // the directory that is locked
+	path  string   // of the pipe; "": none was made
+	alive int      // its descriptor
 }
 
 const (
@@ -33,168 +33,158 @@ const (
 	pipeFlags   = syscall.O_NONBLOCK | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
 )
 
-// show makes the pipe, unless it is there.
-func (l *life) show(dir string, nonce backend.Nonce) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return backend.ErrClosed
+// appear shows that this process lives, in the directory that is known.
+func (s *store) appear(nonce backend.Nonce) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.life
+	if l.in != s.root {
+		fd, err := tryLock(s.root, syscall.LOCK_SH) // it waits for one that is testing the lock
+		if err != nil {
+			return err
+		}
+		l.fds, l.in = append(l.fds, fd), s.root
 	}
+
 	if _, err := os.Lstat(l.path); err == nil {
 		return nil
 	}
-	temp := filepath.Join(dir, tempPrefix+rand.Text())
-	if err := syscall.Mkfifo(temp, 0o600); err != nil {
-		return &os.PathError{Op: "mkfifo", Path: temp, Err: err}
-	}
-	defer os.Remove(temp) // unless it has its name
-	fd, id, err := openNew(temp)
+	fd, path, err := makePipe(s.dir, nonce)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: temp, Err: err}
-	}
-	path := filepath.Join(dir, string(nonce)+"-"+id+aliveSuffix)
-	if err := os.Rename(temp, path); err != nil {
-		syscall.Close(fd)
 		return err
 	}
-	l.pipes, l.path = append(l.pipes, fd), path
+	l.fds, l.alive, l.path = append(l.fds, fd), fd, path
 	return nil
 }
 
-// openNew opens a new pipe for writing, which needs a reader for a moment.
-func openNew(path string) (fd int, id string, err error) {
-	reader, err := syscall.Open(path, syscall.O_RDONLY|pipeFlags, 0)
-	if err != nil {
-		return -1, "", err
+// makePipe makes the pipe of this process, and opens it.
+func makePipe(dir string, nonce backend.Nonce) (fd int, path string, err error) {
+	temp := filepath.Join(dir, tempPrefix+rand.Text())
+	if err := syscall.Mkfifo(temp, 0o600); err != nil {
+		return -1, "", &os.PathError{Op: "mkfifo", Path: temp, Err: err}
 	}
-	defer syscall.Close(reader)
-	var st syscall.Stat_t
-	if err := syscall.Fstat(reader, &st); err != nil {
-		return -1, "", err
-	}
-	fd, err = syscall.Open(path, syscall.O_WRONLY|pipeFlags, 0)
-	return fd, identity(&st), err
-}
+	defer os.Remove(temp) // unless it has its name
 
-// end closes the pipes and removes the last, when no lease is held.
-func (l *life) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	os.Remove(l.path)
-	for _, fd := range l.pipes {
+	fd, err = syscall.Open(temp, syscall.O_RDWR|pipeFlags, 0) // for writing alone it would need a reader
+	if err != nil {
+		return -1, "", &os.PathError{Op: "open", Path: temp, Err: err}
+	}
+	id, err := identity(fd)
+	if err == nil {
+		path = filepath.Join(dir, string(nonce)+"-"+id+aliveSuffix)
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
 		syscall.Close(fd)
 	}
-	l.over, l.path, l.pipes = true, "", nil
+	return fd, path, err
+}
+
+// end shows that this process does not lead any more, and removes its pipe.
+func (s *store) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.life
+	os.Remove(l.path)
+	for _, fd := range l.fds {
+		syscall.Close(fd)
+	}
+	l.fds, l.in, l.path = nil, nil, ""
 }
 
 // share returns another descriptor of the pipe.
-func (l *life) share() (*os.File, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pipes) == 0 {
-		return nil, nil
-	}
-	fd, err := unix.FcntlInt(uintptr(l.pipes[len(l.pipes)-1]), unix.F_DUPFD_CLOEXEC, 0) // no child inherits it by chance
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), l.path), nil
+func (s *store) share() (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, err := dup(uintptr(s.life.alive))
+	return os.NewFile(uintptr(fd), s.life.path), err // nil, if fd is -1
 }
 
-// A fate is what the kernel says of a process.
-type fate int
+// dup returns another descriptor, which no child inherits by chance.
+func dup(fd uintptr) (int, error) { return unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }
 
-const (
-	unproven fate = iota // it shows nothing: its lease must be watched
-	ended
-	lives
-)
+// tryLock locks a directory, and returns -1 if others have locked it.
+func tryLock(root *os.Root, how int) (fd int, err error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return -1, err
+	}
+	defer d.Close()
+	err = syscall.Flock(int(d.Fd()), how)
+	switch {
+	case err == syscall.EWOULDBLOCK:
+		return -1, nil
+	case err != nil:
+		return -1, &os.PathError{Op: "flock", Path: root.Name(), Err: err}
+	}
+	return dup(d.Fd()) // it has the lock, too
+}
 
-// fates asks the kernel about each process that has made a pipe. Pipes of processes that have ended long ago are
-// removed: what those held was released, or expires.
-func (s *store) fates() map[backend.Nonce]fate {
-	fates := map[backend.Nonce]fate{}
-	names, _ := s.names() // what cannot be read proves nothing
-	for _, name := range names {
-		fd, nonce := s.openPipe(name)
+// isLed reports whether a process that may lead has locked the directory. Deleting files ends no such lock.
+func isLed(root *os.Root) (bool, error) {
+	fd, err := tryLock(root, syscall.LOCK_EX|syscall.LOCK_NB)
+	if fd >= 0 {
+		syscall.Close(fd)
+	}
+	return fd < 0, err
+}
+
+// fates asks the kernel about each process that has made a pipe, by its nonce. Pipes of processes that have ended long ago
+// are removed: their leases expire then, as all do whose holder is not known.
+func (s *store) fates() map[string]lease.Process {
+	fates := map[string]lease.Process{}
+	all, _ := os.ReadDir(s.dir) // what cannot be read proves nothing
+	for _, f := range all {
+		fd, nonce := s.openPipe(f.Name())
 		if fd < 0 {
 			continue
 		}
-		f := state(fd)
+		var buf [4096]byte // somebody may have written into it
+		n, err := syscall.Read(fd, buf[:])
 		syscall.Close(fd)
-		if fates[nonce] = max(fates[nonce], f); f == ended {
-			s.removeOld(name)
+
+		switch {
+		case err == syscall.EAGAIN, n > 0:
+			fates[nonce] = lease.Lives
+		case err == nil && fates[nonce] != lease.Lives: // it may have made another one
+			fates[nonce] = lease.Ended
+			removeOld(filepath.Join(s.dir, f.Name()))
 		}
 	}
 	return fates
 }
 
 // openPipe opens a pipe for reading. It returns -1 for one that its process has not made, and for all else.
-func (s *store) openPipe(name string) (fd int, nonce backend.Nonce) {
-	name, isPipe := strings.CutSuffix(name, aliveSuffix)
-	who, id, _ := strings.Cut(name, "-")
-	if !isPipe || who == "" {
+func (s *store) openPipe(name string) (fd int, nonce string) {
+	base, isPipe := strings.CutSuffix(name, aliveSuffix)
+	nonce, made, _ := strings.Cut(base, "-")
+	if !isPipe || nonce == "" {
 		return -1, ""
 	}
-	fd, err := syscall.Open(filepath.Join(s.dir, name+aliveSuffix), syscall.O_RDONLY|pipeFlags, 0)
+	fd, err := syscall.Open(filepath.Join(s.dir, name), syscall.O_RDONLY|pipeFlags, 0)
 	if err != nil {
 		return -1, ""
 	}
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || identity(&st) != id {
+	if id, err := identity(fd); err != nil || id != made {
 		syscall.Close(fd)
 		return -1, ""
 	}
-	return fd, backend.Nonce(who)
+	return fd, nonce
 }
 
-// state reports whether a process has a pipe open for writing. Somebody may have written into it.
-func state(fd int) fate {
-	var buf [4096]byte
-	n, err := syscall.Read(fd, buf[:])
-	switch {
-	case err == syscall.EAGAIN, err == nil && n > 0:
-		return lives
-	case err != nil:
-		return unproven
-	}
-	return ended
-}
+// untilEnded waits until a process has ended that lives, and reports whether it has.
+func (s *store) untilEnded(ctx context.Context, nonce string) bool {
+	all, _ := filepath.Glob(filepath.Join(s.dir, nonce+"-*"+aliveSuffix))
+	for _, path := range all {
+		if fd, _ := s.openPipe(filepath.Base(path)); fd >= 0 {
+			pipe := os.NewFile(uintptr(fd), path)
+			defer pipe.Close()
+			stop := context.AfterFunc(ctx, func() { pipe.SetReadDeadline(time.Unix(1, 0)) })
+			defer stop()
 
-// untilEnded waits until a process has ended that lives.
-func (s *store) untilEnded(ctx context.Context, nonce backend.Nonce) error {
-	names, err := s.names()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if !strings.HasPrefix(name, string(nonce)+"-") {
-			continue
-		}
-		if fd, _ := s.openPipe(name); fd >= 0 {
-			return untilClosed(ctx, os.NewFile(uintptr(fd), name))
+			_, err := io.Copy(io.Discard, pipe)
+			return err == nil
 		}
 	}
-	return ctx.Err()
-}
-
-// untilClosed waits until nobody has the pipe open for writing, and closes it.
-func untilClosed(ctx context.Context, pipe *os.File) error {
-	defer pipe.Close()
-	stop := context.AfterFunc(ctx, func() { pipe.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	buf := make([]byte, 4096)
-	for ctx.Err() == nil {
-		_, err := pipe.Read(buf)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded): // this kernel cannot wait for it (macOS)
-			select {
-			case <-time.After(pollEvery):
-			case <-ctx.Done():
-			}
-		}
-	}
-	return ctx.Err()
+	return false
 }

@@ -155,6 +155,9 @@ func (a *acquiring) wasGranted(i int, st *state) bool {
 
 // mayBeGranted reports whether the lease is as the bid expects it. What is this process's own need not be.
 func (a *acquiring) mayBeGranted(i int, st *state) bool {
+	if st.ObserveFor == backend.ExpiresInStore {
+		return false
+	}
 	expected := a.bids[i].Expected
 	return (st.own || st.Unchanged(expected)) && st.MovedTo == expected.MovedTo
 }

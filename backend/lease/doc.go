@@ -51,6 +51,7 @@
 //
 //   - Its record is vacant: at once.
 //   - Its record is held, with a session or without: after its Version was watched for the holder's TTL.
+//   - The same, if the store knows that the process of that session has ended: at once. If it knows that it lives: never.
 //   - It has no record, and no record was ever deleted: at once.
 //   - It has no record, and its own or any other was deleted: after its absence was watched for the greatest TTL.
 //   - Its record is of another epoch, from before the store went back, of an older term than this process has

@@ -150,6 +150,9 @@ type Item struct {
 	// Old says that the store went back since the item was written, so that a later write may be lost.
 	Old bool
 
+	// Process says what the store knows of the process of a session, whether the session is there or not.
+	Process Process
+
 	// Remembered is set in items for Write that are from an earlier call. A store that may use a version again
 	// after it went back must compare their values, too; one without a Value only by its version.
 	Remembered bool
@@ -159,6 +162,15 @@ type Item struct {
 
 	rememberedAt *time.Time // when Age was so; nil: now
 }
+
+// A Process is what a store knows of a process. Most know nothing.
+type Process uint8
+
+const (
+	Unproven Process = iota // its leases expire if they are not renewed
+	Lives                   // certainly, though it may be stopped: nobody else is granted its leases
+	Ended                   // certainly: its leases are free at once
+)
 
 // A View is the answer of a reading.
 type View struct {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +30,13 @@ func (g *grant) answer(election string, ttl time.Duration, s *session) backend.A
 	l := g.record.lease(election)
 	l.Version = version(g.record.Heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
 	return backend.Answer{Lease: clean.Lease(l), Outcome: backend.Granted, ValidFor: min(ttl, l.TTL)}
+}
+
+// Held returns the elections that this process may hold.
+func (b *Backend) Held() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.held))
 }
 
 // mayHold reports whether this process may hold an election.

@@ -293,8 +293,15 @@ func (b *Backend) deriveHeld(v *view, s *state) (sign renewalSign) {
 		b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
 		sign = b.renewalBy(v, s)
 	}
-	if _, may := b.held[s.Election]; may && v.nonce != "" && s.heldBy(v.nonce) && !s.suspect {
+	_, may := b.held[s.Election]
+	switch mine := v.nonce != "" && s.heldBy(v.nonce); {
+	case mine && may && !s.suspect:
 		s.own, s.ObserveFor = true, 0
+	case mine: // its deadline decides
+	case s.session.Process == Lives:
+		s.ObserveFor = backend.ExpiresInStore
+	case s.session.Process == Ended:
+		s.ObserveFor = 0
 	}
 	return sign
 }
