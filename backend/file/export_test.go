@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
@@ -68,7 +69,7 @@ func SetValue(t testing.TB, dir string, value []byte) {
 		root.Remove(nameOf(c.number))
 		return
 	}
-	if _, err := add(root, &content{number: c.number + 1, value: value, maxTTL: cmp.Or(c.maxTTL, defaultMaxTTL)}); err != nil {
+	if _, err := add(root, &content{number: c.number + 1, value: value, maxTTL: cmp.Or(c.maxTTL, defaultMaxTTL)}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }

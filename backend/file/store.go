@@ -42,18 +42,18 @@ func (s *store) Get(ctx context.Context) (value []byte, version string, err erro
 
 // Swap implements [register.Register].
 func (s *store) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
+	began := time.Now()
 	c, root, err := s.current(ctx)
 	if err == nil && c.version != version {
 		err = register.ErrChanged
 	}
 	if err == nil {
-		now, err = add(root, &content{number: c.number + 1, value: value, maxTTL: s.maxTTL})
+		now, err = add(root, &content{number: c.number + 1, value: value, maxTTL: s.maxTTL}, began)
 	}
 	return now, fail("write", err)
 }
 
-// Wait implements [register.Waiter]. It returns every now and then though nothing was told, since the directory may have
-// been replaced.
+// Wait implements [register.Waiter]. It returns now and then in any case: the directory may have been replaced.
 func (s *store) Wait(ctx context.Context, version string) error {
 	watch, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -209,11 +209,14 @@ func open(root *os.Root, name string) (*os.File, error) {
 
 // add writes a value, unless there is one with its number. The name appears in one step, with all of the
 // text on the disk.
-func add(root *os.Root, c *content) (version string, err error) {
+func add(root *os.Root, c *content, began time.Time) (version string, err error) {
 	temp := tempPrefix + rand.Text()
 	defer root.Remove(temp)
 	if err := write(root, temp, c); err != nil {
 		return "", err
+	}
+	if time.Since(began) > c.maxTTL/2 { // all may have been deleted since, and made anew with small numbers
+		return "", fmt.Errorf("%w: the disk has taken too long", backend.ErrUnavailable)
 	}
 	err = root.Link(temp, nameOf(c.number))
 	if errors.Is(err, os.ErrExist) {
