@@ -3,11 +3,10 @@ package manual
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -31,14 +30,12 @@ func (a assignment) named(election string) string {
 
 // check reports a name or an id that is not valid. Self is valid only if self is true.
 func (a assignment) check(self bool) error {
-	ids := []string{a.Leader}
-	for name, id := range a.Elections {
+	for name := range a.Elections {
 		if err := backend.CheckName(name); err != nil {
 			return err
 		}
-		ids = append(ids, id)
 	}
-	for _, id := range ids {
+	for _, id := range append(slices.Collect(maps.Values(a.Elections)), a.Leader) {
 		if id == Self && !self {
 			return fmt.Errorf("%w: a leader is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, Self)
 		}
@@ -60,25 +57,20 @@ func (b *Backend) assignment() (assignment, error) {
 		return b.current, nil
 	}
 	text, err := os.ReadFile(b.file)
-	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // parsing a big file takes long
-		return b.current, nil
-	}
 	var a assignment
 	if err == nil {
 		a, err = parse(text)
 	}
 
-	const mustGrow = "the version must grow with each change, and the file be replaced in one step (mv)"
 	old := b.current
+	same := a.Leader == old.Leader && maps.Equal(a.Elections, old.Elections)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%v; nobody is granted anything, and the leader stops at its deadline", err)
-	case a.Version < old.Version:
-		err = fmt.Errorf("it has version %d and had version %d before: %s", a.Version, old.Version, mustGrow)
-	case a.Version == old.Version && (a.Leader != old.Leader || !maps.Equal(a.Elections, old.Elections)):
-		err = fmt.Errorf("it was changed and still has version %d: %s", a.Version, mustGrow)
+	case a.Version < old.Version || a.Version == old.Version && !same:
+		err = fmt.Errorf("it was changed, has version %d and had version %d before: the version must grow with each change, and the file be replaced in one step (mv)", a.Version, old.Version)
 	default:
-		b.current, b.text = a, text
+		b.current = a
 		return a, nil
 	}
 	return a, fmt.Errorf("manual: %w: %s: %v", backend.ErrDenied, b.file, err) // not ErrInvalid: an operator can mend it
@@ -90,8 +82,8 @@ func parse(text []byte) (a assignment, err error) {
 	if err := d.Decode(&a); err != nil {
 		return a, fmt.Errorf("not understood: %.200q", err.Error())
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return a, errors.New("something follows the closing brace")
+	if d.More() {
+		return a, fmt.Errorf("something follows the closing brace")
 	}
 	if a.Version == 0 || a.Version > maxVersion {
 		return a, fmt.Errorf("the version is %d; it must be from 1 to %d", a.Version, uint64(maxVersion))

@@ -4,8 +4,7 @@
 //	m, err := election.New(store, election.Options{ID: "node-1"})
 //
 // A candidate is granted a lease only if the configuration names it, and loses the lease at its next renewal
-// once it is no longer named. Everything else, such as events, terms and stepping down, works as on every
-// store. To turn elections on later, change the backend in the configuration.
+// once it is no longer named. All else works as on every store. To turn elections on later, change the backend.
 //
 // The leaders are named by [Options], or by a JSON file that an operator edits while the processes run:
 //
@@ -15,15 +14,14 @@
 //	  "elections": {"billing": "node-2", "reports": ""}
 //	}
 //
-// Elections may be left out, and "" means that nobody may lead. The version must grow with each change; the
-// time is a good version (date +%s%6N). Replace the file in one step (mv).
+// "" means that nobody may lead. The version must grow with each change, such as the time (date +%s%6N). Replace the
+// file in one step (mv).
 //
 // # Limits
 //
 //   - If the named process has died, nobody leads until an operator names another.
 //   - Only with a directory (Dir) do two processes of a machine never lead, whatever their configurations
 //     say. One File that all read is nearly as safe.
-//   - A file that cannot be used is ErrDenied. Nobody is granted anything meanwhile.
 //
 // docs/design/manual.md says what can be promised, and why.
 package manual

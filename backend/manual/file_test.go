@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 )
@@ -68,31 +66,4 @@ func TestALinkToTheFileMayBeReplaced(t *testing.T) {
 			return b.Leading()
 		})
 	})
-}
-
-// Parsing a big file took a second, in every call.
-func TestAnUnchangedFileIsNotParsedAgain(t *testing.T) {
-	var text strings.Builder
-	text.WriteString(`{"version": 1, "leader": "a", "elections": {"none": ""`)
-	for i := range 10_000 {
-		fmt.Fprintf(&text, `, "%d": "a"`, i)
-	}
-	text.WriteString("}}")
-	file := filepath.Join(t.TempDir(), "leader.json")
-	write(t, file, text.String())
-	b := open(t, manual.Options{File: file})
-	leader := func() string {
-		found, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found[0].Holder.ID
-	}
-	if n := testing.AllocsPerRun(5, func() { leader() }); n > 1000 { // parsing takes more than one for each election
-		t.Errorf("expected an unchanged file to be read and not parsed; a call allocates %v times", n)
-	}
-	write(t, file, strings.Replace(text.String(), `1, "leader": "a"`, `2, "leader": "b"`, 1)) // of the same size
-	if id := leader(); id != "b" {
-		t.Errorf("expected the changed file to name b, got %q", id)
-	}
 }

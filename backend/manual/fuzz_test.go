@@ -54,7 +54,7 @@ func FuzzAssignment(f *testing.F) {
 			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}
 		// The leases made of it are clean, whatever the id.
-		b := &Backend{me: backend.Candidate{ID: "me", Nonce: "n"}, private: true, file: file, maxTTL: 1}
+		b := &Backend{me: backend.Candidate{ID: "me", Nonce: "n"}, file: file, maxTTL: 1}
 		for _, name := range []string{"jobs", "other"} {
 			l, _ := b.lease(backend.Lease{Election: name}, a)
 			if l != clean.Lease(l) || len(l.Version) > 600 || l.Vacant() && a.named(name) != "" && a.named(name) != "me" {

@@ -21,7 +21,7 @@ func TestInspectSaysWhoIsNamedAndWhere(t *testing.T) {
 		"self":                    {manual.Options{Leader: manual.Self}, []string{`named: "self", by the configuration of this process`}},
 		"an id":                   {manual.Options{Leader: "node-1"}, []string{`named: "node-1", by the configuration of this process`}},
 		"nobody but for one":      {manual.Options{Leaders: map[string]string{"billing": "a"}}, []string{`named: "", by the configuration`, "a leader of their own: 1"}},
-		"a file":                  {manual.Options{File: file}, []string{`named: "node-1", by ` + file + ", version 3", "a leader of their own: 1", "waits up to 15s"}},
+		"a file":                  {manual.Options{File: file}, []string{`named: "node-1", by ` + file + ", version 3", "a leader of their own: 1"}},
 		"a directory, and a file": {manual.Options{File: file, Dir: filepath.Join(t.TempDir(), "d")}, []string{"version 3", "directory: ", "leases: 0 of"}},
 	} {
 		b := open(t, x.o)

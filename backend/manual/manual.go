@@ -16,15 +16,13 @@ import (
 // are not here do not depend on who is named.
 type Backend struct {
 	backend.Backend        // keeps the leaderships
-	private         bool   // it belongs to this manager alone
 	inDir           bool   // it is a directory, where the kernel allows one leader
 	file            string // "": the options name the leaders
 	maxTTL          time.Duration
 
 	mu      sync.Mutex
-	me      backend.Candidate // that this Backend serves, once known
+	me      backend.Candidate // that this Backend serves, once it has bid
 	current assignment        // from the options, or as last read
-	text    []byte            // of the last file that was accepted
 	led     map[string]uint64 // the version under which this process has led each election
 }
 
@@ -36,25 +34,12 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	g := b.Backend.Guarantees()
 	g.Name = Name
 	if b.file != "" {
-		g.MinTTL, g.MaxTTL, g.Poll = minTTL, b.maxTTL, true
+		g.MaxTTL, g.Poll = b.maxTTL, true
 	}
 	if !b.inDir {
 		g.Expiry, g.Exclusive, g.DurableTerms = backend.ByOperator, false, false
 	}
 	return g
-}
-
-// serve notes which candidate this process is.
-func (b *Backend) serve(c backend.Candidate) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.me = cmp.Or(b.me, c)
-}
-
-// Announce writes this process's member record. Other processes see it only with Dir.
-func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	b.serve(m.Candidate)
-	return b.Backend.Announce(ctx, m)
 }
 
 // read returns the assignment, and the leases of n elections as the inner store has them.
@@ -84,7 +69,7 @@ func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named
 		if b.me.Nonce != "" { // until then its first bid tells who this process is
 			l.ObserveFor = backend.ExpiresInStore // only the operator can free it
 		}
-		if b.private && l.Vacant() && id != "" {
+		if !b.inDir && l.Vacant() && id != "" {
 			// Nothing is known of the other process but that the configuration names it.
 			l.Holder.ID, l.Version = id, fmt.Sprintf("assigned in version %d to %s", a.Version, id)
 		}
@@ -99,30 +84,27 @@ func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named
 // Acquire grants leases to the candidate if it is named. A bid that must not win expects a lease that there
 // never was, so the inner store refuses it.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	b.serve(bids[0].Candidate)
+	b.mu.Lock()
+	b.me = cmp.Or(b.me, bids[0].Candidate)
+	b.mu.Unlock()
 	a, inner, err := b.read(ctx, len(bids), func(i int) string { return bids[i].Election })
 	if err != nil {
 		return nil, err
 	}
 	bids = slices.Clone(bids)
-	var leftover []backend.Held
 	for i, l := range inner {
 		bid := &bids[i]
 		bid.MinTerm = max(bid.MinTerm, a.Version) // terms exceed versions
 		now, named := b.lease(l, a)
-		switch mine := l.Holder.Nonce == bid.Candidate.Nonce; {
+		mine := l.Holder.Nonce == bid.Candidate.Nonce
+		switch {
 		case named && now.Unchanged(bid.Expected):
 			bid.Expected = l
-		case !named && mine:
-			leftover = append(leftover, backend.Held{Election: l.Election, Holder: l.Holder, End: backend.Failed})
-			bid.Expected.Version = ""
-		case !mine:
+		case !named || !mine:
 			bid.Expected.Version = ""
 		}
-	}
-	if len(leftover) > 0 {
-		if err := b.Release(ctx, leftover); err != nil {
-			return nil, err
+		if mine && !named {
+			b.Release(ctx, []backend.Held{{Election: l.Election, Holder: l.Holder, End: backend.Failed}}) // or else at the next bid
 		}
 	}
 	answers, err := b.Backend.Acquire(ctx, bids)
@@ -149,7 +131,6 @@ func (b *Backend) translate(answers []backend.Answer, a assignment) {
 // Renew extends leases if their holder is still named. It reads the file again. A lease of another holder is
 // renewed in a term that there never was, so the inner store refuses it.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	b.serve(held[0].Holder)
 	a, inner, err := b.read(ctx, len(held), func(i int) string { return held[i].Election })
 	if err != nil {
 		return nil, err
@@ -203,12 +184,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 	if err != nil {
 		return nil, err
 	}
-	if dir, ok := b.Backend.(backend.Inspector); ok && !b.private {
+	if dir, ok := b.Backend.(backend.Inspector); ok && b.inDir {
 		list, err = dir.Inspect(ctx, ttl, renew)
 	}
-	text := fmt.Sprintf("%q, by the configuration of this process", a.Leader)
-	if b.file != "" {
-		text = fmt.Sprintf("%q, by %s, version %d; it is read in each call, and a newly named process waits up to %v", a.Leader, b.file, a.Version, b.maxTTL)
-	}
-	return append(list, clean.Diagnosticf(false, "named", "%s; elections with a leader of their own: %d", text, len(a.Elections))), err
+	by := cmp.Or(b.file, "the configuration of this process")
+	return append(list, clean.Diagnosticf(false, "named", "%q, by %s, version %d; elections with a leader of their own: %d", a.Leader, by, a.Version, len(a.Elections))), err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/manual"
-	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 )
 
@@ -236,7 +235,7 @@ func TestAWrongFileIsAnError(t *testing.T) {
 	write(t, file, `{"version": 4, "leader": "a"}`)
 	expect("version 4 and had version 5")
 	write(t, file, `{"version": 5, "leader": "b"}`)
-	expect("still has version 5")
+	expect("version 5 and had version 5")
 	write(t, file, `{"version": 6, "leader": "b"}`)
 	if err := observe(); err != nil {
 		t.Errorf("expected no error with a greater version, got %v", err)
@@ -277,13 +276,12 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 
 func TestOpenRefusesInvalidOptions(t *testing.T) {
 	for what, o := range map[string]manual.Options{
-		"nobody is named":     {},
-		"set one of them":     {File: "x", Leader: "a"},
-		"a relative path":     {File: "leader.json"},
-		"a store are given":   {Leader: "a", Dir: t.TempDir(), Store: memory.New()},
-		"greatest TTL is 1ms": {Leader: "a", MaxTTL: time.Millisecond},
-		"control character":   {Leader: "a\n"},
-		"is empty":            {Leaders: map[string]string{"": "a"}},
+		"set either leader":    {},
+		"and leaders, or file": {File: "x", Leader: "a"},
+		"a relative path":      {File: "leader.json"},
+		"greatest TTL is 1ms":  {Leader: "a", MaxTTL: time.Millisecond},
+		"control character":    {Leader: "a\n"},
+		"is empty":             {Leaders: map[string]string{"": "a"}},
 	} {
 		if _, err := manual.Open(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
 			t.Errorf("expected ErrInvalid with %q for %+v, got %v", what, o, err)

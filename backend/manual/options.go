@@ -26,28 +26,19 @@ type Options struct {
 	// Leaders names other leaders, by election. An empty id: nobody leads it. It is copied.
 	Leaders map[string]string `yaml:"leaders" json:"leaders"`
 
-	// File is the absolute path of a file that says the same. It need not exist yet, and must not contain
-	// Self. Every call reads it, so an edit takes effect within a third of a TTL.
+	// File is the absolute path of a file that says the same, without Self. It need not exist yet. Every call reads it.
 	File string `yaml:"file" json:"file"`
 
-	// Dir, if set, is a directory of package backend/file that keeps the leaderships. Then processes of one
-	// machine see each other, and two never lead. Its rules are those of file.Options.
+	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two processes never lead.
 	Dir string `yaml:"dir" json:"dir"`
 
-	// MaxTTL is the greatest TTL. With File and without Dir it is also how long a newly named process waits
-	// before it leads. All members must have the same. From 50 ms to 1 h. Default: 15 s.
+	// MaxTTL is the greatest TTL, from 50 ms to 1 h, the same for all members. With File and without Dir a newly
+	// named process waits for so long before it leads. Default: 15 s.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// Store, if set, keeps the leaderships in this process, so that several managers in it see each other.
-	// Default: a store of its own. Not together with Dir.
+	// Store, if set, keeps the leaderships, for several managers in this process. Without effect if Dir is set.
 	Store *memory.Store `yaml:"-" json:"-"`
 }
-
-const (
-	minTTL        = 50 * time.Millisecond
-	greatestTTL   = time.Hour
-	defaultMaxTTL = 15 * time.Second
-)
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
@@ -62,7 +53,7 @@ func init() {
 // Open checks o and returns a Backend. It does not read the file. All errors are ErrInvalid, except those of
 // package backend/file about Dir.
 func Open(o Options) (*Backend, error) {
-	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
+	o.MaxTTL = cmp.Or(o.MaxTTL, 15*time.Second)
 	if wrong := o.wrong(); wrong != "" {
 		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, wrong)
 	}
@@ -73,17 +64,13 @@ func Open(o Options) (*Backend, error) {
 	if err := b.current.check(true); err != nil {
 		return nil, fmt.Errorf("manual: %w", err)
 	}
-	switch {
-	case o.Dir != "":
+	b.Backend = cmp.Or(o.Store, memory.New()).Backend()
+	if o.Dir != "" {
 		inner, err := file.Open(file.Options{Dir: o.Dir, MaxTTL: o.MaxTTL})
 		if err != nil {
 			return nil, fmt.Errorf("manual: %w", err)
 		}
 		b.Backend, b.inDir = inner, true
-	case o.Store != nil:
-		b.Backend = o.Store.Backend()
-	default:
-		b.Backend, b.private = memory.New().Backend(), true
 	}
 	return b, nil
 }
@@ -91,16 +78,12 @@ func Open(o Options) (*Backend, error) {
 func (o Options) wrong() string {
 	named := o.Leader != "" || len(o.Leaders) > 0
 	switch {
-	case named && o.File != "":
-		return "both a file and leaders are given; set one of them"
-	case !named && o.File == "":
-		return "nobody is named: set leader (an id, or self), leaders or file"
+	case named == (o.File != ""):
+		return "set either leader (an id, or self) and leaders, or file"
 	case o.File != "" && !filepath.IsAbs(o.File):
 		return fmt.Sprintf("the file is %q, a relative path: processes started in different places would each read another; give an absolute one", o.File)
-	case o.Dir != "" && o.Store != nil:
-		return "both a directory and a store are given; set one of them"
-	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
-		return fmt.Sprintf("the greatest TTL is %v; it must be from %v to %v", o.MaxTTL, minTTL, greatestTTL)
+	case o.MaxTTL < 50*time.Millisecond || o.MaxTTL > time.Hour:
+		return fmt.Sprintf("the greatest TTL is %v; it must be from 50ms to 1h", o.MaxTTL)
 	}
 	return ""
 }
