@@ -132,17 +132,6 @@ func (d *document) apply(c *lease.Change) lease.Result {
 	return r
 }
 
-// contains reports whether the swap with this tag was made: the document is that one, or a later one in which an item is
-// as it was written then.
-func (d *document) contains(tag string) bool {
-	for _, e := range d.Items {
-		if e.Tag == tag {
-			return true
-		}
-	}
-	return d.Tag == tag
-}
-
 // follows reports whether the document can be the same as was, or a later one.
 func (d *document) follows(was *document) bool {
 	for key, e := range d.Items {

@@ -148,7 +148,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return lease.Written{}, err
 		case r.Epoch != epoch || r.wentBack != wentBack:
 			return lease.Written{}, lease.ErrEpoch
-		case next != nil && r.document.contains(next.Tag):
+		case next != nil && r.Tag == next.Tag:
 			return w, nil // it was made, though the answer was ErrChanged
 		}
 		next = r.next()
