@@ -4,17 +4,15 @@
 //
 // # The document
 //
-// The value is one JSON document with all items of package lease: the record of each election, the session of
-// each process. A change reads it, compares the items that it requires, puts the new ones in, and swaps it. So
-// a change of several items is atomic, and renewing a thousand leases is one swap, too.
+// The value is one JSON document with all items of package lease. A change reads it, compares the items that it
+// requires, puts the new ones in, and swaps it. So a change of several items is atomic.
 //
 // The document has an identity, a count of its swaps, and a tag: fresh random text of the swap that wrote it.
 // Each item has the tags of the swaps that made it and wrote it last.
 //
 // # What could two processes each believe?
 //
-// Two processes never lead at once (package lease) if the store compares and swaps, if no version
-// comes twice, and if a store that lost writes is noticed.
+// Two never lead at once if the store compares and swaps, no version comes twice, and lost writes are noticed.
 //
 //   - Compare and swap. Of two changes that were both granted, the second swap names the version that the
 //     first one made. So its items were compared with what the first one left.
@@ -23,17 +21,13 @@
 //   - An answer is lost. The swap may be applied now, later, twice or never: the change is Unknown. A late
 //     copy names a version that is gone once anything else was written, and then it changes nothing.
 //   - One's own success is told as a refusal, because a client library sent the swap twice. Who finds its
-//     tag in the document has succeeded. If another process has written since, the change is compared anew
-//     and refused, and package lease finds its own heartbeat in what it reads then.
+//     tag in the document has succeeded. If somebody has written over all of it, the change is refused.
 //   - The store goes back to an older copy. A document is compared with the newest one that was known when
 //     the reading began. If it has a smaller count, or an item of that time that was not there, the store
 //     went back: what it has is old, and changes by what was read before are refused.
 //   - The value is deleted. The next reading makes a document of another identity, which is another store.
-//     A process that has read neither does not know that there was one: package lease, "Deleted records".
 //
-// A reading is one Get. A change is one Get and one Swap, and again if another process has come first: then
-// it waits for a random part of what that took, longer each time. One of those that collide always wins.
+// A change is one Get and one Swap, and again after a random wait if another process has come first.
 //
-// What somebody else has written into the document has a wrong checksum, and counts as edited. A value that
-// is no document is left alone: nobody leads until an operator has moved it away.
+// What somebody else has written into the document counts as edited. A value that is no document is left alone.
 package register

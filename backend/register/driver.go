@@ -148,7 +148,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 			return lease.Written{}, err
 		case r.Epoch != epoch || r.wentBack != wentBack:
 			return lease.Written{}, lease.ErrEpoch
-		case next != nil && r.Tag == next.Tag:
+		case next != nil && r.document.contains(next.Tag):
 			return w, nil // it was made, though the answer was ErrChanged
 		}
 		next = r.next()
@@ -170,8 +170,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	}
 }
 
-// swap replaces a document by the next one, unless that is too large. The last eighth is left to items that are
-// there.
+// swap replaces a document by the next one. The last eighth of the greatest size is left to items that are there.
 func (d *driver) swap(ctx context.Context, r *reading, next *document) error {
 	value, most := next.encode(), d.limits.MaxBytes
 	if len(next.Items) > len(r.Items) {
