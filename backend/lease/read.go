@@ -293,11 +293,11 @@ func (b *Backend) deriveHeld(v *view, s *state) (sign renewalSign) {
 		b.longestTTL = max(b.longestTTL, s.ObserveFor) // the record may be deleted
 		sign = b.renewalBy(v, s)
 	}
-	_, may := b.held[s.Election]
-	switch mine := v.nonce != "" && s.heldBy(v.nonce); {
-	case mine && may && !s.suspect:
+	if _, may := b.held[s.Election]; may && v.nonce != "" && s.heldBy(v.nonce) && !s.suspect {
 		s.own, s.ObserveFor = true, 0
-	case mine: // its deadline decides
+	}
+	switch {
+	case s.heldBy(v.nonce): // its deadline decides
 	case s.session.Process == Lives:
 		s.ObserveFor = backend.ExpiresInStore
 	case s.session.Process == Ended:
