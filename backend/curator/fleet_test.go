@@ -125,22 +125,22 @@ func (f *fleet) makeParents(path string) {
 }
 
 // startOurs starts a member of this module.
-func (f *fleet) startOurs(id, address string) *testbed.FleetMember { return f.startAt("", id, address) }
+func (f *fleet) startOurs(id, address string) *testbed.Member { return f.startAt("", id, address) }
 
 // startAt starts a member of this module at a stage of the migration to MySQL.
-func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.FleetMember {
+func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.Member {
 	f.t.Helper()
 	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, stage, f.dsn})
 }
 
 // startJava starts a member in Java.
-func (f *fleet) startJava(kind, id string) *testbed.FleetMember {
+func (f *fleet) startJava(kind, id string) *testbed.Member {
 	f.t.Helper()
-	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), id, false)
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), false)
 }
 
 // waitQueued waits until a member of another program is in the queue.
-func (f *fleet) waitQueued(m *testbed.FleetMember) {
+func (f *fleet) waitQueued(m *testbed.Member) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, m.ID+" in the queue", func() error {
 		nodes, _, err := f.admin.Children(f.lockPath())

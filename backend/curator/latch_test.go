@@ -22,7 +22,7 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	path := o.Root + "/app/latch"
 	o.Paths = map[string]string{"jobs": path}
 	java := startLatch(t, o.Servers[0], path, "java-1")
-	java.Says(t, "leader")
+	java.Says("leader")
 
 	a := newClient(t, "go-1", o)
 	seen := a.observeOne(t, "jobs")
@@ -32,11 +32,11 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("a bid behind java-1: want refused, got %+v, %v", got, err)
 	}
-	if participants := java.Who(t, 2); participants != "java-1* go-1" {
+	if participants := java.Who(2); participants != "java-1* go-1" {
 		t.Errorf("Curator shows %q", participants)
 	}
 	java.Resign() // it closes its latch
-	java.Says(t, "not leader")
+	java.Says("not leader")
 	held := a.win(t, "jobs")
 
 	next := startLatch(t, o.Servers[0], path, "java-2")
@@ -53,7 +53,7 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 		}
 		pause(t, ttl/6)
 	}
-	if participants := next.Who(t, 2); participants != "go-1* java-2" {
+	if participants := next.Who(2); participants != "go-1* java-2" {
 		t.Errorf("Curator shows %q", participants)
 	}
 	for range 10 { // while java-2 watches our node
@@ -66,7 +66,7 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
 		t.Fatal(err)
 	}
-	next.Says(t, "leader")
+	next.Says("leader")
 	if l := a.observeOne(t, "jobs"); l.Holder.ID != "java-2" || l.Term != held.Term {
 		t.Errorf("want java-2 shown as leader, in the last known term; got %+v", l)
 	}

@@ -16,15 +16,15 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
 		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newLatches(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("latch", id) }, Waits: f.waitQueued}
+			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("latch", id) }, Waits: f.waitQueued}
 		},
 		"LeaderSelector": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newSelectors(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("selector", id) }, Waits: f.waitQueued}
+			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("selector", id) }, Waits: f.waitQueued}
 		},
 		"OneEphemeralNode": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newNodes(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("node", id) }, Waits: (*testbed.FleetMember).Waits}
+			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("node", id) }, Waits: (*testbed.Member).Waits}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			}
 			f.dsn = db.User.FormatDSN()
 			n := 0
-			road.Ours = func(id, stage string) *testbed.FleetMember {
+			road.Ours = func(id, stage string) *testbed.Member {
 				n++
 				return f.startAt(migration.Stage(stage), id, fmt.Sprintf("10.0.1.%d:9090", n))
 			}

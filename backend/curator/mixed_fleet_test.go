@@ -31,7 +31,7 @@ func TestMixedFleets(t *testing.T) {
 //
 // start starts another of their members, waits returns when it waits for the leader to go,
 // and back brings back a member that was stopped while it led and has been succeeded.
-func (f *fleet) alternate(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
+func (f *fleet) alternate(start func() *testbed.Member, waits func(*testbed.Member), back func(*testbed.Member) *testbed.Member) {
 	java := start()
 	f.Leads(java)
 	ours := f.startOurs("go-1", "10.0.1.1:9090")
@@ -70,10 +70,10 @@ func mixedSelectors(t *testing.T) { newSelectors(t).mixedCurator("selector") }
 // Curator's recipes queue. A member that was stopped finds out, and queues again.
 func (f *fleet) mixedCurator(kind string) {
 	n := 0
-	f.alternate(func() *testbed.FleetMember {
+	f.alternate(func() *testbed.Member {
 		n++
 		return f.startJava(kind, fmt.Sprintf("java-%d", n))
-	}, f.waitQueued, func(java *testbed.FleetMember) *testbed.FleetMember {
+	}, f.waitQueued, func(java *testbed.Member) *testbed.Member {
 		java.Continue()
 		java.FindsOut()
 		return java
@@ -85,11 +85,11 @@ func (f *fleet) mixedCurator(kind string) {
 func mixedNodes(t *testing.T) {
 	f := newNodes(t)
 	n := 0
-	start := func() *testbed.FleetMember {
+	start := func() *testbed.Member {
 		n++
 		return f.startJava("node", fmt.Sprintf("10.0.0.%d:9090", n))
 	}
-	f.alternate(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
+	f.alternate(start, (*testbed.Member).Waits, func(java *testbed.Member) *testbed.Member {
 		f.waitForData(f.lockPath(), "10.0.1.1:9090") // ours
 		java.Kill()
 		return start()

@@ -79,7 +79,7 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
 			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.lock.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
-			shows := java.Who(t, 2)
+			shows := java.Who(2)
 			if want := "moved* java-1"; layout == Latch && shows != want {
 				t.Errorf("Curator shows %q, want %q", shows, want)
 			}
@@ -91,13 +91,13 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			}
 			held := b.mark(t, answers[0].Lease, "")
 			b.keep(t, held)
-			java.Who(t, 2) // it has queued again
+			java.Who(2) // it has queued again
 			b.keep(t, held)
 			if led := java.Led(); len(led) > 0 {
 				t.Fatalf("java-1 has led beside b, or behind a seal: %v", led)
 			}
 			b.free(t, held)
-			java.Says(t, "leader")
+			java.Says("leader")
 		})
 	}
 }

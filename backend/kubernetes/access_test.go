@@ -128,9 +128,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, k)
 			user := "without-" + without
-			k.Allow(t, l.namespace, user, testbed.KubernetesRule{
-				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }),
-			})
+			k.AllowLeases(t, l.namespace, user, slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }))
 			l.file = k.Kubeconfig(t, user)
 			n := l.node(t, "n")
 			ctx, cancel := n.ctx()
@@ -146,9 +144,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	l := newLab(t, k)
 	l.node(t, "leader").lead("jobs")
-	k.Allow(t, l.namespace, "observer", testbed.KubernetesRule{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"},
-	})
+	k.AllowLeases(t, l.namespace, "observer", []string{"get", "list", "watch"})
 	l.file = k.Kubeconfig(t, "observer")
 	m, _ := l.manager(t, "observer", election.Options{Observer: true})
 	e, err := m.Join("jobs")

@@ -79,7 +79,7 @@ func TestIdleMembersMakeFewerRequestsThanClientGo(t *testing.T) {
 func TestTheNextLeaderComesSoon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	members := []*testbed.FleetMember{f.ours("0"), f.ours("1")}
+	members := []*testbed.Member{f.ours("0"), f.ours("1")}
 	leader := f.Leads(members...)
 	var resigned, killed []time.Duration
 	for i := range 12 {
@@ -101,7 +101,7 @@ func TestTheNextLeaderComesSoon(t *testing.T) {
 		} else {
 			killed = append(killed, gap)
 		}
-		members, leader = []*testbed.FleetMember{next, f.ours(fmt.Sprint(i + 2))}, next
+		members, leader = []*testbed.Member{next, f.ours(fmt.Sprint(i + 2))}, next
 	}
 	if both := f.Overlaps(); len(both) > 0 {
 		t.Errorf("S1: two leaders at %d times", len(both))

@@ -50,7 +50,7 @@ func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	const ttl = 20 * time.Second
-	start := func(id string) *testbed.FleetMember {
+	start := func(id string) *testbed.Member {
 		return f.Program(id, true, guardedArg, fmt.Sprintf("backend: kubernetes\nid: %s\nttl: %v\nguard: true\nkubernetes: {kubeconfig: %q, namespace: %s}\n", id, ttl, f.file, f.namespace))
 	}
 	leader := start("0")

@@ -136,14 +136,14 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // theirs starts a member of client-go, and ours one of this module.
-func (f *fleet) theirs(id string) *testbed.FleetMember {
+func (f *fleet) theirs(id string) *testbed.Member {
 	return f.Program(id, false, clientGoArg, part{f.file, f.namespace, f.election, id, "", ""})
 }
 
-func (f *fleet) ours(id string) *testbed.FleetMember { return f.at(id, "") }
+func (f *fleet) ours(id string) *testbed.Member { return f.at(id, "") }
 
 // at starts a member of this module at a stage of the migration to MySQL.
-func (f *fleet) at(id, stage string) *testbed.FleetMember {
+func (f *fleet) at(id, stage string) *testbed.Member {
 	return f.Program(id, true, memberArg, part{f.file, f.namespace, f.election, id, migration.Stage(stage), f.dsn})
 }
 
@@ -151,10 +151,10 @@ func (f *fleet) at(id, stage string) *testbed.FleetMember {
 func TestARollingUpdateMovesAFleet(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	old := []*testbed.FleetMember{f.theirs("theirs-1")}
+	old := []*testbed.Member{f.theirs("theirs-1")}
 	f.Leads(old[0])
 	old = append(old, f.theirs("theirs-2"))
-	var members []*testbed.FleetMember
+	var members []*testbed.Member
 	for i := range old {
 		members = append(members, f.ours(fmt.Sprint("ours-", i+1)))
 		members[i].Follows("")
@@ -217,8 +217,8 @@ func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	kinds := []func(string) *testbed.FleetMember{f.theirs, f.ours}
-	members := []*testbed.FleetMember{f.ours("ours-0"), f.theirs("theirs-0"), f.ours("ours-00"), f.theirs("theirs-00")}
+	kinds := []func(string) *testbed.Member{f.theirs, f.ours}
+	members := []*testbed.Member{f.ours("ours-0"), f.theirs("theirs-0"), f.ours("ours-00"), f.theirs("theirs-00")}
 	for i := range 16 {
 		leader := f.Leads(members...)
 		for n, m := range members {
@@ -232,7 +232,7 @@ func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 				m.Resign()
 			case 3:
 				m.Stop()
-				rest := append(append([]*testbed.FleetMember{}, members[:n]...), members[n+1:]...)
+				rest := append(append([]*testbed.Member{}, members[:n]...), members[n+1:]...)
 				f.Leads(rest...)
 				m.Continue()
 				m.FindsOut()
@@ -256,7 +256,7 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	}
 	f.dsn = db.User.FormatDSN()
 	reader := f.node(t, "reader")
-	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.FleetMember) { m.Follows("") }, Ours: f.at}
+	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
 	road.Moved = func() (string, error) { return reader.observe(f.election).MovedTo, nil }
 	road.ThereAndBack()
 }

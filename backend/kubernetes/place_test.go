@@ -93,9 +93,7 @@ func TestARightToOneLeaseShowsNoneAsMissing(t *testing.T) {
 	admin := l.node(t, "admin")
 	admin.lead("jobs")
 	admin.lead("other")
-	k.Allow(t, l.namespace, "narrow", testbed.KubernetesRule{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Names: []string{"jobs", "missing"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
-	})
+	k.AllowLeases(t, l.namespace, "narrow", []string{"get", "list", "watch", "create", "update", "delete"}, "jobs", "missing")
 	l.file = k.Kubeconfig(t, "narrow")
 	n := l.node(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), patient)

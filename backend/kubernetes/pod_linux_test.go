@@ -23,9 +23,7 @@ func TestAPodNeedsNoConfiguration(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	l := newLab(t, k)
 	user, token := k.ServiceAccount(t, l.namespace, "app")
-	k.Allow(t, l.namespace, user, testbed.KubernetesRule{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
-	})
+	k.AllowLeases(t, l.namespace, user, []string{"get", "list", "watch", "create", "update", "delete"})
 	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +45,8 @@ func TestAPodNeedsNoConfiguration(t *testing.T) {
 	const account = "/run/secrets/kubernetes.io/serviceaccount"
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -p "+account+" && cp "+dir+"/* "+account+" && exec "+os.Args[0])
 	cmd.Env = append(os.Environ(), memberArg+"="+string(arg), "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port())
-	m := testbed.StartMember(t, cmd)
-	m.Says(t, "leader")
+	m := testbed.StartMember(t, "pod-1", cmd)
+	m.Says("leader")
 	if lease, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&lease.Spec) != "pod-1" {
 		t.Errorf("the Lease in the pod's namespace is held by %+v (%v); want pod-1", lease.Spec.HolderIdentity, err)
 	}

@@ -130,7 +130,7 @@ func (w *javaFleet) startJava(n int) (all []*member) {
 		all = append(all, m)
 	}
 	for _, m := range all {
-		m.java.Says(w.t, "started")
+		m.java.Says("started")
 		w.add(m)
 	}
 	return all
@@ -309,11 +309,11 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	fleet := w.startJava(4)
 	leader := w.led(fleet, "in Java")
-	leader.java.Who(t, 4) // all are in the queue
+	leader.java.Who(4) // all are in the queue
 	straggler := fleet[slices.IndexFunc(fleet, func(m *member) bool { return m != leader })]
 	fleet = slices.DeleteFunc(fleet, func(m *member) bool { return m == straggler })
 	w.log("%s is stopped", straggler.id)
-	straggler.java.Stop(t)
+	straggler.java.Stop()
 
 	for _, stage := range []migration.Stage{migration.Both, migration.To, migration.Both, ""} {
 		victim := rnd.IntN(3) // at each stage one is killed, and two end in an orderly way
@@ -338,7 +338,7 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 			continue
 		}
 		w.log("%s wakes up", straggler.id)
-		straggler.java.Continue(t)
+		straggler.java.Continue()
 		testbed.Eventually(t, patience, "the straggler in the queue, behind the seal", func() error {
 			if nodes, _, err := w.admin.Children(w.path); err != nil || len(nodes) != 2 {
 				return fmt.Errorf("%q, %v", nodes, err)
@@ -412,7 +412,7 @@ func TestAJumpFromCuratorToMySQL(t *testing.T) {
 			w.end(other)
 			w.led([]*member{jumper}, "when no Java member is left")
 			late := w.start("", false)
-			late.java.Who(t, 2) // the seal's text, and the member's own id
+			late.java.Who(2) // the seal's text, and the member's own id
 			w.kill(jumper)
 			next := w.start(migration.To, false)
 			w.led([]*member{next}, "after the member that sealed was killed")

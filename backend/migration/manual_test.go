@@ -56,12 +56,12 @@ type machines struct {
 }
 
 // start starts a member, and waits until it follows.
-func (f *machines) start(id string, stage migration.Stage) *testbed.FleetMember {
+func (f *machines) start(id string, stage migration.Stage) *testbed.Member {
 	f.t.Helper()
 	return f.startIn("jobs", id, stage)
 }
 
-func (f *machines) startIn(name, id string, stage migration.Stage) *testbed.FleetMember {
+func (f *machines) startIn(name, id string, stage migration.Stage) *testbed.Member {
 	f.t.Helper()
 	label := id + " at " + string(stage)
 	if stage == "" {
@@ -78,9 +78,9 @@ func (f *machines) startIn(name, id string, stage migration.Stage) *testbed.Flee
 }
 
 // roll replaces members, one by one, by members of the same ids at the next stage.
-func (f *machines) roll(stage migration.Stage, old map[string]*testbed.FleetMember, ids ...string) map[string]*testbed.FleetMember {
+func (f *machines) roll(stage migration.Stage, old map[string]*testbed.Member, ids ...string) map[string]*testbed.Member {
 	f.t.Helper()
-	next := map[string]*testbed.FleetMember{}
+	next := map[string]*testbed.Member{}
 	for _, id := range ids {
 		if old[id] != nil {
 			old[id].Resign()
@@ -91,7 +91,7 @@ func (f *machines) roll(stage migration.Stage, old map[string]*testbed.FleetMemb
 }
 
 // knows waits until a member knows the leader. On a busy machine the leader may have changed.
-func (f *machines) knows(m *testbed.FleetMember) {
+func (f *machines) knows(m *testbed.Member) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, m.ID+" to know the leader", func() error {
 		if line := m.Last("follows"); strings.TrimSpace(line) == "follows" {
@@ -102,7 +102,7 @@ func (f *machines) knows(m *testbed.FleetMember) {
 }
 
 // neverLed fails the test if one of these members has ever believed to lead.
-func (f *machines) neverLed(why string, members ...*testbed.FleetMember) {
+func (f *machines) neverLed(why string, members ...*testbed.Member) {
 	f.t.Helper()
 	for _, m := range members {
 		if led := m.Led(); len(led) > 0 {
@@ -147,7 +147,7 @@ func TestTheRoadFromAPinnedMachineToMySQLAndBack(t *testing.T) {
 	straggler.Stop()
 	leader.Kill()
 	delete(to, leader.ID[:1])
-	var left []*testbed.FleetMember
+	var left []*testbed.Member
 	for _, m := range to {
 		left = append(left, m)
 	}

@@ -176,7 +176,7 @@ func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 	failovers := 0
 	store.Faults = map[string]conformance.Fault{
 		conformance.FaultFailover: func(bool, string) error {
-			replica.WaitCaughtUp(t)
+			replica.CatchUp(t, primary)
 			if failovers%2 == 0 {
 				replica.StopReplication(t)
 				<-time.After(time.Second) // renewals that the replica will never see
@@ -186,7 +186,7 @@ func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 			replica.Promote(t)
 			proxy.SetTarget(replica.Addr())
 			proxy.Reset()
-			primary = replica.Server
+			primary = replica
 			replica = testbed.StartReplica(t, primary)
 			return nil
 		},

@@ -134,7 +134,7 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		before := read(t, d, recordKey("jobs"))
 		mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
 		before = read(t, d, recordKey("jobs"))
-		replica.WaitCaughtUp(t)
+		replica.CatchUp(t, primary)
 		toReplica := clone(l.User, func(c *mysql.Config) { c.Addr = replica.Addr() })
 		if _, err := open(t, Options{Config: toReplica}).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
 			t.Errorf("a reading of a replica: %v, want ErrUnavailable", err)
@@ -171,7 +171,7 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		replica.WaitCaughtUp(t)
+		replica.CatchUp(t, primary)
 		replica.StopReplication(t)
 		if err := old.Resign(t.Context()); err != nil {
 			t.Fatal(err)
@@ -282,7 +282,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
 		v := read(t, d)
-		replica.WaitCaughtUp(t)
+		replica.CatchUp(t, primary)
 		primary.ReadOnly(t, true)
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("a reading: %v; want ErrUnavailable", err)

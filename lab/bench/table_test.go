@@ -201,7 +201,7 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 		r.ID = fmt.Sprint("n", next)
 		next++
 		if sig == syscall.SIGUSR2 {
-			r.Memory = testbed.LimitMemory(t, memoryLimit)
+			r.Memory = limitMemory(t, memoryLimit)
 		}
 		kids[r.ID] = start(t, r, all)
 		<-time.After(300 * time.Millisecond)

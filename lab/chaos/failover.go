@@ -11,49 +11,56 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
+// A replicated server is one of a store that copies its writes to standbys.
+type replicated[S any] interface {
+	comparable
+	Addr() string
+	CatchUp(t testing.TB, primary S) // the standby has all that the primary has written
+	StopReplication(t testing.TB)    // the standby gets no further writes
+	Promote(t testing.TB)            // the standby is a primary
+	Kill(t testing.TB)
+}
+
 // A pair is a primary and its standby.
-type pair struct {
-	addr    func() string              // of the primary
-	catchUp func(r *run)               // waits until the standby has all writes
-	detach  func(r *run)               // the standby gets no further writes
-	kill    func(r *run)               // kills the primary
-	promote func(r *run) (addr string) // makes the standby a primary
-	follow  func(r *run)               // starts a standby of the new primary
+type pair[S replicated[S]] struct {
+	primary, standby S
+	another          func(t testing.TB, primary S) S // starts a standby
 }
 
 // failover replaces the primary, which members reach by an address that moves, and starts a standby
 // of the new one. It calls lose when the standby has caught up. The old primary is killed before the
 // new one accepts writes, and never comes back: the backends require that fence.
-func (p *pair) failover(site *Site, name string, lose func(r *run)) fault {
+func (p *pair[S]) failover(site *Site, name string, lose func(r *run)) fault {
 	return func(r *run) {
-		p.catchUp(r)
-		r.inject(name, p.addr(), byEnd, func() {
+		p.standby.CatchUp(r, p.primary)
+		r.inject(name, p.primary.Addr(), byEnd, func() {
 			lose(r)
-			p.kill(r)
+			p.primary.Kill(r)
 			r.wait(0, r.TTL/4)
-			addr := p.promote(r)
+			p.standby.Promote(r)
 			for _, proxies := range site.proxies {
-				proxies[0].SetTarget(addr)
+				proxies[0].SetTarget(p.standby.Addr())
 				proxies[0].Reset()
 			}
 		})
-		p.follow(r)
+		p.primary = p.standby
+		p.standby = p.another(r, p.primary)
 	}
 }
 
 // failovers are all ways in which a standby can replace its primary asynchronously.
-func (p *pair) failovers(site *Site) map[string]fault {
+func (p *pair[S]) failovers(site *Site) map[string]fault {
 	all := map[string]fault{}
 	for name, lose := range map[string]func(r *run){
-		"failover, nothing lost": p.catchUp,
+		"failover, nothing lost": func(r *run) { p.standby.CatchUp(r, p.primary) },
 		"failover, asynchronous": func(*run) {},
 		// The last writes never arrive: renewals, or a grant.
 		"failover, writes lost": func(r *run) {
-			p.detach(r)
+			p.standby.StopReplication(r)
 			r.wait(r.TTL/4, r.TTL)
 		},
 		"failover, a grant lost": func(r *run) {
-			p.detach(r)
+			p.standby.StopReplication(r)
 			if c := r.someLeader(); c != nil {
 				c.terminate(r) // another member is granted the lease, and the standby does not receive that
 				r.wait(r.TTL/4, r.TTL)
@@ -70,28 +77,15 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 	d := primary.Database(t)
 	makeTables(t, d)
-	replica.WaitCaughtUp(t)
+	replica.CatchUp(t, primary)
 	site := &Site{Backend: "mysql on " + string(k) + " x2", TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, primary.Addr())}
 	site.environ = func(i int) []string {
 		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
 	}
-	p := &pair{
-		addr:    func() string { return primary.Addr() },
-		catchUp: func(r *run) { replica.WaitCaughtUp(r) },
-		detach:  func(r *run) { replica.StopReplication(r) },
-		kill:    func(r *run) { primary.Kill(r) },
-		promote: func(r *run) string {
-			replica.Promote(r)
-			return replica.Addr()
-		},
-		follow: func(r *run) {
-			primary = replica.Server
-			replica = testbed.StartReplica(r, primary)
-		},
-	}
+	p := &pair[*testbed.Server]{primary, replica, testbed.StartReplica}
 	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
 		"failover, semi-synchronous": func(r *run) {
-			if err := semiSync(primary, replica, k); err != nil {
+			if err := semiSync(p.primary, p.standby, k); err != nil {
 				r.Fatalf("semi-synchronous replication: %v", err)
 			}
 			p.failover(site, "failover, semi-synchronous", func(*run) {})(r)
@@ -106,23 +100,12 @@ func postgresPair(t testing.TB) *Site {
 	d := postgresDatabase(t, primary)
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	site := postgresSiteOn(t, "postgres x2", primary.Addr(), d)
-	p := &pair{
-		addr:    func() string { return primary.Addr() },
-		catchUp: func(r *run) { standby.CatchUp(r, primary) },
-		detach:  func(r *run) { standby.StopReplication(r) },
-		kill:    func(r *run) { primary.Kill(r) },
-		promote: func(r *run) string {
-			standby.Promote(r)
-			return standby.Addr()
-		},
-		follow: func(r *run) {
-			primary = standby
-			standby = testbed.StartPostgresStandby(r, primary, testbed.PostgresOptions{})
-		},
-	}
+	p := &pair[*testbed.PostgresServer]{primary, standby, func(t testing.TB, primary *testbed.PostgresServer) *testbed.PostgresServer {
+		return testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	}}
 	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
 		"failover, synchronous": func(r *run) {
-			primary.Synchronous(r)
+			p.primary.Synchronous(r)
 			p.failover(site, "failover, synchronous", func(*run) {})(r)
 		},
 	})
@@ -134,26 +117,16 @@ func redisPair(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	site, _ := redisSiteOn(t, "redis x2", master)
-	p := &pair{
-		addr:    func() string { return master.Addr() },
-		catchUp: func(r *run) { replica.CatchUp(r, master) },
-		detach:  func(r *run) { replica.StopReplication(r) },
-		kill:    func(r *run) { master.Kill(r) },
-		promote: func(r *run) string {
-			replica.Promote(r)
-			return replica.Addr()
-		},
-		follow: func(r *run) {
-			master = replica
-			replica = testbed.StartRedisReplica(r, master, testbed.RedisOptions{})
-		},
-	}
+	p := &pair[*testbed.RedisServer]{master, replica, func(t testing.TB, master *testbed.RedisServer) *testbed.RedisServer {
+		return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	}}
 	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
 		// The same process, perhaps with older data: its replica is promoted, and then it is again.
 		"failover, and back": func(r *run) {
-			p.catchUp(r)
-			r.inject("failover, and back", p.addr(), byEnd, func() {
-				p.detach(r)
+			master, replica := p.primary, p.standby
+			replica.CatchUp(r, master)
+			r.inject("failover, and back", master.Addr(), byEnd, func() {
+				replica.StopReplication(r)
 				r.wait(r.TTL/4, r.TTL)
 				replica.Promote(r)
 				master.Follow(r, replica)
@@ -196,7 +169,7 @@ func redisWaits(t testing.TB) *Site {
 }
 
 // semiSync makes the primary acknowledge a commit only after the replica has received it.
-func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind) error {
+func semiSync(primary *testbed.Server, replica *testbed.Server, k testbed.Kind) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	source, follower := []string{

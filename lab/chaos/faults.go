@@ -50,14 +50,15 @@ func processFaults() map[string]fault {
 			c, at := r.someLeader(), Now()
 			led := false
 			r.inject("freeze", c.Process, byTarget, func() {
-				var pids []int
-				for _, c := range r.current {
-					pids = append(pids, c.cmd.Process.Pid)
+				all := slices.Clone(r.current)
+				for _, c := range all {
+					c.stop(r)
 				}
-				thaw := testbed.Freeze(r, pids...)
 				led = c.ledAfter(at)
 				r.wait(r.TTL/2, 5*r.TTL/2)
-				thaw()
+				for _, c := range all {
+					c.resume()
+				}
 			}).hit = led
 		},
 		// Like a CPU quota: the process runs for a few milliseconds in each hundred.

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 		"rights revoked": func(r *run) {
 			r.inject("rights revoked", s.Addr(), byCall, func() {
 				s.Exec(r, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE, DELETE ON %s.* FROM %s", d.Name, user))
-				s.KillConnections(r, d.User.User) // an open one keeps its rights in a database
+				closeConnections(r, s.Admin(), d.User.User) // an open one keeps its rights in a database
 				r.wait(r.TTL/2, 2*r.TTL)
 				s.Exec(r, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", d.Name, user))
 			})
@@ -66,8 +67,11 @@ func execAdmin(r *run, c *sql.Conn, statement string) {
 	}
 }
 
-// closeConnections closes the connections of a user on the server's side.
-func closeConnections(r *run, admin *sql.Conn, user string) {
+// closeConnections closes the connections of a user on the server's side. The administrator has a connection or a pool.
+func closeConnections(r *run, admin interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, user string) {
 	r.Helper()
 	rows, err := admin.QueryContext(r.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,56 +19,41 @@ import (
 // one election. Its methods are for one goroutine at a time.
 type Fleet struct {
 	t       testing.TB
-	members []*FleetMember
+	members []*Member
 }
-
-// A FleetMember is a [Member] of a fleet.
-type FleetMember struct {
-	*Member
-	ID    string
-	Ours  bool // of this module: it keeps deadlines, so all its beliefs count
-	fleet *Fleet
-}
-
-// fleetLimit is for steps that take some seconds on an idle machine.
-const fleetLimit = 3 * time.Minute
 
 // NewFleet returns a fleet without members.
 func NewFleet(t testing.TB) *Fleet { return &Fleet{t: t} }
 
 // Add adds a started member.
-func (f *Fleet) Add(m *Member, id string, ours bool) *FleetMember {
-	f.t.Logf("%s starts", id)
-	out := &FleetMember{m, id, ours, f}
-	f.members = append(f.members, out)
-	return out
+func (f *Fleet) Add(m *Member, ours bool) *Member {
+	m.Ours = ours
+	f.members = append(f.members, m)
+	return m
 }
 
 // Program starts this test binary as another program. The environment variable env
 // selects the program and holds arg as JSON.
-func (f *Fleet) Program(id string, ours bool, env string, arg any) *FleetMember {
+func (f *Fleet) Program(id string, ours bool, env string, arg any) *Member {
 	f.t.Helper()
 	text, err := json.Marshal(arg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	noError(f.t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), env+"="+string(text))
-	return f.Add(StartMember(f.t, cmd), id, ours)
+	return f.Add(StartMember(f.t, id, cmd), ours)
 }
 
 // Leads waits until one of these members leads, and returns it.
-func (f *Fleet) Leads(among ...*FleetMember) (leader *FleetMember) {
+func (f *Fleet) Leads(among ...*Member) (leader *Member) {
 	f.t.Helper()
 	began := time.Now()
-	Eventually(f.t, fleetLimit, "one of the fleet to lead", func() error {
-		for _, m := range among {
-			if m.Leads() {
-				leader = m
-				return nil
-			}
+	Eventually(f.t, memberLimit, "one of the fleet to lead", func() error {
+		i := slices.IndexFunc(among, (*Member).Leads)
+		if i < 0 {
+			return fmt.Errorf("none of %d does", len(among))
 		}
-		return fmt.Errorf("none of %d does", len(among))
+		leader = among[i]
+		return nil
 	})
 	f.t.Logf("%s leads after %.1fs", leader.ID, time.Since(began).Seconds())
 	return leader
@@ -78,7 +62,7 @@ func (f *Fleet) Leads(among ...*FleetMember) (leader *FleetMember) {
 // A FleetBelief is a time during which a member believed that it led.
 type FleetBelief struct {
 	Span
-	*FleetMember
+	*Member
 }
 
 // Beliefs returns the beliefs that count, by their beginning. A stale belief of another
@@ -101,7 +85,7 @@ func (f *Fleet) Overlaps() (all []Span) {
 	list := f.Beliefs()
 	for i, b := range list {
 		for _, a := range list[:i] {
-			if a.FleetMember != b.FleetMember && a.To.After(b.From) {
+			if a.Member != b.Member && a.To.After(b.From) {
 				to := b.To
 				if a.To.Before(to) {
 					to = a.To
@@ -134,59 +118,6 @@ func (f *Fleet) OneLeaderAtMost() {
 	if ours == 0 || theirs == 0 {
 		f.t.Errorf("%d leaderships of ours and %d of theirs were seen; want some of both", ours, theirs)
 	}
-}
-
-// Follows waits until the member follows a leader whose id and address begin with prefix.
-// It reads the last line about that, because a member prints it only on a change.
-func (m *FleetMember) Follows(prefix string) {
-	m.fleet.t.Helper()
-	m.until("to follow "+prefix, func() bool { return strings.HasPrefix(m.Last("follows"), "follows "+prefix) })
-}
-
-// Waits waits until the member says that it waits for the leader to leave. On a busy
-// machine the leader may already have left, and the member leads.
-func (m *FleetMember) Waits() {
-	m.fleet.t.Helper()
-	m.until("to wait", func() bool { return m.Last("waits") != "" || m.Leads() })
-}
-
-// FindsOut waits until the member no longer believes that it leads.
-func (m *FleetMember) FindsOut() {
-	m.fleet.t.Helper()
-	m.until("to find out that it does not lead", func() bool { return !m.Believes() })
-}
-
-func (m *FleetMember) until(what string, is func() bool) {
-	m.fleet.t.Helper()
-	Eventually(m.fleet.t, fleetLimit, m.ID+" "+what, func() error {
-		if !is() {
-			return fmt.Errorf("it has said %q", m.Last("follows"))
-		}
-		return nil
-	})
-}
-
-// Kill, Stop, Continue and Resign log the step and do what those of [Member] do.
-func (m *FleetMember) Kill() {
-	m.fleet.t.Logf("kill -9 %s", m.ID)
-	m.Member.Kill()
-}
-
-func (m *FleetMember) Stop() {
-	m.fleet.t.Helper()
-	m.fleet.t.Logf("%s is stopped", m.ID)
-	m.Member.Stop(m.fleet.t)
-}
-
-func (m *FleetMember) Continue() {
-	m.fleet.t.Helper()
-	m.fleet.t.Logf("%s resumes", m.ID)
-	m.Member.Continue(m.fleet.t)
-}
-
-func (m *FleetMember) Resign() {
-	m.fleet.t.Logf("%s is asked to end", m.ID)
-	m.Member.Resign()
 }
 
 // PlayMember is the program of a [Member] of this module. It campaigns on the store,

@@ -65,5 +65,5 @@ func StartJavaMember(t testing.TB, o JavaOptions) *Member {
 	}
 	cmd := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", path,
 		"Member", o.Kind, o.Server, o.Path, o.ID, strconv.FormatInt(o.Session.Milliseconds(), 10))
-	return StartMember(t, cmd)
+	return StartMember(t, o.ID, cmd)
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -29,9 +27,11 @@ type KubernetesOptions struct {
 type KubernetesServer struct {
 	*Daemon
 	etcd   *EtcdNode
-	admin  string       // credentials of the administrator, whose group may do everything
 	client *http.Client // of the administrator
 }
+
+// administrators is the group that may do everything.
+const administrators = "system:masters"
 
 // StartKubernetes starts an API server for this test and stops it after the test. It takes
 // some seconds of a processor, and some hundred MB of memory.
@@ -79,12 +79,10 @@ func startKubernetes(o KubernetesOptions) *KubernetesServer {
 	return k
 }
 
-// administrate makes the administrator.
+// administrate makes the administrator's client. The group of its certificate may do everything.
 func (k *KubernetesServer) administrate(ca *authority, dir string) {
-	cert, key := ca.client(dir, "testbed", "system:masters")
-	k.admin = certificateUser(cert, key)
 	config := ca.clientConfig()
-	config.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(cert, key))}
+	config.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(ca.client(dir, "testbed", administrators)))}
 	k.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
@@ -112,35 +110,11 @@ func (k *KubernetesServer) args(ca *authority, dir string, port int) []string {
 // ready returns nil if the API server has the roles and the namespaces of every cluster,
 // and reaches etcd.
 func (k *KubernetesServer) ready(ctx context.Context) error {
-	for _, path := range []string{"/readyz?verbose", "/api/v1/namespaces/default"} {
-		status, text, err := k.send(ctx, http.MethodGet, path, "", nil)
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("not ready: %d: %s", status, text)
-		}
-		if err != nil {
-			return err
-		}
+	err := k.Try(ctx, http.MethodGet, "/readyz", nil, nil)
+	if err == nil {
+		err = k.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
 	}
-	return nil
-}
-
-// send sends a request of the administrator, and returns the status and the body.
-func (k *KubernetesServer) send(ctx context.Context, method, path, contentType string, body []byte) (int, []byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, k.URL()+path, strings.NewReader(string(body)))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Accept", "application/json")
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	answer, err := k.client.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 32<<20))
-	return answer.StatusCode, text, err
+	return err
 }
 
 // Etcd is the node that the API server keeps everything in. To kill it, start it again or replace its data

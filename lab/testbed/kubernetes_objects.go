@@ -1,12 +1,17 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,29 +29,74 @@ func (k *KubernetesServer) Request(t testing.TB, method, path string, body, into
 
 // Try is Request that returns the error, for goroutines and for what may fail. A status from
 // 400 on is in the error's text, as in "404: ". While etcd is dead, the API server answers
-// after half a minute or more.
-func (k *KubernetesServer) Try(ctx context.Context, method, path string, body, into any) error {
-	return k.request(ctx, method, path, "application/json", body, into)
-}
-
-func (k *KubernetesServer) request(ctx context.Context, method, path, contentType string, body, into any) (err error) {
+// after half a minute or more. A PATCH creates or updates an object.
+func (k *KubernetesServer) Try(ctx context.Context, method, path string, body, into any) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("testbed: %s %s: %w", method, path, err)
+		}
+	}()
 	var text []byte
 	if body != nil {
 		if text, err = json.Marshal(body); err != nil {
 			return err
 		}
 	}
-	status, text, err := k.send(ctx, method, path, contentType, text)
-	if err == nil && status >= 400 {
-		err = fmt.Errorf("%d: %s", status, text)
+	request, err := http.NewRequestWithContext(ctx, method, k.URL()+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
+
+	answer, err := k.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(answer.Body, 32<<20))
+	if err == nil && answer.StatusCode >= 400 {
+		err = fmt.Errorf("%d: %s", answer.StatusCode, text)
 	}
 	if err == nil && into != nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		return fmt.Errorf("testbed: %s %s: %w", method, path, err)
+	return err
+}
+
+// kubernetesPaths says where the objects of a kind are, in a namespace.
+var kubernetesPaths = map[string]string{
+	"Namespace":      "/api/v1/namespaces",
+	"Pod":            "/api/v1/namespaces/%s/pods",
+	"ServiceAccount": "/api/v1/namespaces/%s/serviceaccounts",
+	"Role":           "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/roles",
+	"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/rolebindings",
+}
+
+// Apply creates or updates objects of some kinds in a namespace, as the administrator. Each text is YAML or JSON, with
+// one object or several documents. Roles and bindings take effect some moments later; AllowLeases waits for that.
+func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		for documents := yaml.NewDecoder(strings.NewReader(text)); ; {
+			var object map[string]any
+			if err := documents.Decode(&object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("testbed: apply an object: %v\n%s", err, text)
+			}
+			if object == nil {
+				continue
+			}
+			kind, _ := object["kind"].(string)
+			path := strings.Replace(kubernetesPaths[kind], "%s", namespace, 1)
+			meta, _ := object["metadata"].(map[string]any)
+			k.Request(t, http.MethodPatch, fmt.Sprintf("%s/%v?fieldManager=testbed&force=true", path, meta["name"]), object, nil)
+		}
 	}
-	return nil
 }
 
 // Namespace makes a namespace with a new name.
@@ -57,103 +107,30 @@ func (k *KubernetesServer) Namespace(t testing.TB) (name string) {
 	return name
 }
 
-// Apply creates or updates objects as the administrator. Each text is YAML or JSON, with one
-// object or several documents. Objects that name no namespace go into namespace. Roles and
-// bindings take effect some moments later; Allow waits for that.
-func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string) {
+// AllowLeases lets a user do exactly this with the Leases of a namespace, or with those of these names, and waits until
+// that is in effect.
+func (k *KubernetesServer) AllowLeases(t testing.TB, namespace, user string, verbs []string, names ...string) {
 	t.Helper()
-	for _, text := range texts {
-		for documents := yaml.NewDecoder(strings.NewReader(text)); ; {
-			var object map[string]any
-			err := documents.Decode(&object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err == nil && object != nil {
-				err = k.apply(namespace, object)
-			}
-			if err != nil {
-				t.Fatalf("testbed: apply an object: %v\n%s", err, text)
-			}
-		}
-	}
-}
-
-// apply finds the path of an object's kind, and lets the server merge the object.
-func (k *KubernetesServer) apply(namespace string, object map[string]any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
-	version, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
-	meta, _ := object["metadata"].(map[string]any)
-	name, _ := meta["name"].(string)
-	if own, _ := meta["namespace"].(string); own != "" {
-		namespace = own
-	}
-	base := "/apis/" + version
-	if version == "v1" {
-		base = "/api/v1"
-	}
-	var kinds struct {
-		Resources []struct {
-			Name, Kind string
-			Namespaced bool
-		}
-	}
-	if err := k.request(ctx, http.MethodGet, base, "", nil, &kinds); err != nil {
-		return err
-	}
-	for _, r := range kinds.Resources {
-		if r.Kind != kind || strings.Contains(r.Name, "/") {
-			continue
-		}
-		if r.Namespaced {
-			base += "/namespaces/" + namespace
-		}
-		return k.request(ctx, http.MethodPatch, base+"/"+r.Name+"/"+name+"?fieldManager=testbed&force=true", "application/apply-patch+yaml", object, nil)
-	}
-	return fmt.Errorf("the API server has no kind %q in %q", kind, version)
-}
-
-// A KubernetesRule is a rule of a role: it allows verbs on resources.
-type KubernetesRule struct {
-	APIGroups []string `json:"apiGroups"` // "" is the core group
-	Resources []string `json:"resources"`
-	Names     []string `json:"resourceNames,omitempty"` // none: all
-	Verbs     []string `json:"verbs"`
-}
-
-// Allow gives a user exactly these rights in a namespace, by a Role and a RoleBinding, and
-// waits until they are in effect. A second call replaces the rights of the first, but does
-// not wait until those that it takes away have no effect.
-func (k *KubernetesServer) Allow(t testing.TB, namespace, user string, rules ...KubernetesRule) {
-	t.Helper()
-	const group = "rbac.authorization.k8s.io"
-	name := "testbed:" + user
-	role := map[string]any{"apiVersion": group + "/v1", "kind": "Role", "metadata": map[string]any{"name": name}, "rules": rules}
-	binding := map[string]any{
-		"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": name},
-		"roleRef":  map[string]any{"apiGroup": group, "kind": "Role", "name": name},
-		"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": user}},
-	}
-	for _, object := range []map[string]any{role, binding} {
-		noError(t, k.apply(namespace, object))
-	}
-	for _, r := range rules {
-		for _, group := range r.APIGroups {
-			for _, resource := range r.Resources {
-				for _, verb := range r.Verbs {
-					k.awaitRight(t, namespace, user, verb, group, resource, strings.Join(r.Names[:min(1, len(r.Names))], ""))
-				}
-			}
-		}
+	rule := map[string]any{"apiGroups": []string{"coordination.k8s.io"}, "resources": []string{"leases"}, "verbs": verbs, "resourceNames": names}
+	text := must(json.Marshal([]any{rule}))
+	k.Apply(t, namespace, fmt.Sprintf(`
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "testbed:%[1]s"}, rules: %[2]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: "testbed:%[1]s"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: "testbed:%[1]s"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "%[1]s"}]
+`, user, text))
+	for _, verb := range verbs {
+		what := map[string]any{"namespace": namespace, "verb": verb, "group": "coordination.k8s.io", "resource": "leases", "name": strings.Join(names[:min(1, len(names))], "")}
+		k.awaitRight(t, user, what)
 	}
 }
 
 // awaitRight waits until the API server's authorizer allows it: it watches roles and bindings, so it lags behind.
-func (k *KubernetesServer) awaitRight(t testing.TB, namespace, user, verb, group, resource, name string) {
+func (k *KubernetesServer) awaitRight(t testing.TB, user string, what map[string]any) {
 	t.Helper()
-	resource, subresource, _ := strings.Cut(resource, "/")
 	Eventually(t, startLimit, "rights are in effect", func() error {
 		var review struct {
 			Status struct {
@@ -162,14 +139,79 @@ func (k *KubernetesServer) awaitRight(t testing.TB, namespace, user, verb, group
 			}
 		}
 		err := k.Try(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-			"spec": map[string]any{"user": user, "resourceAttributes": map[string]any{
-				"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
-			}},
+			"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{"user": user, "resourceAttributes": what},
 		}, &review)
 		if err == nil && !review.Status.Allowed {
-			err = fmt.Errorf("user %s may not %s %s in %s: %s", user, verb, resource, namespace, review.Status.Reason)
+			err = fmt.Errorf("user %s may not: %v: %s", user, what, review.Status.Reason)
 		}
 		return err
 	})
+}
+
+// ServiceAccount makes a service account unless it exists, and returns the name of its
+// user, for AllowLeases, and a new token, which is valid for an hour. The token no longer is if
+// the service account is deleted or the store replaced.
+func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) (user, token string) {
+	t.Helper()
+	k.Apply(t, namespace, fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s}}", name))
+	var granted struct {
+		Status struct{ Token string }
+	}
+	k.Request(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+name+"/token", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 3600},
+	}, &granted)
+	return "system:serviceaccount:" + namespace + ":" + name, granted.Status.Token
+}
+
+// Kubeconfig writes a file for a user in these groups, and returns its name. The user has a
+// client certificate.
+func (k *KubernetesServer) Kubeconfig(t testing.TB, user string, groups ...string) (file string) {
+	t.Helper()
+	cert, key := k.options.ca.client(t.TempDir(), user, groups...)
+	return k.kubeconfig(t, fmt.Sprintf(`{"client-certificate": %q, "client-key": %q}`, cert, key))
+}
+
+// AdminKubeconfig writes a file for a user who has all rights.
+func (k *KubernetesServer) AdminKubeconfig(t testing.TB) (file string) {
+	t.Helper()
+	return k.Kubeconfig(t, "testbed", administrators)
+}
+
+// TokenKubeconfig is Kubeconfig for a service account, which authenticates itself by a
+// token: see [KubernetesServer.ServiceAccount].
+func (k *KubernetesServer) TokenKubeconfig(t testing.TB, token string) (file string) {
+	t.Helper()
+	return k.kubeconfig(t, fmt.Sprintf(`{"token": %q}`, token))
+}
+
+// kubeconfig writes the file in which clients find the API server and their credentials, in JSON, which is also YAML.
+func (k *KubernetesServer) kubeconfig(t testing.TB, user string) (file string) {
+	t.Helper()
+	ca, err := os.ReadFile(k.CAFile())
+	noError(t, err)
+	return writeKubeconfig(t, fmt.Appendf(nil, `{
+	"apiVersion": "v1", "kind": "Config", "current-context": "testbed",
+	"contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
+	"clusters": [{"name": "testbed", "cluster": {"server": %q, "certificate-authority-data": %q}}],
+	"users": [{"name": "testbed", "user": %s}]
+}
+`, k.URL(), base64.StdEncoding.EncodeToString(ca), user))
+}
+
+var kubeServer = regexp.MustCompile(`https://[^"]*`)
+
+// KubeconfigAt copies a file that the testbed wrote, for clients that reach the API server
+// through a proxy, or another one.
+func KubeconfigAt(t testing.TB, file, addr string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	noError(t, err)
+	return writeKubeconfig(t, kubeServer.ReplaceAll(text, []byte("https://"+addr)))
+}
+
+func writeKubeconfig(t testing.TB, text []byte) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "kubeconfig")
+	noError(t, os.WriteFile(file, text, 0o600))
+	return file
 }

@@ -18,8 +18,8 @@ import (
 
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s"
 
-// leaseRule allows what a candidate does.
-var leaseRule = KubernetesRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}
+// leaseVerbs are what a candidate does.
+var leaseVerbs = []string{"get", "create", "update"}
 
 // clientOf returns the API server as a user of a kubeconfig sees it.
 func clientOf(t *testing.T, kubeconfig string) *KubernetesServer {
@@ -117,10 +117,10 @@ func TestKubernetesUsersHaveTheRightsGiven(t *testing.T) {
 	if err := makeLease(t.Context(), alice, here, "before"); err == nil || !strings.Contains(err.Error(), "403: ") {
 		t.Errorf("without rights: %v, want 403", err)
 	}
-	k.Allow(t, here, "alice", leaseRule)
+	k.AllowLeases(t, here, "alice", leaseVerbs)
 
 	account, token := k.ServiceAccount(t, here, "app")
-	k.Allow(t, here, account, leaseRule)
+	k.AllowLeases(t, here, account, leaseVerbs)
 	robot := clientOf(t, k.TokenKubeconfig(t, token))
 
 	k.Apply(t, here, `
@@ -231,7 +231,7 @@ func TestKubernetesThrottles(t *testing.T) {
 	k := StartKubernetes(t, KubernetesOptions{Args: []string{
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=1", "--max-mutating-requests-inflight=1",
 	}})
-	k.Allow(t, "default", "alice", leaseRule) // the administrator's group is never throttled
+	k.AllowLeases(t, "default", "alice", leaseVerbs) // the administrator's group is never throttled
 	alice := clientOf(t, k.Kubeconfig(t, "alice"))
 	Eventually(t, startLimit, "a request is refused", func() error {
 		refused := make(chan bool)

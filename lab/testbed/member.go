@@ -22,6 +22,10 @@ import (
 //
 // It may print other lines that a test waits for. It ends when its input ends.
 type Member struct {
+	ID   string
+	Ours bool // of this module: it keeps deadlines, so all its beliefs count
+
+	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
@@ -45,7 +49,7 @@ type Span struct {
 }
 
 // StartMember starts a program that behaves like a [Member]. It ends with the test.
-func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
+func StartMember(t testing.TB, id string, cmd *exec.Cmd) *Member {
 	t.Helper()
 	Full(t, "kills and stops processes")
 	cmd.Stderr = os.Stderr
@@ -54,7 +58,8 @@ func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	out, err := cmd.StdoutPipe()
 	noError(t, err)
 	noError(t, cmd.Start())
-	j := &Member{cmd: cmd, in: in, lines: make(chan string, 1000), ended: make(chan struct{}), last: make(map[string]string)}
+	t.Logf("%s starts", id)
+	j := &Member{ID: id, t: t, cmd: cmd, in: in, lines: make(chan string, 1000), ended: make(chan struct{}), last: make(map[string]string)}
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			j.take(s.Text())
@@ -63,7 +68,7 @@ func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 		cmd.Wait()
 		close(j.ended)
 	}()
-	t.Cleanup(func() { j.Kill() })
+	t.Cleanup(j.kill)
 	return j
 }
 
@@ -116,13 +121,6 @@ func (j *Member) Leads() bool {
 	return j.leads && !j.stale(time.Now())
 }
 
-// Believes is [Member.Leads], but a belief from before Stop counts.
-func (j *Member) Believes() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.leads
-}
-
 // Last returns the last line that begins with this word, or "". The line may be from
 // before Stop.
 func (j *Member) Last(word string) string {
@@ -138,33 +136,36 @@ func (j *Member) Led() []Span {
 	return append([]Span(nil), j.spans...)
 }
 
+// memberLimit is for steps that take some seconds on an idle machine.
+const memberLimit = 3 * time.Minute
+
 // Says waits for a line that begins with these words. Members in Java say "started",
 // "leader", "not leader", "closed", and for kinds "node" and "cached" also "waits".
-func (j *Member) Says(t testing.TB, words string) string {
-	t.Helper()
-	limit := time.After(2 * time.Minute)
+func (j *Member) Says(words string) string {
+	j.t.Helper()
+	limit := time.After(memberLimit)
 	for {
 		select {
 		case line, ok := <-j.lines:
 			if !ok {
-				t.Fatalf("the member has ended; want it to say %q", words)
+				j.t.Fatalf("%s has ended; want it to say %q", j.ID, words)
 			}
 			if strings.HasPrefix(line, words) {
 				return line
 			}
 		case <-limit:
-			t.Fatalf("the member has not said %q within two minutes", words)
+			j.t.Fatalf("%s has not said %q within %v", j.ID, words, memberLimit)
 		}
 	}
 }
 
 // Who waits until the member knows n participants, and returns their ids. A star follows
 // the leader's id.
-func (j *Member) Who(t testing.TB, n int) (line string) {
-	t.Helper()
-	Eventually(t, time.Minute, fmt.Sprintf("%d participants", n), func() error {
+func (j *Member) Who(n int) (line string) {
+	j.t.Helper()
+	Eventually(j.t, memberLimit, fmt.Sprintf("%d participants", n), func() error {
 		fmt.Fprintln(j.in, "who")
-		if line = strings.TrimPrefix(j.Says(t, "participants"), "participants "); len(strings.Fields(line)) < n {
+		if line = strings.TrimPrefix(j.Says("participants"), "participants "); len(strings.Fields(line)) < n {
 			return fmt.Errorf("there are %s", line)
 		}
 		return nil
@@ -172,19 +173,59 @@ func (j *Member) Who(t testing.TB, n int) (line string) {
 	return line
 }
 
+// Follows waits until the member follows a leader whose id and address begin with prefix.
+// It reads the last line about that, because a member prints it only on a change.
+func (j *Member) Follows(prefix string) {
+	j.t.Helper()
+	j.until("to follow "+prefix, func() bool { return strings.HasPrefix(j.Last("follows"), "follows "+prefix) })
+}
+
+// Waits waits until the member says that it waits for the leader to leave. On a busy
+// machine the leader may already have left, and the member leads.
+func (j *Member) Waits() {
+	j.t.Helper()
+	j.until("to wait", func() bool { return j.Last("waits") != "" || j.Leads() })
+}
+
+// FindsOut waits until the member no longer believes that it leads, whether it was stopped or not.
+func (j *Member) FindsOut() {
+	j.t.Helper()
+	j.until("to find out that it does not lead", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return !j.leads
+	})
+}
+
+func (j *Member) until(what string, is func() bool) {
+	j.t.Helper()
+	Eventually(j.t, memberLimit, j.ID+" "+what, func() error {
+		if !is() {
+			return fmt.Errorf("it has said %q", j.Last("follows"))
+		}
+		return nil
+	})
+}
+
 // Resign makes the member resign and end, and waits for it. After half a minute Resign
 // kills it.
 func (j *Member) Resign() {
+	j.t.Logf("%s is asked to end", j.ID)
 	j.in.Close()
 	select {
 	case <-j.ended:
 	case <-time.After(30 * time.Second):
-		j.Kill()
+		j.kill()
 	}
 }
 
 // Kill kills the member with SIGKILL.
 func (j *Member) Kill() {
+	j.t.Logf("kill -9 %s", j.ID)
+	j.kill()
+}
+
+func (j *Member) kill() {
 	j.cmd.Process.Kill()
 	<-j.ended
 	j.mu.Lock()
@@ -194,12 +235,13 @@ func (j *Member) Kill() {
 
 // Stop stops the member until Continue. It discards unread lines: Says then waits for
 // lines from after Continue.
-func (j *Member) Stop(t testing.TB) {
-	t.Helper()
+func (j *Member) Stop() {
+	j.t.Helper()
+	j.t.Logf("%s is stopped", j.ID)
 	j.mu.Lock()
 	j.stopped = time.Now()
 	j.mu.Unlock()
-	j.freeze(t, true)
+	noError(j.t, freeze(j.cmd.Process, true))
 	for {
 		select {
 		case _, ok := <-j.lines:
@@ -213,9 +255,8 @@ func (j *Member) Stop(t testing.TB) {
 }
 
 // Continue resumes a stopped member.
-func (j *Member) Continue(t testing.TB) { j.freeze(t, false) }
-
-func (j *Member) freeze(t testing.TB, on bool) {
-	t.Helper()
-	noError(t, freeze(j.cmd.Process, on))
+func (j *Member) Continue() {
+	j.t.Helper()
+	j.t.Logf("%s resumes", j.ID)
+	noError(j.t, freeze(j.cmd.Process, false))
 }

@@ -18,14 +18,13 @@ type process struct{ done chan struct{} }
 
 func spawn(command, env []string, log string) (*process, error) { return nil, errNotHere }
 
-func (p *process) pid() int                            { return 0 }
-func (p *process) ended() bool                         { return true }
-func (p *process) kill()                               {}
-func (p *process) end(os.Signal, time.Duration) error  { return errNotHere }
-func (p *process) pause(on bool) error                 { return errNotHere }
-func freeze(p *os.Process, on bool) error              { return errNotHere }
-func scratch() (string, error)                         { return "", errNotHere }
-func lock(path string, exclusive bool) (func(), error) { return nil, errNotHere }
+func (p *process) pid() int                           { return 0 }
+func (p *process) ended() bool                        { return true }
+func (p *process) kill()                              {}
+func (p *process) end(os.Signal, time.Duration) error { return errNotHere }
+func (p *process) pause(on bool) error                { return errNotHere }
+func freeze(p *os.Process, on bool) error             { return errNotHere }
+func scratch() (string, error)                        { return "", errNotHere }
 
 // TempDir makes a directory for one test.
 func TempDir(t testing.TB) string { return t.TempDir() }

@@ -13,7 +13,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 		if err := write(user, patience, 1); err != nil {
 			t.Fatal(err)
 		}
-		replica.WaitCaughtUp(t)
+		replica.CatchUp(t, primary)
 		c := d.User.Clone()
 		c.Addr = replica.Addr()
 		if err := write(OpenDB(t, c), patience, 9); !isServerError(err, 1290) {
@@ -52,7 +52,7 @@ func TestReplicationGoesOn(t *testing.T) {
 		d := primary.Database(t)
 		newTable(t, d)
 		user := OpenDB(t, d.User)
-		replica.WaitCaughtUp(t)
+		replica.CatchUp(t, primary)
 		replica.StopReplication(t)
 		if err := write(user, patience, 1); err != nil {
 			t.Fatal(err)
@@ -63,8 +63,8 @@ func TestReplicationGoesOn(t *testing.T) {
 		if hasRow(t, there, 1) {
 			t.Error("the row is on the replica although replication is stopped")
 		}
-		replica.StartReplication(t)
-		replica.WaitCaughtUp(t)
+		replica.Exec(t, "START REPLICA IO_THREAD")
+		replica.CatchUp(t, primary)
 		if !hasRow(t, there, 1) {
 			t.Error("the row is not on the replica although it has caught up")
 		}

@@ -6,10 +6,10 @@ import "fmt"
 // back. Members of this module are at a stage of package migration.
 type Road struct {
 	*Fleet
-	Theirs func(id string) *FleetMember        // starts a member of the other program
-	Ours   func(id, stage string) *FleetMember // starts a member of this module
-	Waits  func(*FleetMember)                  // waits until a member of the other program waits behind others
-	Moved  func() (to string, err error)       // the store to which the election has moved, by the old store
+	Theirs func(id string) *Member        // starts a member of the other program
+	Ours   func(id, stage string) *Member // starts a member of this module
+	Waits  func(*Member)                  // waits until a member of the other program waits behind others
+	Moved  func() (to string, err error)  // the store to which the election has moved, by the old store
 }
 
 // ThereAndBack moves the fleet. Members at stage "both" replace two of the other program,
@@ -25,11 +25,11 @@ func (r Road) ThereAndBack() {
 	r.Waits(straggler)
 	straggler.Stop()
 
-	both := []*FleetMember{r.Ours("both-1", "both"), r.Ours("both-2", "both")}
+	both := []*Member{r.Ours("both-1", "both"), r.Ours("both-2", "both")}
 	both[0].Follows(theirs.ID + " ")
 	theirs.Kill()
 	leader := r.Leads(both...)
-	to := []*FleetMember{r.Ours("to-1", "to"), r.Ours("to-2", "to")}
+	to := []*Member{r.Ours("to-1", "to"), r.Ours("to-2", "to")}
 	to[0].Follows(leader.ID + " ")
 	leader.Kill()
 	r.other(both, leader).Resign()
@@ -41,7 +41,7 @@ func (r Road) ThereAndBack() {
 	r.Waits(late)
 	leader.Kill()
 	leader = r.Leads(r.other(to, leader)) // straggler and late had all this time to lead
-	for _, m := range []*FleetMember{straggler, late} {
+	for _, m := range []*Member{straggler, late} {
 		if led := m.Led(); len(led) > 0 {
 			r.t.Errorf("%s led by a sealed lease: %v", m.ID, led)
 		}
@@ -58,7 +58,7 @@ func (r Road) ThereAndBack() {
 }
 
 // other returns the member of two that is not m.
-func (r Road) other(two []*FleetMember, m *FleetMember) *FleetMember {
+func (r Road) other(two []*Member, m *Member) *Member {
 	if two[0] == m {
 		return two[1]
 	}
@@ -68,7 +68,7 @@ func (r Road) other(two []*FleetMember, m *FleetMember) *FleetMember {
 // moved waits until the old store says that the election has moved, or has not moved.
 func (r Road) moved(want bool) {
 	r.t.Helper()
-	Eventually(r.t, fleetLimit, "a seal, or its end", func() error {
+	Eventually(r.t, memberLimit, "a seal, or its end", func() error {
 		to, err := r.Moved()
 		if err == nil && (to != "") != want {
 			err = fmt.Errorf("the old store says that the election has moved to %q", to)

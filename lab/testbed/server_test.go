@@ -251,21 +251,3 @@ func statusTable(k Kind) string {
 	}
 	return "information_schema.session_status"
 }
-
-func TestKillConnections(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		s := Shared(t, k)
-		d := s.Database(t)
-		conn, err := OpenDB(t, d.User).Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.KillConnections(t, d.User.User)
-		Eventually(t, patience, "the connection ends", func() error {
-			if err := conn.PingContext(t.Context()); err == nil {
-				return errors.New("it still answers")
-			}
-			return nil
-		})
-	})
-}

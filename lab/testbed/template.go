@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,39 +17,24 @@ import (
 func (p *program) copyTemplate(dir string) {
 	prefix := filepath.Join(cacheDir(), strings.ToLower(string(p.kind))+"-data-")
 	template := fmt.Sprintf("%s%s-%d", prefix, p.identity, templateVersion)
-	for {
-		unlock := must(lock(prefix+"lock", false))
-		err := os.CopyFS(dir, os.DirFS(template))
-		unlock()
-		if !errors.Is(err, os.ErrNotExist) {
-			check(err)
-			return
-		}
+	if _, err := os.Stat(template); err != nil {
 		p.makeTemplate(template, prefix)
 	}
+	check(os.CopyFS(dir, os.DirFS(template)))
 }
 
 // templateVersion is raised whenever the result of makeTemplate changes.
 const templateVersion = 1
 
-// makeTemplate makes the template unless another process has just done so.
+// makeTemplate makes the template. Another process may do so at the same time: the first one is taken. Templates of
+// builds that were replaced are removed.
 func (p *program) makeTemplate(template, prefix string) {
-	unlock := must(lock(prefix+"lock", true))
-	defer unlock()
-	if _, err := os.Stat(template); err == nil {
-		return
-	}
-	// Processes copy only while they hold the lock, so no process needs the other
-	// templates: those of replaced builds, and an unfinished one.
-	stale, _ := filepath.Glob(prefix + "*-*")
-	for _, dir := range stale {
-		os.RemoveAll(dir)
-	}
-	making := template + "-new"
-	sql := template + "-new.sql"
-	defer os.Remove(sql)
+	stale, _ := filepath.Glob(prefix + "*")
+	making := must(os.MkdirTemp(cacheDir(), "new-"))
+	defer os.RemoveAll(making)
+	data, sql := filepath.Join(making, "data"), filepath.Join(making, "sql")
 	check(os.WriteFile(sql, []byte(p.templateSQL()), 0o644))
-	args := append([]string{"--no-defaults", "--datadir=" + making}, p.base...)
+	args := append([]string{"--no-defaults", "--datadir=" + data}, p.base...)
 	args = append(args, userOption()...)
 	if p.kind == MySQL {
 		args = append(args, "--initialize-insecure", "--init-file="+sql, "--disable-log-bin")
@@ -61,11 +45,20 @@ func (p *program) makeTemplate(template, prefix string) {
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
 	cmd.Env = append(os.Environ(), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
-		os.RemoveAll(making)
 		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))
 	}
-	os.Remove(filepath.Join(making, "auto.cnf")) // each server needs its own UUID
-	check(os.Rename(making, template))
+	os.Remove(filepath.Join(data, "auto.cnf")) // each server needs its own UUID
+
+	if err := os.Rename(data, template); err != nil {
+		_, err = os.Stat(template)
+		check(err)
+		return
+	}
+	for _, dir := range stale {
+		if dir != template {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 // sizes keeps files and buffers small. Template and servers must use the same sizes;
