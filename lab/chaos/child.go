@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A child is a writer process of the harness.
@@ -118,19 +119,8 @@ func (c *child) stop(t testing.TB) {
 
 // stopped reports whether all threads are stopped.
 func (c *child) stopped() bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
-	for _, name := range threads {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue // the thread has just ended
-		}
-		// "pid (name) state …", and the name may contain any character.
-		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
-		if !strings.HasPrefix(rest, "T") {
-			return false
-		}
-	}
-	return len(threads) > 0
+	stopped, others := testbed.Threads(c.cmd.Process.Pid)
+	return stopped > 0 && others == 0
 }
 
 func (c *child) resume() { c.signal(syscall.SIGCONT) }

@@ -2,6 +2,8 @@ package connections
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ func TestANodeOfGaleraThatComesBackCostsMaxTTL(t *testing.T) {
 	t.Parallel()
 	const ttl, greatest = 4 * time.Second, 8 * time.Second
 	first, second := testbed.StartGalera(t)
-	proxy := testbed.StartHAProxy(t, first.Addr(), second.Addr())
+	proxy := startHAProxy(t, first.Addr(), second.Addr())
 	db := first.Database(t)
 	maker, err := mysql.Open(mysql.Options{Config: db.Admin})
 	if err == nil {
@@ -83,4 +85,25 @@ func without(t *testing.T, when string, members []*election.Election, while time
 	}
 	t.Logf("%s: nobody led for %v", when, longest.Round(time.Millisecond))
 	return longest
+}
+
+// startHAProxy starts an HAProxy that leads each new connection to the first server that takes one. A connection that
+// is open stays where it is.
+func startHAProxy(t *testing.T, servers ...string) *testbed.Daemon {
+	return testbed.StartProgram(t, "haproxy", "haproxy", func(program, dir, addr string) []string {
+		text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
+			"listen servers\n bind " + addr + "\n"
+		for i, addr := range servers {
+			text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
+			if i > 0 {
+				text += " backup"
+			}
+			text += "\n"
+		}
+		config := filepath.Join(dir, "haproxy.cfg")
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return []string{program, "-db", "-f", config}
+	})
 }

@@ -3,7 +3,6 @@ package testbed
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -47,34 +46,4 @@ func StartGalera(t testing.TB) (first, second *Server) {
 	})
 	first.setArgs(args(0)) // when it comes back, it joins the cluster that is there
 	return first, second
-}
-
-// StartHAProxy starts an HAProxy that leads each new connection to the first server that takes one. A connection that
-// is open stays where it is. It stops it after the test.
-func StartHAProxy(t testing.TB, servers ...string) *Daemon {
-	t.Helper()
-	Full(t, "starts its own server")
-	proxy, err := attempt(func() *Daemon { return startHAProxy(servers) })
-	started(t, proxy, err)
-	proxy.endWithTest(t)
-	return proxy
-}
-
-func startHAProxy(servers []string) *Daemon {
-	program := installed(MariaDB, "haproxy", "HAProxy", "Debian: haproxy")
-	dir := newDir()
-	config := filepath.Join(dir, "haproxy.cfg")
-	return launchOnPort(func(port int) daemonOptions {
-		text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
-			"listen servers\n bind " + loopback(port) + "\n"
-		for i, addr := range servers {
-			text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
-			if i > 0 {
-				text += " backup"
-			}
-			text += "\n"
-		}
-		check(os.WriteFile(config, []byte(text), 0o644))
-		return daemonOptions{kind: "HAProxy", addr: loopback(port), command: []string{program, "-db", "-f", config}, dir: dir}
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,14 +29,14 @@ type Member struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	lines chan string
 	ended chan struct{}
 
 	mu      sync.Mutex
 	spans   []Span
 	leads   bool
-	stopped time.Time         // by Stop, last
-	last    map[string]string // the last line, by its first word
+	stopped time.Time // by Stop, last
+	said    []string  // the other lines
+	heard   int       // how many of them Says has passed
 }
 
 // A Span is a time during which a member believed that it led, by the wall clock of
@@ -59,12 +60,11 @@ func StartMember(t testing.TB, id string, cmd *exec.Cmd) *Member {
 	noError(t, err)
 	noError(t, cmd.Start())
 	t.Logf("%s starts", id)
-	j := &Member{ID: id, t: t, cmd: cmd, in: in, lines: make(chan string, 1000), ended: make(chan struct{}), last: make(map[string]string)}
+	j := &Member{ID: id, t: t, cmd: cmd, in: in, ended: make(chan struct{})}
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			j.take(s.Text())
 		}
-		close(j.lines)
 		cmd.Wait()
 		close(j.ended)
 	}()
@@ -94,12 +94,7 @@ func (j *Member) take(line string) {
 		if line == "not leader" {
 			j.leads = false
 		}
-		word, _, _ := strings.Cut(line, " ")
-		j.last[word] = line
-		select {
-		case j.lines <- line:
-		default: // no test reads the lines
-		}
+		j.said = append(j.said, line)
 	}
 }
 
@@ -126,7 +121,12 @@ func (j *Member) Leads() bool {
 func (j *Member) Last(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.last[word]
+	for _, line := range slices.Backward(j.said) {
+		if first, _, _ := strings.Cut(line, " "); first == word {
+			return line
+		}
+	}
+	return ""
 }
 
 // Led returns the times during which the member believed that it led.
@@ -141,22 +141,26 @@ const memberLimit = 3 * time.Minute
 
 // Says waits for a line that begins with these words. Members in Java say "started",
 // "leader", "not leader", "closed", and for kinds "node" and "cached" also "waits".
-func (j *Member) Says(words string) string {
+func (j *Member) Says(words string) (line string) {
 	j.t.Helper()
-	limit := time.After(memberLimit)
-	for {
-		select {
-		case line, ok := <-j.lines:
-			if !ok {
-				j.t.Fatalf("%s has ended; want it to say %q", j.ID, words)
-			}
+	Eventually(j.t, memberLimit, fmt.Sprintf("%s to say %q", j.ID, words), func() error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for j.heard < len(j.said) {
+			line = j.said[j.heard]
+			j.heard++
 			if strings.HasPrefix(line, words) {
-				return line
+				return nil
 			}
-		case <-limit:
-			j.t.Fatalf("%s has not said %q within %v", j.ID, words, memberLimit)
 		}
-	}
+		select {
+		case <-j.ended:
+			return fmt.Errorf("it has ended: %w", errGiveUp)
+		default:
+			return fmt.Errorf("it has said %q", line)
+		}
+	})
+	return line
 }
 
 // Who waits until the member knows n participants, and returns their ids. A star follows
@@ -233,7 +237,7 @@ func (j *Member) kill() {
 	j.leads = false
 }
 
-// Stop stops the member until Continue. It discards unread lines: Says then waits for
+// Stop stops the member until Continue. It passes what the member has said: Says then waits for
 // lines from after Continue.
 func (j *Member) Stop() {
 	j.t.Helper()
@@ -242,16 +246,9 @@ func (j *Member) Stop() {
 	j.stopped = time.Now()
 	j.mu.Unlock()
 	noError(j.t, freeze(j.cmd.Process, true))
-	for {
-		select {
-		case _, ok := <-j.lines:
-			if ok {
-				continue
-			}
-		default:
-		}
-		return
-	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.heard = len(j.said)
 }
 
 // Continue resumes a stopped member.

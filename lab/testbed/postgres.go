@@ -122,10 +122,15 @@ func asServer(command ...string) (_ []string, own func(path string) error) {
 // serverDir is newDir for a server of another user.
 func serverDir() string {
 	dir := newDir()
+	toServer(dir)
+	return dir
+}
+
+// toServer gives a directory of the testbed to that user.
+func toServer(dir string) {
 	_, own := asServer()
 	check(os.Chmod(filepath.Dir(dir), 0o711))
 	check(own(dir))
-	return dir
 }
 
 func runAsServer(args ...string) {

@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -116,28 +115,33 @@ func (p *process) pause(on bool) error {
 		return err
 	}
 	return poll(endLimit, func() error {
-		if p.ended() {
+		stopped, others := Threads(p.pid())
+		switch {
+		case p.ended():
 			return fmt.Errorf("process %d has ended: %w", p.pid(), errGiveUp)
-		}
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid()))
-		if err != nil {
-			return err
-		}
-		for _, name := range threads {
-			stat, err := os.ReadFile(name)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				continue // the thread has just ended
-			} else if err != nil {
-				return err
-			}
-			// "pid (name) state …", and the name may contain any character.
-			_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
-			if stopped := strings.HasPrefix(rest, "T"); stopped != on {
-				return fmt.Errorf("%s: state %.1s", name, rest)
-			}
+		case on && others > 0, !on && stopped > 0:
+			return fmt.Errorf("process %d has %d threads that are stopped and %d others", p.pid(), stopped, others)
 		}
 		return nil
 	})
+}
+
+// Threads returns how many threads of a process are stopped by a signal, and how many are not.
+func Threads(pid int) (stopped, others int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range threads {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has just ended
+		}
+		// "pid (name) state …", and the name may contain any character.
+		if _, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " "); strings.HasPrefix(rest, "T") {
+			stopped++
+		} else {
+			others++
+		}
+	}
+	return stopped, others
 }
 
 // scratch is the directory for everything that this test binary writes.
