@@ -187,30 +187,12 @@ func (n *EtcdNode) Leads(t testing.TB) bool {
 
 func (n *EtcdNode) data() string { return filepath.Join(n.Dir(), "data") }
 
-// SaveData copies the data of a node that is not running, for ReplaceData. The copy is
-// removed with the test.
-func (n *EtcdNode) SaveData(t testing.TB) (saved string) {
-	t.Helper()
-	n.requireEnded(t, "SaveData")
-	saved = filepath.Join(TempDir(t), "data")
-	noError(t, os.CopyFS(saved, os.DirFS(n.data())))
-	return saved
-}
-
-// ReplaceData replaces the data of a node that is not running by an earlier copy, or with
-// "" by none.
+// ReplaceData replaces the data of a node that does not run by an earlier copy, or with "" by none.
 func (n *EtcdNode) ReplaceData(t testing.TB, saved string) {
 	t.Helper()
-	n.requireEnded(t, "ReplaceData")
+	n.requireOwn(t, "ReplaceData")
 	noError(t, os.RemoveAll(n.data()))
 	if saved != "" {
 		noError(t, os.CopyFS(n.data(), os.DirFS(saved)))
-	}
-}
-
-func (n *EtcdNode) requireEnded(t testing.TB, what string) {
-	t.Helper()
-	if n.shared || n.Running() {
-		t.Fatalf("testbed: %s: etcd %s must belong to the test and must not run", what, n.Addr())
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -121,11 +123,12 @@ func (k *KubernetesServer) ready(ctx context.Context) error {
 // ([EtcdNode.ReplaceData]) is to do so to the cluster.
 func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
 
-// SaveStore copies everything that the API server keeps, for RestoreStore. Both the API
+// SaveStore copies everything that the API server keeps, for RestoreStore, and removes it after the test. Both the API
 // server and etcd are restarted.
 func (k *KubernetesServer) SaveStore(t testing.TB) (saved string) {
 	t.Helper()
-	k.withoutServers(t, func() { saved = k.etcd.SaveData(t) })
+	saved = filepath.Join(TempDir(t), "data")
+	k.withoutServers(t, func() { noError(t, os.CopyFS(saved, os.DirFS(k.etcd.data()))) })
 	return saved
 }
 
