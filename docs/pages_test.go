@@ -216,7 +216,7 @@ func TestTheRedisPageIsTrue(t *testing.T) {
 func TestTheMySQLTablePageIsTrue(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
-		if err := mysqltable.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", mysqltable.DefaultPrefix); err != nil {
 			t.Fatal(err)
 		}
 		d.Exec(t, "CREATE TABLE leader_election (id int unsigned NOT NULL AUTO_INCREMENT, name varchar(128) NOT NULL, node varchar(128) NOT NULL, "+
@@ -234,7 +234,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 		account.User, account.Passwd = user, "secret"
 		electAndClose(t, func(t *testing.T) backend.Backend {
 			// A threshold that leaves room for the TTL of electAndClose.
-			o := mysqltable.Options{Config: account, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
+			o := mysqltable.Options{MySQL: mysql.Options{Config: account}, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
 			b, err := mysqltable.Open(o)
 			if err != nil {
 				t.Fatal(err)
@@ -332,7 +332,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 // The nodes that docs/curator.md creates are enough for a user without other rights.
 func TestTheCuratorPageIsTrue(t *testing.T) {
 	zooKeeperPage(t, "curator.md", func(server, user, password string) (backend.Backend, error) {
-		return curator.Open(curator.Options{Servers: []string{server}, User: user, Password: password})
+		return curator.Open(curator.Options{ZooKeeper: zookeeper.Options{Servers: []string{server}, User: user, Password: password}})
 	})
 }
 

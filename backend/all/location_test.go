@@ -53,7 +53,7 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{db(), "db1:3306/app/election"},
 		{opened("mysql", `{"dsn": "app:`+canary+`@unix(/run/db.sock)/app", "schema": "other", "prefix": "jobs"}`), "/run/db.sock/other/jobs"},
 		{must(mysql.Open(mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app/election"},
-		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
+		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/election_shared"},
 		{opened("postgres", `{"dsn": "postgres://`+canary+`:`+canary+`@p1,p2:6432/app?sslmode=disable", "schema": "s", "prefix": "jobs"}`), "p1:5432,p2:6432/app/s/jobs"},
 		{opened("postgres", `{"dsn": "host=p1 user=`+canary+` password=`+canary+` dbname=app"}`), "p1:5432/app/election"},
 		{opened("redis", `{"addresses": ["r1"], "username": "`+canary+`", "password": "`+canary+`", "db": 2}`), "r1:6379/2/election"},

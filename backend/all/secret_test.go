@@ -39,12 +39,12 @@ func TestPrintingABackendShowsNoSecret(t *testing.T) {
 		opened("curator", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
 		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
-		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
+		mysqltable.Options{MySQL: mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"}},
 		postgres.Options{DSN: "postgres://app:" + canary + "@127.0.0.1:1/app"},
 		redis.Options{Username: "app", Password: canary, SentinelPassword: canary},
 		etcd.Options{Username: "app", Password: canary},
 		consul.Options{Token: canary},
-		curator.Options{User: "app", Password: canary},
+		curator.Options{ZooKeeper: zookeeper.Options{User: "app", Password: canary}},
 		zookeeper.Options{User: "app", Password: canary},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {

@@ -55,7 +55,7 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 	var owned []Owned
 	for i, bid := range bids {
 		if s := &pairs[i].state; s.Firm && s.Err == nil {
-			owned = append(owned, Owned{Election: bid.Election, ID: bid.Candidate.ID, Address: bid.Candidate.Address})
+			owned = append(owned, Owned{Election: bid.Election, ID: bid.Candidate.ID})
 		}
 	}
 	if owned == nil {
@@ -200,7 +200,7 @@ func (b *Backend) giveBack(ctx context.Context, attempts []*attempt) error {
 
 // ownedBy names the lock beside a lease that is held.
 func ownedBy(h backend.Held) Owned {
-	return Owned{Election: h.Election, ID: h.Holder.ID, Address: h.Holder.Address, Term: h.Term, Sealed: h.MovedTo != ""}
+	return Owned{Election: h.Election, ID: h.Holder.ID, Term: h.Term, Sealed: h.MovedTo != ""}
 }
 
 // result returns result i, which is Unknown if there is none.

@@ -3,6 +3,7 @@ package beside
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,11 +26,16 @@ type Backend struct {
 	owner single.Owner
 
 	mu        sync.Mutex
-	candidate backend.Candidate        // of this Backend, once it is known
-	adopted   bool                     // it acts for a process that has ended
-	takenIn   map[string]uint64        // by election: the term in which this process may have the lock
-	shown     map[string]backend.Lease // by election: the inner lease of the last that was returned
-	versions  map[string]string        // by election: the Version that was returned
+	candidate backend.Candidate // of this Backend, once it is known
+	adopted   bool              // it acts for a process that has ended
+	takenIn   map[string]uint64 // by election: the term in which this process may have the lock
+	shown     map[string]shown  // by election, since the last Listen or Release: see Listen
+}
+
+// A shown lease is one that was returned, and the inner one of which it was made.
+type shown struct {
+	version string
+	inner   backend.Lease
 }
 
 var (
@@ -45,7 +51,7 @@ var (
 func New(inner Inner, lock Lock) *Backend {
 	return &Backend{
 		inner: inner, lock: lock, name: lock.Limits().Name,
-		takenIn: map[string]uint64{}, shown: map[string]backend.Lease{}, versions: map[string]string{},
+		takenIn: map[string]uint64{}, shown: map[string]shown{},
 	}
 }
 
@@ -79,10 +85,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	if err := b.enter(ctx, bids[0].Candidate); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(bids))
 	}
 	if p, ok := b.inner.(backend.Preflighter); ok {
 		errs = p.Preflight(ctx, bids)

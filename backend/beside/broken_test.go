@@ -23,8 +23,8 @@ type lockMutant struct {
 	read func([]beside.State)
 }
 
-func (l lockMutant) Read(ctx context.Context, me string, names []string) ([]beside.State, error) {
-	states, err := l.Lock.Read(ctx, me, names)
+func (l lockMutant) Read(ctx context.Context, names []string) ([]beside.State, error) {
+	states, err := l.Lock.Read(ctx, names)
 	if l.read != nil {
 		l.read(states)
 	}
@@ -66,7 +66,7 @@ func (l lockMutant) Drop(ctx context.Context, owned []beside.Owned) error {
 
 // present reads the lock that is there now.
 func present(ctx context.Context, l beside.Lock, name string) beside.State {
-	states, err := l.Read(ctx, "", []string{name})
+	states, err := l.Read(ctx, []string{name})
 	if err != nil {
 		return beside.State{}
 	}

@@ -12,9 +12,8 @@ import (
 // use, return soon after ctx is done, and class their errors as a [backend.Backend] does. Package
 // besidetest has the rules as tests.
 type Lock interface {
-	// Read reads the locks of elections, and returns a State for each name, in their order. me is the
-	// id of this process, or empty: an operator may have written it into a lock, to name the next leader.
-	Read(ctx context.Context, me string, elections []string) ([]State, error)
+	// Read reads the locks of elections, and returns a State for each name, in their order.
+	Read(ctx context.Context, elections []string) ([]State, error)
 
 	// Take takes each lock that is still exactly as it was read (Taking.Seen) and that the lock's own
 	// rules let go. If the lock is kept for another reason, such as that another program has been
@@ -76,8 +75,8 @@ type State struct {
 	// Free nor in the lease's term. It is as long as the holder may go on leading by what it has read.
 	Watch time.Duration
 
-	// TTL, Renew and Age describe the holder Who as [backend.Lease] does.
-	TTL, Renew, Age time.Duration
+	// TTL and Age describe the holder Who as [backend.Lease] does.
+	TTL, Age time.Duration
 
 	// Version changes with each change of the lock, such as a renewal. It is at most 64 bytes.
 	Version string
@@ -105,7 +104,6 @@ type Owned struct {
 	Election string
 	ID       string // of the member; not known in each Drop, for which the term suffices
 	Term     uint64 // of the grant of the inner lease
-	Address  string // of the member; as ID
 	Sealed   bool   // for Take and Keep: the lock must be sealed
 }
 

@@ -32,27 +32,18 @@ func (b *Backend) combine(p *pair) {
 	l, s := p.inner, &p.state
 	if !p.ours() && s.Err == nil {
 		l.Version += " " + s.Version
-		l.ObserveFor = longer(l.ObserveFor, s.Watch)
+		l.ObserveFor = max(l.ObserveFor, s.Watch)
 
 		if s.Who != "" {
 			l.Holder = backend.Candidate{ID: s.Who}
-			l.TTL, l.Renew, l.Age = s.TTL, s.Renew, s.Age
+			l.TTL, l.Renew, l.Age = s.TTL, 0, s.Age
 		}
 	}
 	p.lease = clean.Lease(l)
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shown[l.Election], b.versions[l.Election] = p.inner, p.lease.Version
-}
-
-// longer returns the longer of two times to observe. A negative one, which only the inner store ends, is
-// the longest.
-func longer(a, b time.Duration) time.Duration {
-	if a < 0 {
-		return a
-	}
-	return max(a, b)
+	b.shown[l.Election] = shown{p.lease.Version, p.inner}
 }
 
 // read reads elections: the locks first, then the leases. See "Readings" in the package documentation.
@@ -70,7 +61,7 @@ func (b *Backend) read(ctx context.Context, names []string) ([]pair, error) {
 }
 
 func (b *Backend) readOnce(ctx context.Context, names []string) ([]pair, error) {
-	states, err := b.lock.Read(ctx, b.self().ID, names)
+	states, err := b.lock.Read(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +93,20 @@ func (b *Backend) readLeases(ctx context.Context, names []string) ([]backend.Lea
 	return leases, err
 }
 
+func namesOf(leases []backend.Lease) []string {
+	names := make([]string, len(leases))
+	for i := range leases {
+		names[i] = leases[i].Election
+	}
+	return names
+}
+
 // Observe implements [backend.Backend]. A name that the lock cannot have is reported to who bids for it.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(ctx, backend.Candidate{}); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(seen))
-	for i, l := range seen {
-		names[i] = l.Election
-	}
-	pairs, err := b.read(ctx, names)
+	pairs, err := b.read(ctx, namesOf(seen))
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +128,11 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	names := make([]string, len(list))
-	for i, r := range list {
-		names[i] = r.Election
+	leases := make([]backend.Lease, len(list))
+	for i := range list {
+		leases[i] = list[i].Lease
 	}
-	pairs, err := b.read(ctx, names)
+	pairs, err := b.read(ctx, namesOf(leases))
 	if err != nil {
 		return nil, err
 	}
@@ -153,4 +148,87 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 		}
 	}
 	return list, nil
+}
+
+// Listen implements [backend.Backend]. It hears of changes by members of this module. When one of them has
+// released, its lock is free already: see "The order" in the package documentation.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+		return err
+	}
+	inner, known, kept := make([]backend.Lease, len(seen)), true, make(map[string]shown, len(seen))
+	b.mu.Lock()
+	for i, l := range seen {
+		last := b.shown[l.Election]
+		known = known && last.version == l.Version
+		inner[i], kept[l.Election] = last.inner, last
+	}
+	b.shown = kept // nobody listens to the others
+	b.mu.Unlock()
+	if !known {
+		return nil // a change that the caller has not seen
+	}
+
+	queue, is := b.lock.(Queue)
+	if !is {
+		return ListenPastRenewals(ctx, b.inner, inner)
+	}
+	names := namesOf(seen)
+	return First(ctx, func(ctx context.Context) error { return ListenPastRenewals(ctx, b.inner, inner) },
+		func(ctx context.Context) error { return queue.Listen(ctx, names) })
+}
+
+// First returns the result of the function that returns first, when all have returned. Without functions it waits
+// until ctx is done.
+func First(ctx context.Context, functions ...func(context.Context) error) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(functions))
+	for _, f := range functions {
+		go func() { results <- f(within) }()
+	}
+	if len(functions) == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+
+	err := <-results
+	cancel()
+	for range functions[1:] {
+		<-results
+	}
+	return err
+}
+
+// ListenPastRenewals listens to one store of several for a manager that polls because of another
+// ([backend.Guarantees].Poll). Such a manager reads at each expected renewal anyway. So
+// ListenPastRenewals goes on if leases were only renewed. It overwrites those in seen.
+func ListenPastRenewals(ctx context.Context, store backend.Backend, seen []backend.Lease) error {
+	for {
+		if err := store.Listen(ctx, seen); err != nil {
+			return err
+		}
+		changed, err := store.Observe(ctx, seen)
+		if err != nil || !onlyRenewed(changed, seen) {
+			return nil
+		}
+	}
+}
+
+// onlyRenewed reports whether some of the leases in seen were renewed and nothing else has changed. It
+// updates seen.
+func onlyRenewed(changed, seen []backend.Lease) (some bool) {
+	for _, l := range changed {
+		for i, was := range seen {
+			if was.Election != l.Election || !l.Differs(was) {
+				continue
+			}
+			was.Version = l.Version
+			if l.Vacant() || l.Differs(was) {
+				return false
+			}
+			seen[i], some = l, true
+		}
+	}
+	return some
 }

@@ -46,46 +46,34 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 func (b *Backend) sealFirst(ctx context.Context, held []backend.Held, answers []backend.Answer) ([]int, error) {
 	var ready, sealing []int
 	var owned []Owned
+	var names []string
 	for i, h := range held {
 		if h.MovedTo == "" {
 			ready = append(ready, i)
 			continue
 		}
-		sealing, owned = append(sealing, i), append(owned, ownedBy(h))
+		sealing, owned, names = append(sealing, i), append(owned, ownedBy(h)), append(names, h.Election)
 	}
 	if owned == nil {
 		return ready, nil
 	}
 
+	pairs, err := b.read(ctx, names)
+	if err != nil {
+		return nil, err
+	}
 	results, err := b.lock.Keep(ctx, owned)
-	var lost []int
 	for n, i := range sealing {
 		switch r := result(results, n, err); r.Outcome {
 		case backend.Granted:
 			ready = append(ready, i)
 		case backend.Refused:
-			answers[i] = backend.Answer{Outcome: backend.Refused, Err: r.Err}
-			lost = append(lost, i)
+			answers[i] = backend.Answer{Lease: pairs[n].lease, Outcome: backend.Refused, Err: r.Err}
 		default:
 			answers[i] = backend.Answer{Err: r.Err}
 		}
 	}
-	if lost == nil {
-		return ready, err
-	}
-	names := make([]string, len(lost))
-	for n, i := range lost {
-		names[n] = held[i].Election
-	}
-	pairs, readErr := b.read(ctx, names)
-	for n, i := range lost {
-		if readErr != nil {
-			answers[i] = backend.Answer{Err: readErr}
-			continue
-		}
-		answers[i].Lease = pairs[n].lease
-	}
-	return ready, backend.Join(err, readErr)
+	return ready, err
 }
 
 // keep renews the locks of leases that were renewed or marked, and turns the answers about leases into
@@ -129,7 +117,7 @@ func (b *Backend) showRefused(ctx context.Context, answers []*backend.Answer, na
 	if len(names) == 0 {
 		return nil
 	}
-	states, err := b.lock.Read(ctx, b.self().ID, names)
+	states, err := b.lock.Read(ctx, names)
 	for i, a := range answers {
 		if err != nil {
 			*a = backend.Answer{Err: err}
@@ -172,6 +160,9 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		if b.takenIn[o.Election] == o.Term {
 			delete(b.takenIn, o.Election)
 		}
+	}
+	for _, h := range held {
+		delete(b.shown, h.Election)
 	}
 	b.mu.Unlock()
 	return b.inner.Release(ctx, held)

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/lab/testbed"
@@ -24,7 +25,7 @@ func TestConformance(t *testing.T) {
 		TTL: ttl, Late: time.Second, KnowsMembers: true, Short: true, Parallel: true,
 		NewStore: func(t testing.TB) conformance.Store {
 			return newStore(t, servers, func(root string) Options {
-				return Options{Servers: servers, Root: root, Tick: tick, Session: wideSession}
+				return Options{ZooKeeper: zookeeper.Options{Servers: servers, Root: root}, Tick: tick, Session: wideSession}
 			})
 		},
 	}))
@@ -41,7 +42,7 @@ func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 				TTL: ttl, Late: time.Second, KnowsMembers: true, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store {
 					return newStore(t, servers, func(root string) Options {
-						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, Session: wideSession}
+						return Options{ZooKeeper: zookeeper.Options{Servers: servers, Root: root}, Layout: layout, Tick: tick, Session: wideSession}
 					})
 				},
 				Only: func(c conformance.Case) bool { return c.Rule[0] == 'V' },
@@ -93,7 +94,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 // kill ends a Backend as the death of its process would: nothing more is sent, and the sessions are left to expire.
 func (b *Backend) kill() {
 	b.lock.session.Close(false)
-	b.inner.Close()
+	b.Close()
 }
 
 func ignoreMissing(err error) error {

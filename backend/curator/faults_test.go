@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -24,7 +25,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 			proxy := server.Proxy(t)
 			store := newStore(t, []string{server.Addr()}, func(root string) Options {
-				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, Session: tightSession}
+				return Options{ZooKeeper: zookeeper.Options{Servers: []string{proxy.Addr()}, Root: root}, Tick: tick, Session: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 			maps.Copy(store.Faults, testbed.LineFaults(proxy))
@@ -47,7 +48,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 		NewStore: func(t testing.TB) conformance.Store {
 			addrs := testbed.ZooKeeperAddrs(servers)
 			store := newStore(t, addrs, func(root string) Options {
-				return Options{Servers: addrs, Root: root, Tick: tick, Session: tightSession}
+				return Options{ZooKeeper: zookeeper.Options{Servers: addrs, Root: root}, Tick: tick, Session: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.LeaderFaults(t, servers))
 			return store
@@ -76,7 +77,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 	for round := range 2 {
 		leader := testbed.Leader(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, Session: tightSession}
+		o := Options{ZooKeeper: zookeeper.Options{Servers: []string{servers[victim].Addr()}, Root: root}, Tick: tick, Session: tightSession}
 		a := newClient(t, "a", o)
 		var held backend.Lease
 		deadline := time.Time{}

@@ -41,7 +41,7 @@ const (
 // A memberConfig configures a process of this module.
 type memberConfig struct {
 	Options
-	ID, Address string
+	ID string
 
 	// A stage of the migration to MySQL, or "".
 	Stage migration.Stage
@@ -62,7 +62,7 @@ func memberProgram(arg string) {
 			b, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(b, err, election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL}, "jobs")
+	testbed.PlayMember(b, err, election.Options{ID: p.ID, TTL: fleetTTL}, "jobs")
 }
 
 // A fleet is one election, "jobs", among processes of this module and of other programs.
@@ -78,7 +78,7 @@ func newFleet(t *testing.T, change func(*Options)) *fleet {
 	o := shared(t)
 	o.Session = fleetSession
 	change(&o)
-	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
+	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.ZooKeeper.Servers)}
 }
 
 // newLatches returns a fleet with LeaderLatches.
@@ -91,7 +91,7 @@ func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o
 // create its parents.
 func newNodes(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
-		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
+		o.Layout, o.Path = Node, o.ZooKeeper.Root+"/soa/master/services/{election}"
 	})
 	f.makeParents(f.lockPath())
 	return f
@@ -125,18 +125,18 @@ func (f *fleet) makeParents(path string) {
 }
 
 // startOurs starts a member of this module.
-func (f *fleet) startOurs(id, address string) *testbed.Member { return f.startAt("", id, address) }
+func (f *fleet) startOurs(id string) *testbed.Member { return f.startAt("", id) }
 
 // startAt starts a member of this module at a stage of the migration to MySQL.
-func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.Member {
+func (f *fleet) startAt(stage migration.Stage, id string) *testbed.Member {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, stage, f.dsn})
+	return f.Program(id, true, memberArg, memberConfig{f.options, id, stage, f.dsn})
 }
 
 // startJava starts a member in Java.
 func (f *fleet) startJava(kind, id string) *testbed.Member {
 	f.t.Helper()
-	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), false)
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.ZooKeeper.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), false)
 }
 
 // waitQueued waits until a member of another program is in the queue.

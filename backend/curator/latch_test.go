@@ -19,9 +19,9 @@ func startLatch(t *testing.T, server, path, id string) *testbed.Member {
 func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
-	path := o.Root + "/app/latch"
+	path := o.ZooKeeper.Root + "/app/latch"
 	o.Paths = map[string]string{"jobs": path}
-	java := startLatch(t, o.Servers[0], path, "java-1")
+	java := startLatch(t, o.ZooKeeper.Servers[0], path, "java-1")
 	java.Says("leader")
 
 	a := newClient(t, "go-1", o)
@@ -39,8 +39,8 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	java.Says("not leader")
 	held := a.win(t, "jobs")
 
-	next := startLatch(t, o.Servers[0], path, "java-2")
-	admin, began := dial(t, o.Servers), time.Now()
+	next := startLatch(t, o.ZooKeeper.Servers[0], path, "java-2")
+	admin, began := dial(t, o.ZooKeeper.Servers), time.Now()
 	for queued := false; !queued; {
 		a.keep(t, held)
 		nodes, _, err := admin.Children(path)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"strings"
 
 	"github.com/go-election/go-election/internal/ensemble"
@@ -24,7 +23,7 @@ type layout struct {
 const placeholder = "{election}"
 
 func newLayout(o Options) (layout, error) {
-	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}}
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.ZooKeeper.Root, paths: o.Paths}
 	switch l.kind {
 	case Latch:
 		l.base = "latch-"
@@ -34,75 +33,28 @@ func newLayout(o Options) (layout, error) {
 	default:
 		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
 	}
+
 	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
-	for what, path := range map[string]string{"root": l.root, "path": l.pathTemplate} {
-		if err := ensemble.CheckPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
-			return l, fmt.Errorf("%s: %w", what, err)
-		}
-		if what != "root" && !strings.Contains(path, placeholder) {
-			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", what, path, placeholder)
-		}
+	if !strings.Contains(l.pathTemplate, placeholder) {
+		return l, fmt.Errorf("path is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", o.Path, placeholder)
 	}
-	taken := map[string]string{}
+	owner := map[string]string{l.root: "root", strings.ReplaceAll(l.pathTemplate, placeholder, "x"): "path"}
 	for name, path := range o.Paths {
-		if err := ensemble.CheckPath(path); err != nil {
-			return l, fmt.Errorf("paths: %w", err)
-		}
-		if other, ok := taken[path]; ok {
+		if other, ok := owner[path]; ok {
 			return l, fmt.Errorf("paths: %.80q and %.80q have the same path", name, other)
 		}
-		taken[path], l.paths[name] = name, path
+		owner[path] = fmt.Sprintf("paths: %.80q", name)
 	}
+	for path, what := range owner {
+		if err := ensemble.CheckPath(path); err != nil {
+			return l, fmt.Errorf("%s: %w", what, err)
+		}
+	}
+
 	h := fnv.New32a()
 	h.Write([]byte(l.root))
 	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
-	paths := append([]string{l.pathTemplate}, slices.Collect(values(l.paths))...)
-	for _, name := range []string{"lease", "held"} { // an election may have this name
-		paths = append(paths, strings.ReplaceAll(l.pathTemplate, placeholder, name))
-	}
-	for _, path := range paths {
-		for _, ours := range []string{l.leaseRoot(), l.root + "/held"} {
-			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
-				return l, fmt.Errorf("path %.80q is where this module keeps other nodes: a stray child would break the election", path)
-			}
-		}
-	}
-	for name, path := range l.paths {
-		for above := path; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
-			switch other, ok := taken[above]; {
-			case l.isLockPath(above):
-				return l, fmt.Errorf("paths: %.80q has %.80q, and path makes %.80q the lock of another election: neither may be the other's, or within it", name, path, above)
-			case ok && above != path:
-				return l, fmt.Errorf("paths: %.80q has %.80q, which is within %.80q of %.80q: a stray child would break that election", name, path, above, other)
-			}
-		}
-	}
 	return l, nil
-}
-
-// isLockPath reports whether Path makes this the lock of some election.
-func (l *layout) isLockPath(path string) bool {
-	pattern := strings.Split(l.pathTemplate, "/")
-	parts := strings.Split(path, "/")
-	return len(parts) == len(pattern) && !slices.ContainsFunc(pattern, func(p string) bool {
-		part := parts[0]
-		parts = parts[1:]
-		before, after, ok := strings.Cut(p, placeholder)
-		if !ok {
-			return part != p
-		}
-		return len(part) <= len(before)+len(after) || !strings.HasPrefix(part, before) || !strings.HasSuffix(part, after)
-	})
-}
-
-func values(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, v := range m {
-			if !yield(v) {
-				return
-			}
-		}
-	}
 }
 
 // lockPath returns the path of an election's lock: the parent of the queue, or the node.

@@ -34,14 +34,6 @@ func (k *lock) Limits() beside.Limits {
 	return beside.Limits{Name: Name, MaxTTL: k.options.Session * 3 / 5}
 }
 
-// most is for how long a lock can be relied on, if the servers grant less than was asked for. 0: as Limits says.
-func (k *lock) most() time.Duration {
-	if granted := k.session.Connection().Length; granted > 0 && granted < k.options.Session {
-		return granted * 3 / 5
-	}
-	return 0
-}
-
 // Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, the session is
 // left to expire instead.
 func (k *lock) Close() error {
@@ -57,7 +49,7 @@ func (k *lock) Close() error {
 
 // Read implements [beside.Lock]. The readings come after a sync with the ensemble's leader, so that the silence
 // of a server that was cut off is never believed.
-func (k *lock) Read(ctx context.Context, _ string, elections []string) ([]beside.State, error) {
+func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, error) {
 	k.withdraw(ctx)
 	if err := k.life.sync(ctx); err != nil {
 		return nil, k.fail("read", err)
@@ -149,8 +141,7 @@ func (k *lock) take(ctx context.Context, t *beside.Taking) (r beside.Result, err
 			return r, err
 		}
 		if !changed && !blocked {
-			s := beside.State{Term: t.Term, Sealed: t.Sealed, Most: k.most(), Seen: t.Term}
-			return beside.Result{Outcome: backend.Granted, State: s, ValidFor: beside.Always}, nil
+			return k.kept(&t.Owned), nil
 		}
 	}
 	return r, errBusy
@@ -268,7 +259,7 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 }
 
 func (k *lock) kept(o *beside.Owned) beside.Result {
-	s := beside.State{Term: o.Term, Sealed: o.Sealed, Most: k.most(), Seen: o.Term}
+	s := beside.State{Term: o.Term, Sealed: o.Sealed, Seen: o.Term}
 	return beside.Result{Outcome: backend.Granted, ValidFor: beside.Always, State: s}
 }
 
@@ -434,6 +425,6 @@ func (k *lock) fail(what string, err error) error {
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("curator: %s: %w", what, err) // already has its class
 	}
-	err = k.access.Fail(err, fmt.Sprintf("read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)", k.options.Root, k.layout.pathTemplate, k.options.Root))
+	err = k.access.Fail(err, fmt.Sprintf("read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)", k.layout.root, k.layout.pathTemplate, k.layout.root))
 	return fmt.Errorf("curator: %s: %w", what, err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -22,7 +23,7 @@ func TestTheNodesObeyTheRulesOfLocks(t *testing.T) {
 			besidetest.Run(t, func(t testing.TB) besidetest.Harness {
 				o := shared(t)
 				o.Layout, o.Session = layout, 6*tick
-				programs := &programs{layout: openLock(t, o).layout, servers: o.Servers, clients: map[string]*zk.Conn{}}
+				programs := &programs{layout: openLock(t, o).layout, servers: o.ZooKeeper.Servers, clients: map[string]*zk.Conn{}}
 				return besidetest.Harness{
 					Open:      func(t testing.TB) beside.Lock { return openLock(t, o) },
 					Run:       programs.run,
@@ -117,7 +118,7 @@ const wideSession = 8 * time.Second
 
 // shared returns options for fresh paths on the shared server.
 func shared(t testing.TB) Options {
-	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + string(backend.NewNonce()[:12]), Tick: tick, Session: wideSession}
+	return Options{ZooKeeper: zookeeper.Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + string(backend.NewNonce()[:12])}, Tick: tick, Session: wideSession}
 }
 
 // makeParents makes the parents of a path.

@@ -34,7 +34,7 @@ func TestMixedFleets(t *testing.T) {
 func (f *fleet) alternate(start func() *testbed.Member, waits func(*testbed.Member), back func(*testbed.Member) *testbed.Member) {
 	java := start()
 	f.Leads(java)
-	ours := f.startOurs("go-1", "10.0.1.1:9090")
+	ours := f.startOurs("go-1")
 	ours.Follows(java.ID + " ")
 
 	java.Stop()
@@ -52,7 +52,7 @@ func (f *fleet) alternate(start func() *testbed.Member, waits func(*testbed.Memb
 	waits(java)
 	ours.Resign()
 	f.Leads(java)
-	ours = f.startOurs("go-2", "10.0.1.2:9090")
+	ours = f.startOurs("go-2")
 	ours.Follows(java.ID + " ")
 	java.Resign()
 	f.Leads(ours)
@@ -80,7 +80,7 @@ func (f *fleet) mixedCurator(kind string) {
 	})
 }
 
-// The same with one ephemeral node whose data is the leader's address. A program of this
+// The same with one ephemeral node whose data is the leader's id. A program of this
 // kind never learns that its session has ended, so it must be ended after it was stopped.
 func mixedNodes(t *testing.T) {
 	f := newNodes(t)
@@ -90,7 +90,7 @@ func mixedNodes(t *testing.T) {
 		return f.startJava("node", fmt.Sprintf("10.0.0.%d:9090", n))
 	}
 	f.alternate(start, (*testbed.Member).Waits, func(java *testbed.Member) *testbed.Member {
-		f.waitForData(f.lockPath(), "10.0.1.1:9090") // ours
+		f.waitForData(f.lockPath(), "go-1") // ours
 		java.Kill()
 		return start()
 	})
@@ -122,10 +122,10 @@ func assignedByHand(t *testing.T) {
 			return err
 		})
 	}
-	a := f.startOurs("go-a", goA)
+	a := f.startOurs(goA)
 	f.Leads(a)
-	b := f.startOurs("go-b", goB)
-	b.Follows("go-a " + goA)
+	b := f.startOurs(goB)
+	b.Follows(goA)
 	assign(goB)
 	f.Leads(b)
 	if both := f.Overlaps(); len(both) > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
@@ -14,37 +15,26 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
 		"no servers":         {},
-		"host:port":          {Servers: []string{"a b"}},
-		"layout":             {Servers: []string{"a"}, Layout: "queue"},
-		"same for all":       {Servers: []string{"a"}, Path: "/app/latch"},
-		"absolute":           {Servers: []string{"a"}, Root: "x"},
-		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election-curator/lease"}},
-		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
-		"within \"/p\" of":   {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p/q/r"}},
-		"or within it":       {Servers: []string{"a"}, Path: "/app/{election}", Paths: map[string]string{"x": "/app/y/z"}},
-		"neither may be":     {Servers: []string{"a"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y/x"}},
-		"ZooKeeper refuses":  {Servers: []string{"a"}, Root: "/😀"},
-		"a number from 1":    {Servers: []string{"zk1:client"}},
-		"to 65535":           {Servers: []string{"zk1:99999"}},
-		"tick":               {Servers: []string{"a"}, Tick: time.Hour},
-		"at least six ticks": {Servers: []string{"a"}, Session: time.Second},
-		"1h0m0s at most":     {Servers: []string{"a"}, Session: time.Hour + 1},
-		"/app/lease\" is":    {Servers: []string{"a"}, Root: "/app", Layout: Node, Path: "/app/{election}"},
-		"/lease/queue\" is":  {Servers: []string{"a"}, Root: "/app", Path: "/app/{election}/queue"},
-		"in the clear":       {Servers: []string{"zk.example"}, User: "u", Password: canary},
-		"colon":              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
-		"no user":            {Servers: []string{"a"}, Password: canary},
-		"address":            {Servers: []string{"a"}, Data: "name"},
+		"host:port":          {ZooKeeper: zookeeper.Options{Servers: []string{"a b"}}},
+		"layout":             {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Layout: "queue"},
+		"same for all":       {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Path: "/app/latch"},
+		"absolute":           {ZooKeeper: zookeeper.Options{Servers: []string{"a"}, Root: "x"}},
+		"ZooKeeper itself":   {ZooKeeper: zookeeper.Options{Servers: []string{"a"}, Root: "/zookeeper/x"}},
+		"same path":          {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Paths: map[string]string{"x": "/p", "y": "/p"}},
+		"ZooKeeper refuses":  {ZooKeeper: zookeeper.Options{Servers: []string{"a"}, Root: "/😀"}},
+		"a number from 1":    {ZooKeeper: zookeeper.Options{Servers: []string{"zk1:client"}}},
+		"to 65535":           {ZooKeeper: zookeeper.Options{Servers: []string{"zk1:99999"}}},
+		"tick":               {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Tick: time.Hour},
+		"at least six ticks": {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Session: time.Second},
+		"1h0m0s at most":     {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Session: time.Hour + 1},
+		"in the clear":       {ZooKeeper: zookeeper.Options{Servers: []string{"zk.example"}, User: "u", Password: canary}},
+		"colon":              {ZooKeeper: zookeeper.Options{Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary}},
+		"no user":            {ZooKeeper: zookeeper.Options{Servers: []string{"a"}, Password: canary}},
 	} {
 		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
 			t.Errorf("want ErrInvalid about %q, got %v", want, err)
 		}
-	}
-	beside := Options{Servers: []string{"[::1]:2181"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y", "y": "/app/y/x", "z": "/app/lock-/x"}}
-	if _, err := Open(beside); err != nil {
-		t.Errorf("paths beside each other: %v", err)
 	}
 }
 

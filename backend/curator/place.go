@@ -209,30 +209,22 @@ func (k *lock) checkPathBytes(election string) error {
 	return nil
 }
 
-// createParents creates the parents of a path. If the servers support containers, the last parent is one, as with
-// Curator.
+// createParents creates the parents of a path.
 func (k *lock) createParents(ctx context.Context, full string) error {
-	parts := strings.Split(full[1:], "/")
-	at := ""
-	for i, part := range parts[:len(parts)-1] {
-		at += "/" + part
-		last := i == len(parts)-2 && (k.layout.kind != Node || strings.HasPrefix(full, k.layout.root+"/held/"))
+	for end := range full {
+		if end == 0 || full[end] != '/' {
+			continue
+		}
 		_, err := ensemble.Call(ctx, k.session, func(c *zk.Conn) (string, error) {
-			if last {
-				path, err := c.CreateContainer(at, nil, zk.FlagContainer, k.access.ACL)
-				if err == nil || errors.Is(err, zk.ErrNodeExists) || ensemble.IsOpError(err) || errors.Is(err, zk.ErrConnectionClosed) {
-					return path, err
-				}
-			}
-			return c.Create(at, nil, zk.FlagPersistent, k.access.ACL)
+			return c.Create(full[:end], nil, zk.FlagPersistent, k.access.ACL)
 		})
-		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to it
-			if r, err2 := k.session.ReadNode(ctx, ensemble.Unique, at); err2 == nil && !r.Missing {
-				continue
+		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to its parent
+			if r, readErr := k.session.ReadNode(ctx, ensemble.Unique, full[:end]); readErr == nil && !r.Missing {
+				err = nil
 			}
 		}
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return fmt.Errorf("make %s: %w", at, err)
+			return fmt.Errorf("make %s: %w", full[:end], err)
 		}
 	}
 	return nil

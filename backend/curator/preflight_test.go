@@ -37,7 +37,7 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			preflight(map[string]bool{"led": true, "new": true, "old": true})
-			admin := dial(t, o.Servers)
+			admin := dial(t, o.ZooKeeper.Servers)
 			list := func(path string) []string {
 				nodes, _, err := admin.Children(path)
 				if err != nil && err != zk.ErrNoNode {

@@ -26,14 +26,14 @@ func newLine(t *testing.T) *line {
 	o := shared(t)
 	o.Session = 30 * tick
 	l := openLock(t, o).layout
-	return &line{t, o, &programs{layout: l, servers: o.Servers, clients: map[string]*zk.Conn{}}}
+	return &line{t, o, &programs{layout: l, servers: o.ZooKeeper.Servers, clients: map[string]*zk.Conn{}}}
 }
 
 func (l *line) runs(program string) bool { return l.programs.run(l, "jobs", program) }
 
 func (l *line) queue() []string {
 	l.Helper()
-	nodes, _, err := dial(l, l.Servers).Children(l.programs.layout.lockPath("jobs"))
+	nodes, _, err := dial(l, l.ZooKeeper.Servers).Children(l.programs.layout.lockPath("jobs"))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (l *line) givesUp(read func(k *lock)) (held bool) {
 func TestAPlaceOfWhoGaveUpHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	read := func(k *lock) {
-		if _, err := k.Read(context.Background(), "", []string{"jobs"}); err != nil {
+		if _, err := k.Read(context.Background(), []string{"jobs"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 		l.Layout = layout
 		a := newClient(t, "a", l.Options)
 		held, other := a.win(t, "jobs"), a.win(t, "other")
-		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), dial(t, l.Servers)
+		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), dial(t, l.ZooKeeper.Servers)
 		if err := admin.Delete(path, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -235,10 +235,10 @@ func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 	t.Parallel()
 	for _, release := range []bool{true, false} {
 		l := newLine(t)
-		proxy := testbed.NewProxy(t, l.Servers[0])
+		proxy := testbed.NewProxy(t, l.ZooKeeper.Servers[0])
 		l.Session = wideSession
 		o := l.Options
-		o.Servers = []string{proxy.Addr()}
+		o.ZooKeeper.Servers = []string{proxy.Addr()}
 		a := newClient(t, "a", o)
 		a.win(t, "warm") // opens the session and keeps it
 		over := a.observeOne(t, "jobs")
@@ -274,7 +274,7 @@ func TestQueuedNodesAreCuratorsAndNeverWritten(t *testing.T) {
 		l := newLine(t)
 		l.Layout = layout
 		l.programs.layout = openLock(t, l.Options).layout
-		a, admin := newClient(t, "节点-1", l.Options), dial(t, l.Servers)
+		a, admin := newClient(t, "节点-1", l.Options), dial(t, l.ZooKeeper.Servers)
 		held := a.win(t, "jobs")
 		for range 5 {
 			a.keep(t, held)

@@ -2,6 +2,7 @@ package curator
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/internal/ensemble"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -21,7 +22,7 @@ const canary = "hunter2-canary"
 func TestNodesBelongToTheUserAlone(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
-	o.User, o.Password = "app", canary
+	o.ZooKeeper.User, o.ZooKeeper.Password = "app", canary
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
@@ -30,9 +31,9 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 	a.keep(t, held)
 
 	for what, change := range map[string]func(*Options){
-		"nobody":           func(o *Options) { o.User, o.Password = "", "" },
-		"a wrong password": func(o *Options) { o.Password = canary + "x" },
-		"another user":     func(o *Options) { o.User = "other" },
+		"nobody":           func(o *Options) { o.ZooKeeper.User, o.ZooKeeper.Password = "", "" },
+		"a wrong password": func(o *Options) { o.ZooKeeper.Password = canary + "x" },
+		"another user":     func(o *Options) { o.ZooKeeper.User = "other" },
 	} {
 		p := o
 		change(&p)
@@ -42,13 +43,13 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 		for _, err := range []error{err, err2} {
 			if backend.Class(err) != backend.ErrDenied {
 				t.Errorf("%s: want ErrDenied, got %v", what, err)
-			} else if strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), o.Root) {
+			} else if strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), o.ZooKeeper.Root) {
 				t.Errorf("%s: want an error that names the path and no password, got %v", what, err)
 			}
 		}
 	}
 
-	admin := dial(t, o.Servers)
+	admin := dial(t, o.ZooKeeper.Servers)
 	var walk func(path string)
 	walk = func(path string) {
 		acl, _, err := admin.GetACL(path)
@@ -68,7 +69,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 			walk(path + "/" + n)
 		}
 	}
-	walk(o.Root)
+	walk(o.ZooKeeper.Root)
 	if s := fmt.Sprintf("%v %+v", a.lock.fail("x", errors.New("y")), a.Guarantees()); strings.Contains(s, canary) {
 		t.Error("the password is shown")
 	}
@@ -81,11 +82,11 @@ func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
 			o := shared(t)
-			o.Layout, o.User, o.Password = layout, "app", canary
+			o.Layout, o.ZooKeeper.User, o.ZooKeeper.Password = layout, "app", canary
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
 			path := a.lock.layout.lockPath("jobs")
-			admin := dial(t, o.Servers)
+			admin := dial(t, o.ZooKeeper.Servers)
 			if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
 				t.Fatal(err)
 			}
@@ -126,13 +127,13 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
-	o := Options{Servers: []string{server.Secure()}, Root: "/tls", Tick: tick, Session: wideSession, User: "app", Password: canary}
-	o.TLS = server.TLSConfig()
+	o := Options{ZooKeeper: zookeeper.Options{Servers: []string{server.Secure()}, Root: "/tls", User: "app", Password: canary}, Tick: tick, Session: wideSession}
+	o.ZooKeeper.TLS = server.TLSConfig()
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")
 	a.keep(t, held)
 
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // which trusts other authorities
+	o.ZooKeeper.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // which trusts other authorities
 	b := newClient(t, "b", o)
 	testbed.Eventually(t, patience, "a server of an unknown authority to be denied", func() error {
 		_, err := b.try(backend.Lease{Election: "jobs"})
@@ -144,12 +145,14 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 		}
 		return nil
 	})
-	c := config{Config: ensemble.Config{Servers: o.Servers, CAFile: server.CAFile(), User: "app", Password: canary}, Root: "/tls", Tick: tick}
-	p, err := c.options()
+	configured, err := backend.Open(Name, func(into any) error {
+		return json.Unmarshal(fmt.Appendf(nil, `{"servers": [%q], "ca_file": %q, "user": "app", "password": %q, "root": "/tls", "tick": %d}`, server.Secure(), server.CAFile(), canary, tick), into)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := newClient(t, "c", p).observeOne(t, "jobs"); l.Term != held.Term {
+	t.Cleanup(func() { configured.Close() })
+	if l := (&client{Backend: configured.(*Backend)}).observeOne(t, "jobs"); l.Term != held.Term {
 		t.Errorf("as configured: want to read term %d, got %+v", held.Term, l)
 	}
 }

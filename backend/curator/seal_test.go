@@ -37,7 +37,7 @@ func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.Layout = Node
-	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
+	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.ZooKeeper.Servers)
 	lock := a.lock.layout.lockPath("jobs")
 	held := a.mark(t, a.win(t, "jobs"), "mysql")
 	a.keep(t, held)
@@ -78,7 +78,7 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			o.Layout = layout
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
-			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.lock.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
+			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.ZooKeeper.Servers[0], Path: a.lock.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
 			shows := java.Who(2)
 			if want := "moved* java-1"; layout == Latch && shows != want {
 				t.Errorf("Curator shows %q, want %q", shows, want)

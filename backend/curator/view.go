@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -121,12 +122,7 @@ func (k *lock) readMarks(ctx context.Context, election string, v *view, names []
 		}
 		v.marks = append(v.marks, mark{term, string(n.Data), n.Stat.EphemeralOwner})
 	}
-	slices.SortFunc(v.marks, func(a, b mark) int {
-		if a.term > b.term {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(v.marks, func(a, b mark) int { return cmp.Compare(b.term, a.term) })
 	return true, nil
 }
 
@@ -171,7 +167,7 @@ func (k *lock) seeQueue(ctx context.Context, election string, v *view) (ok bool,
 
 // state says what a view means to who bids.
 func (k *lock) state(v *view, election string) beside.State {
-	s := beside.State{Sealed: v.sealed, Most: k.most(), Seen: v.term()}
+	s := beside.State{Sealed: v.sealed, Seen: v.term()}
 	if v.leads {
 		s.Who = clean.Text(string(v.leader.Data), backend.MaxID, false)
 		if s.Who == "" {
@@ -278,9 +274,6 @@ func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []
 // newNode returns the request for a lock node.
 func (k *lock) newNode(o *beside.Owned) *zk.CreateRequest {
 	r := &zk.CreateRequest{Path: k.layout.lockPath(o.Election), Data: []byte(o.ID), Acl: k.access.ACL, Flags: zk.FlagEphemeral}
-	if k.options.Data == "address" {
-		r.Data = []byte(o.Address)
-	}
 	if k.layout.kind != Node {
 		r.Path = path.Join(r.Path, k.layout.newNodeName())
 		r.Flags |= zk.FlagSequence

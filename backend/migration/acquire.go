@@ -211,12 +211,7 @@ func (b *Backend) bid(ctx context.Context, store backend.Backend, attempts []*at
 	answers, err := store.Acquire(ctx, bids)
 	for n, t := range attempts {
 		a, _, _ := of(t)
-		if n < len(answers) {
-			*a = answers[n]
-		}
-		if a.Outcome == backend.Unknown && a.Err == nil {
-			a.Err = err
-		}
+		*a = item(answers, n, err)
 	}
 	return err
 }

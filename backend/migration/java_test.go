@@ -18,6 +18,7 @@ import (
 	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
@@ -155,7 +156,7 @@ func (w *javaFleet) log(format string, args ...any) {
 
 func (w *javaFleet) manage(m *member, unsealed bool) {
 	t := w.t
-	old, err := curator.Open(curator.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
+	old, err := curator.Open(curator.Options{ZooKeeper: zookeeper.Options{Servers: w.servers, Root: w.root}, Paths: map[string]string{"jobs": w.path},
 		Tick: testbed.ZooKeeperTick, Session: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -45,4 +47,64 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	}
 	all := merge(olds, news, func(m backend.Member) string { return string(m.Nonce) }, func(_, n backend.Member) backend.Member { return n })
 	return all[:min(len(all), limit)], nil
+}
+
+// List implements [backend.Backend]. For an election that is in both stores it returns the
+// record with the greater term.
+func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	if err := b.enter(ctx, ""); err != nil {
+		return nil, err
+	}
+	if b.stage == From {
+		return b.old.List(ctx, from, limit)
+	}
+	var olds, news []backend.Record
+	err := parallel(func() (err error) {
+		if b.stage != To || !b.unsealed {
+			olds, err = b.old.List(ctx, from, limit)
+		}
+		return err
+	}, func() (err error) {
+		news, err = b.new.List(ctx, from, limit)
+		return err
+	})
+	if err != nil && (b.stage != To || news == nil) {
+		return nil, fmt.Errorf("migration: list: %w", err)
+	}
+	all := merge(olds, news, func(r backend.Record) string { return r.Election }, b.record)
+	for i := range all {
+		all[i].MovedTo, all[i].MovedFrom = "", ""
+	}
+	return all[:min(len(all), limit)], nil
+}
+
+// record combines the records of both stores: the later leadership, and the lease as Observe
+// returns it to a caller that has not observed it yet.
+func (b *Backend) record(o, n backend.Record) backend.Record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	p := pair{old: half{o.Lease, true, now}, new: half{n.Lease, true, now}}
+	b.combine(&p, now)
+	if o.Term > n.Term {
+		n = o
+	}
+	n.Lease = p.combined
+	return n
+}
+
+// merge merges two lists in order of their keys. pick combines two items with the same key.
+func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) []T {
+	all := make([]T, 0, len(olds)+len(news))
+	for len(olds) > 0 && len(news) > 0 {
+		switch c := cmp.Compare(key(olds[0]), key(news[0])); {
+		case c < 0:
+			all, olds = append(all, olds[0]), olds[1:]
+		case c > 0:
+			all, news = append(all, news[0]), news[1:]
+		default:
+			all, olds, news = append(all, pick(olds[0], news[0])), olds[1:], news[1:]
+		}
+	}
+	return slices.Concat(all, olds, news)
 }

@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -27,7 +28,11 @@ type Backend struct {
 	stages    map[backend.Nonce]Stage // of members, by nonce
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var _ interface {
+	backend.Backend
+	backend.Preparer
+	backend.Inspector
+} = (*Backend)(nil)
 
 // New checks o and returns a Backend. It does not contact the stores. Its errors are
 // [backend.ErrInvalid].
@@ -141,11 +146,8 @@ func (b *Backend) Close() error {
 	if !b.owner.Close() {
 		return nil
 	}
-	err := b.old.Close()
-	if b.new != nil {
-		if e := b.new.Close(); err == nil {
-			err = e
-		}
+	if b.new == nil {
+		return b.old.Close()
 	}
-	return err
+	return errors.Join(b.old.Close(), b.new.Close())
 }

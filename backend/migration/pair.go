@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -152,15 +153,7 @@ func (p *pair) givingBack() *half {
 // weight orders the requests of the two stores. A nominee accepts as soon as one store shows
 // the nomination, so the nomination may arrive in the other store after the acceptance.
 func weight(k backend.RequestKind) int {
-	switch k {
-	case backend.Nominate:
-		return 1
-	case backend.Accept:
-		return 2
-	case backend.Depose:
-		return 3
-	}
-	return 0
+	return slices.Index([]backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose}, k)
 }
 
 // noteAnswers updates both halves from the answers to a call, and returns the combined lease.

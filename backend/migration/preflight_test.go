@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/curator"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -33,7 +34,7 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_item")
 	enter := func(ttl time.Duration) (asked int, answers []backend.Answer) {
 		t.Helper()
-		old, err := curator.Open(curator.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond})
+		old, err := curator.Open(curator.Options{ZooKeeper: zookeeper.Options{Servers: servers, Root: root}, Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,10 +3,12 @@ package migration
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 )
 
 // read updates the pairs of these elections. It reads both stores at the same time, except at
@@ -133,4 +135,68 @@ func (b *Backend) readStages(ctx context.Context) error {
 	b.stages = stages
 	b.mu.Unlock()
 	return nil
+}
+
+// Observe implements [backend.Backend].
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	if err := b.enter(ctx, ""); err != nil {
+		return nil, err
+	}
+	if b.stage == From {
+		return b.old.Observe(ctx, seen)
+	}
+	names := make([]string, len(seen))
+	for i, l := range seen {
+		names[i] = l.Election
+	}
+	if err := b.read(ctx, names); err != nil {
+		return nil, fmt.Errorf("migration: observe: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range seen {
+		if v := b.pairs[l.Election].combined; v.Election != "" && (l.Version == "" || v.Differs(l)) {
+			changed = append(changed, v)
+		}
+	}
+	return changed, nil
+}
+
+// Listen implements [backend.Backend]. It listens to the stores that notify.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	if err := b.enter(ctx, ""); err != nil {
+		return err
+	}
+	if b.stage == From {
+		return b.old.Listen(ctx, seen)
+	}
+	var olds, news []backend.Lease
+	b.mu.Lock()
+	for _, l := range seen {
+		p := b.pairs[l.Election]
+		if p == nil || p.combined.Election == "" || p.combined.Differs(l) {
+			b.mu.Unlock()
+			return nil // a change that the caller has not seen
+		}
+		news = append(news, p.new.Lease)
+		if !b.newDecides(p) {
+			olds = append(olds, p.old.Lease)
+		}
+	}
+	b.mu.Unlock()
+
+	var listens []func(context.Context) error
+	for _, half := range []struct {
+		store  backend.Backend
+		leases []backend.Lease
+	}{{b.old, olds}, {b.new, news}} {
+		switch {
+		case len(half.leases) == 0 || !half.store.Guarantees().Push:
+		case b.Guarantees().Poll: // the manager reads at each expected renewal anyway
+			listens = append(listens, func(ctx context.Context) error { return beside.ListenPastRenewals(ctx, half.store, half.leases) })
+		default:
+			listens = append(listens, func(ctx context.Context) error { return half.store.Listen(ctx, half.leases) })
+		}
+	}
+	return beside.First(ctx, listens...)
 }

@@ -92,10 +92,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, attempts []*a
 	var done, not []*attempt
 	for n, t := range attempts {
 		a, _, _ := of(t)
-		var m backend.Answer
-		if n < len(moved) {
-			m = moved[n]
-		}
+		m := item(moved, n, err)
 		switch {
 		case m.Outcome == backend.Granted:
 			m.ValidFor = min(a.ValidFor, m.ValidFor)
@@ -105,7 +102,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, attempts []*a
 		case m.Outcome == backend.Refused:
 			a.Err = fmt.Errorf("%w: election %q: the lease was lost before its mark was written", backend.ErrUnavailable, t.bid.Election)
 		default:
-			a.Err = backend.Join(m.Err, err)
+			a.Err = m.Err
 		}
 		not = append(not, t)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -38,7 +39,7 @@ func TestConformanceFromCuratorToMySQL(t *testing.T) {
 	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
 	runSuite(t, true, func(t testing.TB, stage migration.Stage) conformance.Store {
-		from := curator.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond}
+		from := curator.Options{ZooKeeper: zookeeper.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12])}, Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond}
 		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}

@@ -43,7 +43,7 @@ var denied = slices.Concat([]uint16{
 	1129, 1130, 1275, 1524, // the host, and how it logs in
 	1021, 1026, 1030, 1034, 1114, 1194, 1195, // the disk, and a damaged table
 	1115, 1267, 1270, 1271, 1273, 1366, 1406, // text
-	1364, 1451, 1452, 1644, 3819, 4025, // somebody's columns, constraints and triggers
+	167, 1364, 1451, 1452, 1644, 3819, 4025, // somebody's columns, constraints and triggers
 	1153, errInsecure, errStatementLog, 3098, // settings of the server
 }, rights)
 

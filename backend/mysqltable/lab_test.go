@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"hash/fnv"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -64,8 +64,8 @@ func newLab(t testing.TB, k testbed.Kind, layout Layout, threshold time.Duration
 	d := testbed.Shared(t, k).Database(t)
 	config := d.User.Clone()
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = patient, patient, patient
-	l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: config, Layout: layout, Threshold: threshold, Period: time.Second}}
-	if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+	l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{Config: config}, Layout: layout, Threshold: threshold}}
+	if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
 		t.Fatal(err)
 	}
 	l.exec(t, fmt.Sprintf(createSQL[layout], "leader_election"))
@@ -186,12 +186,4 @@ func (n *node) release(l backend.Lease) {
 	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
 		n.t.Fatal(err)
 	}
-}
-
-// keyOf returns keys that the table can tell apart. It cannot tell apart many of the suite's
-// names.
-func keyOf(election string) string {
-	h := fnv.New128a()
-	h.Write([]byte(election))
-	return fmt.Sprintf("%x", h.Sum(nil))
 }

@@ -2,323 +2,206 @@ package mysqltable
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"hash/fnv"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/mysql"
 )
 
-// A reading is what [table.Take] needs to know of a row that was read.
-type reading struct {
-	row
-	mustExpire bool // by the other programs' comparison: it is theirs
+// A table is the lock beside the lease: the other programs' table. It implements [beside.Lock].
+type table struct {
+	server  *mysql.Backend // whose connections are used
+	options Options
+	shape   shape
+	zone    *time.Location
+	names   *strings.Replacer
+	owners  map[string]string // of keys
+	checked atomic.Bool       // its time is a TIMESTAMP
+
+	// lifetime is for how long a row is safe from the other programs, and how long one of theirs is watched.
+	lifetime time.Duration
 }
+
+// chunk is how many elections one message is about.
+const chunk = 500
 
 // Limits implements [beside.Lock]. A row's time is truncated to whole seconds, which costs up to one, and
 // the write and the read take time.
 func (t *table) Limits() beside.Limits {
-	return beside.Limits{Name: Name, MaxTTL: t.rowLifetime() - 2*time.Second}
+	return beside.Limits{Name: Name, MaxTTL: t.lifetime - 2*time.Second}
 }
 
 // Close implements [beside.Lock].
-func (t *table) Close() error {
-	t.pools.End()
-	return nil
-}
+func (t *table) Close() error { return nil }
 
-// state says what a row means to the process with the id me. See docs/design/mysqltable.md.
-func (t *table) state(r row, me string) beside.State {
-	s := beside.State{Sealed: r.time == sealed, Age: max(r.age, 0)}
-	if leap, ok := t.nextSpringForward(r.now); ok && r.found {
-		s.Most = max(leap.Sub(r.now), 1)
-	}
-
-	mustExpire := false
+// state says what a row means. Each row that is not ours is watched for as long as one of another program's may be
+// relied on, also one that an operator has deleted: the program that led by it may not have read it since.
+func (t *table) state(r *row) beside.State {
+	s := beside.State{Sealed: r.time == sealed, Watch: t.lifetime, Version: "no row", Seen: *r}
 	switch {
 	case !r.found:
-		// An operator deleted the row to get a new election. The program that led by it may not have
-		// read the row since.
-		s.Version, s.Watch = "no row", t.options.Period
+		return s
 	case r.holder == "" && (r.time == vacated || r.time == sealed):
 		s.Free = true
-	case r.holder == "":
-		s.Version, s.Watch = "unnamed "+r.time, t.options.Period
 	default:
-		s.Term, s.Who, s.Version = termOf(r.holder), r.holder, r.digest()
-		s.TTL, s.Renew, s.Watch = t.observeFor(), t.options.Period, t.observeFor()
-		mustExpire = s.Term == 0
-
-		if t.shape.designates(r.holder, me) {
-			// An operator wants this process to lead. The previous leader may not have read the row since.
-			s.TTL, s.Watch, mustExpire = t.options.Threshold, t.options.Period, false
-		}
-		s.Firm = mustExpire && !r.expired
+		s.Term, s.Who, s.Version = termOf(r.holder), r.holder, r.version()
+		s.TTL, s.Age = s.Watch, max(r.age, 0)
+		s.Firm = s.Term == 0 && !r.expired
 	}
-	s.Seen = reading{r, mustExpire}
+
+	// When clocks spring forward, a row that was written a second before is an hour old to the other programs.
+	now := r.now.In(t.zone)
+	_, before := now.Zone()
+	if _, end := now.ZoneBounds(); !end.IsZero() {
+		if _, after := end.Zone(); after > before {
+			s.Most = max(end.Sub(now), 1)
+		}
+	}
 	return s
 }
 
-// digest changes with holder and time.
-func (r row) digest() string {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %q", r.holder, r.time)
-	return fmt.Sprintf("row %x", h.Sum64())
-}
-
 // Read implements [beside.Lock].
-func (t *table) Read(ctx context.Context, me string, elections []string) ([]beside.State, error) {
-	keys, errs := t.keysOf(elections)
-	var rows []row
-	err := t.call(ctx, "read", func(conn *sql.Conn) (err error) {
-		rows, err = t.read(ctx, conn, keys, errs)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	states := make([]beside.State, len(rows))
-	for i, r := range rows {
-		states[i] = t.state(r, me)
-		states[i].Err = errs[i]
+func (t *table) Read(ctx context.Context, elections []string) (states []beside.State, err error) {
+	for part := range slices.Chunk(elections, chunk) {
+		rows, err := t.read(ctx, "read", part)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			s := t.state(&rows[i])
+			_, s.Err = t.key(part[i])
+			states = append(states, s)
+		}
 	}
 	return states, nil
 }
 
-// Take implements [beside.Lock]. Each UPDATE is pinned to the holder and the time that were read.
+// Take implements [beside.Lock].
 func (t *table) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
 	results := make([]beside.Result, len(takings))
 	for i := range takings {
-		results[i] = t.take(ctx, &takings[i])
+		was := takings[i].Was.Seen.(row)
+		results[i] = t.take(ctx, &takings[i].Owned, &was)
 	}
 	return results, nil
 }
 
-func (t *table) take(ctx context.Context, taking *beside.Taking) beside.Result {
-	keys, errs := t.keysOf([]string{taking.Election})
-	if errs[0] != nil {
-		return beside.Result{Err: errs[0]}
+// take takes a row, or makes it. The statement is pinned to the holder and the time that were read, and if they are
+// another program's, to its own comparison.
+func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Result {
+	key, _ := t.key(o.Election)
+	holder, statement := text(t.shape.holderOf(o.ID, o.Term)), takeSQL
+	if termOf(was.holder) == 0 {
+		statement = takeExpiredSQL
 	}
-	var now []row
-	err := t.call(ctx, fmt.Sprintf("acquire %q", taking.Election), func(conn *sql.Conn) error {
-		err := t.write(ctx, conn, keys[0], taking)
-		if err == nil {
-			now, err = t.read(ctx, conn, keys, errs)
-		}
-		return err
-	})
+	statement = t.statement(statement, holder, when(o.Sealed), text(key), text(was.holder), text(was.time))
+	if !was.found {
+		statement = t.statement(insertSQL, text(key), holder, when(o.Sealed))
+	}
+
+	rows, err := t.read(ctx, fmt.Sprintf("acquire %q", o.Election), []string{o.Election}, statement)
 	switch {
 	case err != nil:
 		return beside.Result{Err: err}
-	case errs[0] != nil:
-		return beside.Result{Err: errs[0]}
+	case !rows[0].found && !was.found:
+		return beside.Result{Err: fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: it takes another key for the same as %q, or its AUTO_INCREMENT is used up",
+			o.Election, backend.ErrDenied, t.options.Table, key)}
 	}
-
-	r := t.result(now[0], &taking.Owned)
-	if r.Outcome == backend.Unknown { // it is ours, and no time is left
-		r.Outcome = backend.Refused
-	}
-	return r
-}
-
-// write runs the statement that takes a row that was read as taking says.
-func (t *table) write(ctx context.Context, conn *sql.Conn, key string, taking *beside.Taking) error {
-	was, holder := taking.Was.Seen.(reading), t.shape.holderOf(taking.ID, taking.Term)
-	var when any
-	if taking.Sealed {
-		when = sealed
-	}
-
-	switch {
-	case was.mustExpire:
-		_, err := conn.ExecContext(ctx, t.statement(takeExpiredSQL), holder, when, key, was.holder, was.time, t.patienceSeconds())
-		return err
-	case was.found:
-		_, err := conn.ExecContext(ctx, t.statement(takeSQL), holder, when, key, was.holder, was.time)
-		return err
-	}
-	_, err := conn.ExecContext(ctx, t.statement(insertSQL), key, holder)
-	if is(err, errDuplicate, errAutoIncr) {
-		err = t.insertFailed(ctx, conn, key, err)
-	}
-	if err == nil && when != nil {
-		err = t.renewRows(ctx, conn, []string{key}, []string{holder}, when)
-	}
-	return err
-}
-
-// insertFailed returns the error of a row that cannot be inserted, or nil if another program
-// has inserted it. The AUTO_INCREMENT numbers may be used up.
-func (t *table) insertFailed(ctx context.Context, conn *sql.Conn, key string, cause error) error {
-	errs := []error{nil}
-	rows, err := t.read(ctx, conn, []string{key}, errs)
-	switch {
-	case err != nil:
-		return err
-	case errs[0] != nil:
-		return errs[0]
-	case rows[0].found:
-		return nil
-	}
-	return fmt.Errorf("%w: no row can be added to %s: %w; its AUTO_INCREMENT seems to be used up", backend.ErrDenied, t.quoted(), cause)
+	return t.result(&rows[0], o)
 }
 
 // result says what a row that was read after a write means to who wrote it.
-func (t *table) result(r row, o *beside.Owned) beside.Result {
-	s := t.state(r, o.ID)
+func (t *table) result(r *row, o *beside.Owned) beside.Result {
+	s := t.state(r)
 	if r.holder != t.shape.holderOf(o.ID, o.Term) {
 		return beside.Result{Outcome: backend.Refused, State: s}
 	}
-	if o.Sealed && r.time != sealed {
-		err := fmt.Errorf("mysqltable: %q: %w: the row is locked by another transaction, and not sealed", o.Election, backend.ErrUnavailable)
-		return beside.Result{State: s, Err: err}
-	}
 
-	remaining := beside.Always
-	if r.time != sealed {
-		remaining = t.rowLifetime() - r.age
+	trust := beside.Always
+	if !s.Sealed {
+		trust = t.lifetime - r.age
 	}
 	if s.Most > 0 {
-		remaining = min(remaining, s.Most)
+		trust = min(trust, s.Most)
 	}
-	if remaining <= 0 {
-		err := fmt.Errorf("mysqltable: %q: %w: the row was written %v ago, by the server's clock, and counts for %v",
-			o.Election, backend.ErrUnavailable, r.age, t.rowLifetime())
+	if trust <= 0 || o.Sealed && !s.Sealed {
+		err := fmt.Errorf("mysqltable: %q: %w: the row was written %v ago, by the server's clock, and is not renewed: somebody else may have locked it",
+			o.Election, backend.ErrUnavailable, r.age)
 		return beside.Result{State: s, Err: err}
 	}
-	return beside.Result{Outcome: backend.Granted, ValidFor: remaining, State: s}
+	return beside.Result{Outcome: backend.Granted, ValidFor: trust, State: s}
 }
 
 // Keep implements [beside.Lock]. It renews the rows, and reads them then. Only that read says whether they
 // are ours and for how long: the other programs compare a row's time with the server's clock, as it does.
-func (t *table) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
-	names := make([]string, len(owned))
-	for i, o := range owned {
-		names[i] = o.Election
-	}
-	keys, errs := t.keysOf(names)
-	var rows []row
-	err := t.call(ctx, fmt.Sprintf("renew %d rows", len(owned)), func(conn *sql.Conn) (err error) {
-		for _, seal := range []bool{false, true} {
-			if err := t.renewOwned(ctx, conn, keys, errs, owned, seal); err != nil {
-				return err
-			}
+func (t *table) Keep(ctx context.Context, owned []beside.Owned) (results []beside.Result, err error) {
+	for part := range slices.Chunk(owned, chunk) {
+		names, pairs := make([]string, len(part)), make([]string, len(part))
+		for i, o := range part {
+			key, _ := t.key(o.Election)
+			names[i], pairs[i] = o.Election, pair(key, t.shape.holderOf(o.ID, o.Term))
 		}
-		rows, err = t.read(ctx, conn, keys, errs)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	results := make([]beside.Result, len(owned))
-	for i := range owned {
-		if errs[i] != nil {
-			results[i] = beside.Result{Err: errs[i]}
-			continue
+		rows, err := t.renew(ctx, names, pairs)
+		if err != nil {
+			return results, err
 		}
-		results[i] = t.result(rows[i], &owned[i])
-		if results[i].Outcome == backend.Refused {
-			results[i].Err = t.lostError(names[i], keys[i], &rows[i])
+		for i := range part {
+			results = append(results, t.kept(ctx, &rows[i], &part[i]))
 		}
 	}
 	return results, nil
 }
 
-// renewOwned renews the rows that shall be sealed, or those that shall not.
-func (t *table) renewOwned(ctx context.Context, conn *sql.Conn, keys []string, errs []error, owned []beside.Owned, seal bool) error {
-	var ours, holders []string
-	for i, o := range owned {
-		if errs[i] == nil && o.Sealed == seal {
-			ours, holders = append(ours, keys[i]), append(holders, t.shape.holderOf(o.ID, o.Term))
-		}
+// renew renews those rows that nobody else has locked, and reads all.
+func (t *table) renew(ctx context.Context, elections, pairs []string) ([]row, error) {
+	what := fmt.Sprintf("renew %d rows", len(elections))
+	unlocked, err := t.query(ctx, what, t.statement(unlockedSQL, strings.Join(pairs, ", ")))
+	if err != nil {
+		return nil, err
 	}
-	if ours == nil {
-		return nil
+	pairs = []string{"(NULL, NULL)"}
+	for _, cells := range unlocked {
+		pairs = append(pairs, pair(string(cells[0]), string(cells[1])))
 	}
-	if seal {
-		return t.renewRows(ctx, conn, ours, holders, sealed)
-	}
-	return t.renewRows(ctx, conn, ours, holders, nil)
+	return t.read(ctx, what, elections, t.statement(renewSQL, strings.Join(pairs, ", ")))
 }
 
-// lostError says to whom a row was lost.
-func (t *table) lostError(election, key string, r *row) error {
-	if !r.found {
-		return fmt.Errorf("mysqltable: %q: the row %.80q was deleted from %s", election, key, t.quoted())
+// kept says what has become of a row that was to be renewed. One that is to be sealed, or no longer, is taken once
+// more as it is.
+func (t *table) kept(ctx context.Context, r *row, o *beside.Owned) beside.Result {
+	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {
+		return t.take(ctx, o, r)
 	}
-	return fmt.Errorf("mysqltable: %q: the row %.80q of %s names %.128q", election, key, t.quoted(), r.holder)
+	result := t.result(r, o)
+	if result.Outcome == backend.Refused {
+		result.Err = fmt.Errorf("mysqltable: %q: the row in %s was deleted, or names another: %.128q", o.Election, t.options.Table, r.holder)
+	}
+	return result
 }
 
 // Drop implements [beside.Lock]. A row that was dropped has a blank holder, and a time long ago if it is not
 // sealed.
 func (t *table) Drop(ctx context.Context, owned []beside.Owned) error {
-	var ours []string
-	var terms []uint64
-	for _, o := range owned {
-		keys, errs := t.keysOf([]string{o.Election})
-		if errs[0] == nil { // otherwise it was never taken
-			ours, terms = append(ours, keys[0]), append(terms, o.Term)
+	for part := range slices.Chunk(owned, chunk) {
+		statements := make([]string, len(part))
+		for i, o := range part {
+			key, _ := t.key(o.Election)
+			statements[i] = t.statement(dropSQL, text(key), text(key), text(mark(o.Term)))
 		}
-	}
-	if ours == nil {
-		return nil
-	}
-
-	return t.call(ctx, fmt.Sprintf("release %d rows", len(ours)), func(conn *sql.Conn) error {
-		for i, key := range ours {
-			if _, err := conn.ExecContext(ctx, t.statement(dropSQL), key, mark(terms[i])); err != nil {
-				return err
-			}
-		}
-		rows, err := t.read(ctx, conn, ours, make([]error, len(ours)))
-		if err != nil {
+		if _, err := t.query(ctx, fmt.Sprintf("release %d rows", len(part)), statements...); err != nil {
 			return err
 		}
-		for i, r := range rows {
-			if r.found && termOf(r.holder) == terms[i] {
-				return fmt.Errorf("%w: the row %.80q was not released", backend.ErrUnavailable, ours[i])
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
-// Preflight implements [beside.Lock]: it runs the statements that take and insert a row. They change nothing:
-// no holder is NULL, and the INSERT selects no row.
+// Preflight implements [beside.Lock].
 func (t *table) Preflight(ctx context.Context, elections []string) []error {
-	err := t.call(ctx, "preflight", func(conn *sql.Conn) error {
-		args := []any{"", nil, "", nil, vacated}
-		if _, err := conn.ExecContext(ctx, t.statement(takeSQL), args...); err != nil {
-			return err
-		}
-		if _, err := conn.ExecContext(ctx, t.statement(takeExpiredSQL), append(args, t.patienceSeconds())...); err != nil {
-			return err
-		}
-		_, err := conn.ExecContext(ctx, t.statement(preflightSQL))
-		return err
-	})
+	_, err := t.query(ctx, "preflight", t.statement(noUpdateSQL), t.statement(noInsertSQL))
 	return slices.Repeat([]error{err}, len(elections))
-}
-
-// nextSpringForward returns the next moment at which the other programs' clocks spring
-// forward. A row that was written a second before is an hour old to them.
-func (t *table) nextSpringForward(now time.Time) (time.Time, bool) {
-	at := now.In(t.zone)
-	for range 4 { // clocks change a few times a year
-		_, end := at.ZoneBounds()
-		if end.IsZero() {
-			return end, false
-		}
-		_, before := end.Add(-time.Nanosecond).Zone()
-		if _, after := end.Zone(); after > before {
-			return end, true
-		}
-		at = end
-	}
-	return time.Time{}, false
 }

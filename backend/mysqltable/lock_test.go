@@ -7,6 +7,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -36,10 +37,12 @@ func (l *lab) lock(t testing.TB) beside.Lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.connect(nil); err != nil {
+	o := l.options.MySQL
+	o.Prefix = DefaultPrefix
+	if table.server, err = mysql.Open(o); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { table.Close() })
+	t.Cleanup(func() { table.server.Close() })
 	return table
 }
 

@@ -50,11 +50,11 @@ type span struct{ from, to time.Time }
 const childEnv = "ELECTION_MYSQLTABLE_MEMBER"
 
 type childConfig struct {
-	ID, DSN           string
-	Layout            Layout
-	Threshold, Period time.Duration
-	TTL               time.Duration
-	Stage             migration.Stage // of the migration to mysql; "": none
+	ID, DSN   string
+	Layout    Layout
+	Threshold time.Duration
+	TTL       time.Duration
+	Stage     migration.Stage // of the migration to mysql; "": none
 }
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func child(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	table, err := Open(Options{DSN: c.DSN, Layout: c.Layout, Threshold: c.Threshold, Period: c.Period})
+	table, err := Open(Options{MySQL: mysql.Options{DSN: c.DSN}, Layout: c.Layout, Threshold: c.Threshold})
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (l *lab) startMember(t *testing.T, id string) *member { return l.startAt(t,
 // startAt starts a member of this module at a stage of the migration to mysql.
 func (l *lab) startAt(t *testing.T, id string, stage migration.Stage) *member {
 	t.Helper()
-	config, err := json.Marshal(childConfig{id, l.User.FormatDSN(), l.options.Layout, l.options.Threshold, l.options.Period, ttl, stage})
+	config, err := json.Marshal(childConfig{id, l.User.FormatDSN(), l.options.Layout, l.options.Threshold, ttl, stage})
 	if err != nil {
 		t.Fatal(err)
 	}

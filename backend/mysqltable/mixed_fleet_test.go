@@ -31,10 +31,8 @@ func TestAMixedFleetHasOneLeader(t *testing.T) {
 			t.Run(string(layout), func(t *testing.T) {
 				t.Parallel()
 				l := newLab(t, k, layout, fleetThreshold)
-				l.options.Period = 2 * time.Second
 				s := shapes[layout]
 				var members, programs []*member
-				var edits []span
 
 				java1 := l.startProgram(t, "java-1")
 				programs = append(programs, java1)
@@ -71,20 +69,19 @@ func TestAMixedFleetHasOneLeader(t *testing.T) {
 				members = append(members, go2)
 				before = java2.runCount()
 				until(t, patient, "go-2 to have read the row", func() bool { return java2.runCount() > before+6 })
-				until(t, patient, "go-2 to lead, as the operator has written", func() bool {
-					if l.leader(t, "jobs") == "java-2" { // also if go-2 was too slow, and java-2 has taken the row back
-						began := time.Now()
-						l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = 'go-2' WHERE %s = 'jobs' AND %s = 'java-2'", s.holder, s.key, s.holder))
-						edits = append(edits, span{began, time.Now()})
-					}
-					return go2.leading() && !java2.leading()
-				})
+				l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = 'nobody' WHERE %s = 'jobs'", s.holder, s.key))
+				until(t, patient, "java-2 to obey the operator", func() bool { return !java2.leading() })
+
+				java2.signal(t, syscall.SIGSTOP)
+				until(t, patient, "go-2 to lead, since java-2 is stopped", go2.leading)
+				java2.forget()
+				java2.signal(t, syscall.SIGCONT)
 
 				go2.signal(t, syscall.SIGKILL)
 				until(t, patient, "java-2 to take over from go-2, which was killed", java2.leading)
 				java2.in.Close()
 
-				checkHistory(t, l.options, members, programs, edits)
+				checkHistory(t, l.options, members, programs)
 			})
 		}
 	})
@@ -110,7 +107,6 @@ func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 }
 
 func road(t *testing.T, l *lab) {
-	l.options.Period = 2 * time.Second
 	if err := mysql.CreateTables(t.Context(), l.admin, "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +153,7 @@ func road(t *testing.T, l *lab) {
 	back.in.Close()
 	until(t, patient, "java-2 to lead again", straggler.leading)
 	straggler.in.Close()
-	checkHistory(t, l.options, []*member{both[0], both[1], to[0], to[1], back}, []*member{java, straggler}, nil)
+	checkHistory(t, l.options, []*member{both[0], both[1], to[0], to[1], back}, []*member{java, straggler})
 }
 
 // first waits until one of two members leads.
@@ -176,9 +172,8 @@ func first(t *testing.T, two []*member) (leader, other *member) {
 //   - another member of this module leads; or
 //   - another program believes to lead, by its latest run, which began less than the threshold
 //     before. A longer belief does not count (the program was stopped), since nothing prevents
-//     it. If an operator has edited the row since that run, the belief counts only until the
-//     declared period after the edit.
-func checkHistory(t *testing.T, o Options, members, programs []*member, edits []span) {
+//     it.
+func checkHistory(t *testing.T, o Options, members, programs []*member) {
 	t.Helper()
 	leaderships := 0
 	for i, m := range members {
@@ -211,11 +206,6 @@ func checkHistory(t *testing.T, o Options, members, programs []*member, edits []
 			believes := span{k.ended, k.began.Add(o.Threshold)}
 			if i+1 < len(m.runs) && m.runs[i+1].ended.Before(believes.to) {
 				believes.to = m.runs[i+1].ended
-			}
-			for _, edit := range edits {
-				if end := edit.from.Add(o.Period); k.began.Before(edit.to) && end.Before(believes.to) {
-					believes.to = end
-				}
 			}
 			leaderships++
 			for _, other := range members {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -46,8 +47,8 @@ func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
 		seen := a.observe("jobs")
-		if seen.ObserveFor != time.Second {
-			t.Errorf("no row: want it observed for the period of a second, got %v", seen.ObserveFor)
+		if seen.ObserveFor != l.lifetime() {
+			t.Errorf("no row: want it observed as if it were another program's, got %v", seen.ObserveFor)
 		}
 		began := time.Now()
 		got := a.bid(seen)
@@ -98,8 +99,8 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 			t.Fatalf("after a release the row names %q; want other-1 to take it at its first run", leader)
 		}
 		seen := b.observe("jobs")
-		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.table.observeFor() || seen.TTL == 0 {
-			t.Errorf("want other-1 as holder in the last known term, observed for %v; got %+v", b.table.observeFor(), seen)
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != l.lifetime() || seen.TTL == 0 {
+			t.Errorf("want other-1 as holder in the last known term, observed for %v; got %+v", l.lifetime(), seen)
 		}
 		if got := b.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that has not expired: want refused, got %v", got.Outcome)
@@ -119,7 +120,6 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 func TestManualEditsAreObeyed(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, b, s := l.node(t, "go-a"), l.node(t, "go-b"), l.shape()
-		b.lead("warm-up") // so that the Backend knows its candidate
 		edits := map[string]string{
 			"update":  fmt.Sprintf("UPDATE leader_election SET %s = 'other-1' WHERE %s = 'jobs'", s.holder, s.key),
 			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.time),
@@ -133,47 +133,38 @@ func TestManualEditsAreObeyed(t *testing.T) {
 				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
 			}
 			a.release(held)
-			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.table.options.Period) {
+			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && !got.Vacant() || got.ObserveFor != l.lifetime() {
 				t.Errorf("%s: another member sees %+v", name, got)
 			}
-		}
-		// The operator names a member of this module, by its id or as the table shows it.
-		for _, as := range []string{"go-b", "go-b#0123456789abcdef"} {
-			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
-			held := a.lead("jobs")
-			l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = ? WHERE %s = 'jobs'", s.holder, s.key), as)
-			if got := a.renew(held); got.Outcome != backend.Refused {
-				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
-			}
-			a.release(held)
-			if got := a.observe("jobs"); got.ObserveFor < b.table.observeFor() {
-				t.Errorf("a member that is not named observes for %v; want %v", got.ObserveFor, b.table.observeFor())
-			}
-			seen := b.observe("jobs")
-			if seen.ObserveFor != b.table.options.Period {
-				t.Errorf("the member that is named observes for %v; want the period of %v, in which the previous leader notices", seen.ObserveFor, b.table.options.Period)
-			}
-			won := b.bid(seen)
-			if won.Outcome != backend.Granted {
-				t.Fatalf("the member that is named bids: want granted, got %v, %v", won.Outcome, won.Err)
-			}
-			b.release(won.Lease)
 		}
 	})
 }
 
 func (l *lab) shape() shape { return shapes[l.options.Layout] }
 
+func (l *lab) lifetime() time.Duration { return l.table().lifetime }
+
+// table returns the fleet's table without a server.
+func (l *lab) table() *table {
+	t, err := newTable(l.options)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
 // A release that arrives late, after the same process has won again, has no effect.
 func TestALateStatementAffectsOnlyItsOwnGrant(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
+		table := l.table()
 		a := l.node(t, "go-a")
 		first := a.lead("jobs")
 		old := l.leader(t, "jobs")
 		a.release(first)
 		second := a.lead("jobs")
-		l.exec(t, a.table.statement(dropSQL), "jobs", old[len(old)-grantMarkLength:])
-		l.exec(t, fmt.Sprintf(a.table.statement(renewSQL), "(?, ?)"), sealed, "jobs", old)
+		l.exec(t, table.statement(dropSQL, text("jobs"), text("jobs"), text(old[len(old)-len(mark(0)):])))
+		l.exec(t, table.statement(takeSQL, text(old), when(true), text("jobs"), text(old), "NOW()"))
+		l.exec(t, table.statement(renewSQL, "("+text("jobs")+", "+text(old)+")"))
 		if got := a.renew(second); got.Outcome != backend.Granted {
 			t.Errorf("a renewal after a late release of an earlier leadership: want granted, got %v, %v", got.Outcome, got.Err)
 		}
@@ -193,6 +184,7 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 			t.Fatalf("Mark by the holder: %+v, %v", got, err)
 		}
 		held = got[0].Lease
+		l.exec(t, l.table().statement(renewSQL, pair("jobs", l.leader(t, "jobs")))) // a late renewal of the same grant
 		a.release(held)
 		for range 3 {
 			if leader := l.runOnce(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400"); leader == "other-1" {
@@ -224,7 +216,7 @@ func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 			"collation_connection": "'utf16_general_ci'", "character_set_results": "'utf16'", "sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", limit: "1"} {
 			t.Run(name, func(t *testing.T) {
 				l := newLab(t, k, UpdateTime, threshold)
-				l.options.Config.Params = map[string]string{name: value}
+				l.options.MySQL.Config.Params = map[string]string{name: value}
 				a, b := l.node(t, "go-a"), l.node(t, "go-b")
 				held := a.lead("jobs")
 				if got := a.renew(held); got.Outcome != backend.Granted {
@@ -242,19 +234,49 @@ func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 	})
 }
 
-// Whatever schema a connection was told to use, the row is that of the schema that the DSN names.
+// A program that keeps one row locked ends the leaderships of no other election.
+func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k, LastSeenActive, threshold)
+		a := l.node(t, "go-a")
+		jobs, reports := a.lead("jobs"), a.lead("reports")
+		locks, err := l.admin.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Rollback()
+		if _, err := locks.Exec("SELECT 1 FROM leader_election WHERE name = 'jobs' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+
+		ctx, cancel := a.ctx()
+		defer cancel()
+		var answers []backend.Answer
+		until(t, patient, "the locked row to run out of time", func() bool {
+			if answers, err = a.Renew(ctx, []backend.Held{jobs.Held(), reports.Held()}); err != nil || answers[1].Outcome != backend.Granted {
+				t.Fatalf("beside a locked row another one is renewed: %+v, %v", answers, err)
+			}
+			return answers[0].Outcome != backend.Granted
+		})
+		if !errors.Is(answers[0].Err, backend.ErrUnavailable) {
+			t.Errorf("the locked row: %v, %v; want no outcome, since it is not renewed", answers[0].Outcome, answers[0].Err)
+		}
+	})
+}
+
+// Whatever schema the connections of a program's pool were told to use, the row is that of the schema that is named.
 func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k, LastSeenActive, threshold)
-		l.options.Config = l.Admin
 		tenant := testbed.Shared(t, k).Database(t).Name
 		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], tenant+".leader_election"))
 		l.runOnce(t, "jobs", "other-1")
-		a := l.node(t, "go-a")
+		pool := testbed.OpenDB(t, l.Admin)
 		var conns []*sql.Conn
-		for range maxConns {
-			conn, err := a.table.pools.Get().Conn(t.Context())
+		for range 5 {
+			conn, err := pool.Conn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,8 +288,11 @@ func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
 		for _, conn := range conns {
 			conn.Close()
 		}
+
+		l.options.MySQL = mysql.Options{DB: pool, Schema: l.Name}
+		a := l.node(t, "go-a")
 		if got := a.observe("jobs"); got.Holder.ID != "other-1" {
-			t.Errorf("the table that the DSN names has other-1 as leader, and %+v is read", got)
+			t.Errorf("the table that is named has other-1 as leader, and %+v is read", got)
 		}
 		a.lead("reports")
 		if leader := l.leader(t, "reports"); !strings.HasPrefix(leader, "go-a#") {

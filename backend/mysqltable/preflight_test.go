@@ -23,9 +23,9 @@ func TestPreflightReportsMissingRightsToTheTable(t *testing.T) {
 				t.Cleanup(func() { l.admin.Exec("DROP USER " + user) })
 				l.exec(t, fmt.Sprintf("GRANT %s ON %s.leader_election TO %s", rights, l.Name, user))
 				l.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.election_shared_item TO %s", l.Name, user))
-				c := l.options.Config.Clone()
+				c := l.options.MySQL.Config.Clone()
 				c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
-				l.options.Config = c
+				l.options.MySQL.Config = c
 				n := l.node(t, "n")
 				ctx, cancel := n.ctx()
 				defer cancel()

@@ -76,7 +76,7 @@ func onMySQLTable(t *testing.T) []string {
 		update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (service_id)) ENGINE=InnoDB`); err != nil {
 		t.Fatal(err)
 	}
-	if err := mysqltable.CreateTables(t.Context(), admin, "", ""); err != nil {
+	if err := mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"ELECTION_MYSQLTABLE_DSN=" + d.User.FormatDSN()}

@@ -216,7 +216,7 @@ func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
 	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
 		t.Fatalf("code %d: %s", code, out)
 	}
-	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s", "ELECTION_MYSQLTABLE_PERIOD=500ms")
+	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s")
 	if out, code := call(t, env, "run", strings.Repeat("x", 51), "--", "true"); code != exitElect || !strings.Contains(out, "choose another name") {
 		t.Errorf("code %d, want %d and what to do:\n%s", code, exitElect, out)
 	}

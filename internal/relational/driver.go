@@ -267,13 +267,16 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 }
 
 // Fail adds to err its class and what an operator must do, and removes the password.
-func (d *Driver) Fail(err error) error {
+func (d *Driver) Fail(err error) error { return d.FailWith(err, d.Dialect.Hint) }
+
+// FailWith is Fail about another table, for which an operator must do something else.
+func (d *Driver) FailWith(err error, hintAt func(error) string) error {
 	if err == nil {
 		return nil
 	}
 	class, hint := backend.Class(err), ""
 	if d.Dialect.Denied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		class, hint = backend.ErrDenied, d.Dialect.Hint(err)
+		class, hint = backend.ErrDenied, hintAt(err)
 	}
 	if err = clean.Secrets(err, d.Password.All()...); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)

@@ -43,12 +43,12 @@ var stores = map[string]func(t *testing.T) store{
 	"mysqltable": func(t *testing.T) store {
 		db := startMySQL(t)
 		admin := testbed.OpenDB(t, db.Admin)
-		if err := mysqltable.CreateTables(t.Context(), admin, "", ""); err != nil {
+		if err := mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix); err != nil {
 			t.Fatal(err)
 		}
 		db.Exec(t, "CREATE TABLE leader_election (service_id varchar(128) PRIMARY KEY, leader_id varchar(128) NOT NULL, last_active_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 		return store{db.User.Addr, func(addr string) (backend.Backend, error) {
-			return mysqltable.Open(mysqltable.Options{Config: at(db.User, addr), Layout: mysqltable.LastActiveTime, Threshold: 15 * time.Second, Period: time.Second})
+			return mysqltable.Open(mysqltable.Options{MySQL: mysql.Options{Config: at(db.User, addr)}, Layout: mysqltable.LastActiveTime, Threshold: 15 * time.Second})
 		}}
 	},
 	"postgres": func(t *testing.T) store {
@@ -72,7 +72,7 @@ var stores = map[string]func(t *testing.T) store{
 	"curator": func(t *testing.T) store {
 		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
-			return curator.Open(curator.Options{Servers: []string{addr}})
+			return curator.Open(curator.Options{ZooKeeper: zookeeper.Options{Servers: []string{addr}}})
 		}}
 	},
 	"etcd": func(t *testing.T) store {

@@ -82,7 +82,7 @@ func (l *lab) want(ok bool, format string, args ...any) {
 
 func (l *lab) read() beside.State {
 	l.Helper()
-	states, err := l.lock.Read(l.Context(), "go-a", []string{election})
+	states, err := l.lock.Read(l.Context(), []string{election})
 	if err != nil || len(states) != 1 || states[0].Err != nil {
 		l.Fatalf("a reading of one lock: %d states, %v", len(states), err)
 	}

@@ -73,7 +73,7 @@ func (t *Table) state(election string) beside.State {
 	}
 	return beside.State{
 		Term: r.term, Free: r.free, Who: r.holder, Sealed: r.sealed,
-		Watch: t.Threshold, TTL: t.Threshold, Renew: t.Threshold / 4, Age: time.Since(r.at),
+		Watch: t.Threshold, TTL: t.Threshold, Age: time.Since(r.at),
 		Version: fmt.Sprint(r.version), Seen: r.version,
 		Firm: r.term == 0 && !r.free && !r.sealed && !t.expired(r),
 	}
@@ -82,7 +82,7 @@ func (t *Table) state(election string) beside.State {
 // A client is one process's access to a table.
 type client struct{ *Table }
 
-func (c client) Read(ctx context.Context, _ string, elections []string) ([]beside.State, error) {
+func (c client) Read(ctx context.Context, elections []string) ([]beside.State, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	states := make([]beside.State, len(elections))
