@@ -2,6 +2,7 @@ package beside_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -129,6 +130,8 @@ func (f *fleet) innerLease() backend.Lease {
 // rules are what a combiner must do, beside the conformance suite, in which no other program takes part.
 var rules = map[string]func(f *fleet){
 	"trust has ended before another program leads":        trustEnds,
+	"a leader trusts the half that ends first":            trustsTheLesser,
+	"there is no mark without a seal":                     marksLast,
 	"a lease without its lock is given back":              givesBack,
 	"a program that renews in time is not followed":       leavesPrograms,
 	"a follower is told when both are free":               toldWhenFree,
@@ -178,6 +181,41 @@ func trustEnds(f *fleet) {
 	}
 	if time.Now().Before(trusted) {
 		f.fails("another program leads %v before ValidFor has ended", time.Until(trusted))
+	}
+}
+
+func trustsTheLesser(f *fleet) {
+	f.lock = func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, done: func(results []beside.Result) {
+			for i := range results {
+				results[i].ValidFor = time.Second
+			}
+		}}
+	}
+	a := f.start("a")
+	got := a.bids()
+	renewed, err := a.Renew(f.Context(), []backend.Held{got.Held()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got.ValidFor != time.Second || renewed[0].ValidFor != time.Second {
+		f.fails("a lock that is sure for a second is trusted for %v, and for %v after a renewal", got.ValidFor, renewed[0].ValidFor)
+	}
+}
+
+func marksLast(f *fleet) {
+	full := errors.New("nothing can be written beside the lease")
+	f.lock = func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, keep: func(context.Context, beside.Lock, []beside.Owned) error { return full }}
+	}
+	a := f.start("a")
+	held := a.leads()
+	held.MovedTo = "elsewhere"
+	if got, err := a.Backend.(backend.Marker).Mark(f.Context(), []backend.Held{held.Held()}); !errors.Is(err, full) || got[0].Outcome == backend.Granted {
+		f.fails("a mark without a seal: %+v, %v", got, err)
+	}
+	if l := f.innerLease(); l.MovedTo != "" {
+		f.fails("the lease is marked, and its lock is not sealed: %+v", l)
 	}
 }
 
