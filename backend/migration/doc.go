@@ -45,8 +45,5 @@
 //     old lease is free for a moment. Stop such members before you go from both to from.
 //   - Do not move two elections of one name, from two stores of one name, to one store.
 //
-// # Design
-//
-// docs/design/migration.md has the argument why two processes never lead at once, the
-// rules of seals, records and names, Unsealed, and terms.
+// docs/design/migration.md has the argument why two processes never lead at once.
 package migration
