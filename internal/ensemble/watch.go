@@ -169,10 +169,10 @@ func (ws *Watches) flag(frame []byte) []byte {
 	default:
 		return frame
 	}
-	path := string(frame[16 : len(frame)-1])
+	path := frame[16 : len(frame)-1]
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.asked[path] == 0 {
+	if ws.asked[string(path)] == 0 {
 		return frame
 	}
 	frame = bytes.Clone(frame) // the library's own
