@@ -209,6 +209,47 @@ func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 	}
 }
 
+// Whoever only watches hears of a death, too, though nobody is left to lead next.
+func TestAWatcherHearsOfADeathBeforeTheTTL(t *testing.T) {
+	t.Parallel()
+	dir, out := memoryDir(t), newOutput()
+	start(t, dir, "a", longTTL, out)
+	leader := out.wait(t, "leads")
+	store, err := file.Open(file.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := election.New(store, election.Options{Observer: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close(context.Background()) })
+
+	events := make(chan election.Event, 10)
+	e, err := m.Join("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Watch(func(ev election.Event) { events <- ev })
+	await := func(kind election.Kind) election.Event {
+		for deadline := time.After(longTTL - 5*time.Second); ; {
+			select {
+			case ev := <-events:
+				if ev.Kind == kind {
+					return ev
+				}
+			case <-deadline:
+				t.Fatalf("the watcher is not told %v before the TTL of %v", kind, longTTL)
+			}
+		}
+	}
+	await(election.Elected)
+	leader.by.Process.Kill()
+	if ev := await(election.Vacant); ev.Reason != election.ReasonFailed {
+		t.Errorf("the reason is %q, want %q", ev.Reason, election.ReasonFailed)
+	}
+}
+
 func TestAnOrderlyEndHandsOver(t *testing.T) {
 	t.Parallel()
 	dir, out := memoryDir(t), newOutput()

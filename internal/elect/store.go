@@ -156,8 +156,11 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 	}
 	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
 	overdue, limit := map[int]reading{}, time.Duration(0) // by index
+	silent := map[string]bool{}
 	for i, r := range records {
-		if s.overdue(r) {
+		if !r.Vacant() && r.ObserveFor == 0 { // the store knows that the leader has ended
+			silent[r.Election] = true
+		} else if s.overdue(r) {
 			overdue[i], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
 		}
 	}
@@ -181,7 +184,6 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 			}
 		}
 	}
-	silent := map[string]bool{}
 	for _, r := range overdue {
 		silent[r.Election] = true
 	}
