@@ -11,12 +11,13 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and
 // [lease.Listener]. An item is a key whose value is JSON. Positions are revisions, and the epoch
-// is the id of the cluster.
+// is the id of the cluster: see [origins].
 type driver struct {
 	client    *clientv3.Client
 	ownClient bool             // Close closes the client
@@ -52,16 +53,32 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// txn sends one transaction, also to other members that may answer sooner.
+// txn sends one transaction, also to other members that may answer sooner. It reads the key origin, too.
 func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, origin, error) {
-	before := d.origins.Now()
+	before, ask := d.origins.Now(), clientv3.OpGet(d.keys.origin())
 	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return d.kv.Txn(ctx).If(when...).Then(then...).Commit()
+		return d.kv.Txn(ctx).If(when...).Then(append(slices.Clip(then), ask)...).Else(ask).Commit()
 	})
 	if err != nil {
 		return nil, before, d.fail(err)
 	}
-	return resp, d.origins.Note(epoch(resp.Header), uint64(resp.Header.GetRevision()), &before), nil
+	text := ""
+	for _, pair := range resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() {
+		text = string(pair.Value)
+	}
+	return resp, d.origins.Note(epoch(resp.Header), text, uint64(resp.Header.GetRevision()), &before), nil
+}
+
+// identify makes the key origin, with random text, unless it is there. Clusters may have the same id: it follows from
+// names, peer URLs and a token, which often are the defaults. It asks nothing if this process has read the key.
+func (d *driver) identify(ctx context.Context) error {
+	if d.origins.Now().Text != "" {
+		return nil
+	}
+	missing := clientv3.Compare(clientv3.CreateRevision(d.keys.origin()), "=", 0)
+	put := clientv3.OpPut(d.keys.origin(), string(backend.NewNonce()))
+	_, _, err := d.txn(ctx, []clientv3.Cmp{missing}, []clientv3.Op{put})
+	return err
 }
 
 func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 
@@ -18,6 +19,9 @@ func (p keyPrefix) key(k lease.Key) string {
 	}
 	return p.directory(k.Kind) + k.Name
 }
+
+// origin returns the key that is made once: see [driver.identify].
+func (p keyPrefix) origin() string { return string(p) + "origin" }
 
 // directory begins the keys of all records or sessions.
 func (p keyPrefix) directory(kind lease.Kind) string { return string(p) + string(kind) + "/" }
@@ -39,6 +43,7 @@ func (p keyPrefix) parse(key string) (k lease.Key, ok bool) {
 // An origin is what a driver knows of the store that answers.
 type origin struct {
 	Epoch      string        // "": unknown
+	Text       string        // of the key origin; "": unknown, or the key is not there
 	Newest     uint64        // the newest position seen
 	RestoredAt uint64        // what was written up to this position may not be the latest; 0: it is
 	WentBack   int           // how often an older copy, or another store, has answered
@@ -58,15 +63,25 @@ func (o *origins) Now() origin {
 	return o.now
 }
 
-// Note notes an answer, and returns the present origin. before is the origin when the call began:
-// unless the store was restored or rebuilt, the answer is of the same epoch and no older.
-func (o *origins) Note(epoch string, position uint64, before *origin) origin {
+// Note notes an answer, and returns the present origin. text is that of the key origin. before is the origin when the
+// call began: unless the store was restored or rebuilt, or is another one, the answer is of the same epoch and text, and
+// no older. A call that began earlier may bring the text of the store before once more.
+func (o *origins) Note(epoch, text string, position uint64, before *origin) origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if before.Epoch != "" && (epoch != before.Epoch || position < before.Newest) {
+	older := before.Epoch != "" && (epoch != before.Epoch || position < before.Newest)
+	other := before.Text != "" && text != before.Text || text != "" && o.now.Text != "" && text != o.now.Text
+	if older || other {
 		close(o.now.Replaced)
 		o.now = origin{RestoredAt: position, WentBack: o.now.WentBack + 1, Replaced: make(chan struct{})}
 	}
-	o.now.Epoch, o.now.Newest = epoch, max(o.now.Newest, position)
+	o.now.Epoch, o.now.Text, o.now.Newest = epoch, cmp.Or(text, o.now.Text), max(o.now.Newest, position)
 	return o.now
+}
+
+// Told notes the position up to which a watch has told.
+func (o *origins) Told(position uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.now.Newest = max(o.now.Newest, position)
 }

@@ -23,12 +23,12 @@ func TestKeysAreParsedAsTheyWereMade(t *testing.T) {
 func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
 	o := origins{now: origin{Replaced: make(chan struct{})}}
 	first := o.Now()
-	early := o.Note("1", 10, &first)
-	now := o.Note("1", 9, &first) // a call that began before the answer at 10
+	early := o.Note("1", "", 10, &first)
+	now := o.Note("1", "x", 9, &first) // a call that began before the answer at 10
 	if now.WentBack != 0 || now.Newest != 10 {
 		t.Errorf("a late answer: %+v", now)
 	}
-	if now = o.Note("1", 9, &early); now.WentBack != 1 || now.RestoredAt != 9 || now.Newest != 9 {
+	if now = o.Note("1", "x", 9, &early); now.WentBack != 1 || now.RestoredAt != 9 || now.Newest != 9 {
 		t.Errorf("an older answer: %+v", now)
 	}
 	select {
@@ -36,7 +36,16 @@ func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
 	default:
 		t.Error("nobody is told")
 	}
-	if now = o.Note("2", 90, &now); now.WentBack != 2 || now.RestoredAt != 90 || now.Epoch != "2" {
+	if now = o.Note("2", "x", 90, &now); now.WentBack != 2 || now.RestoredAt != 90 || now.Epoch != "2" {
 		t.Errorf("another store: %+v", now)
+	}
+	if now = o.Note("2", "y", 100, &now); now.WentBack != 3 || now.RestoredAt != 100 || now.Text != "y" {
+		t.Errorf("another store of the same id: %+v", now)
+	}
+	if now = o.Note("2", "x", 101, &origin{Text: "x"}); now.WentBack != 4 {
+		t.Errorf("a late answer of the store before: %+v", now)
+	}
+	if now = o.Note("2", "", 102, &now); now.WentBack != 5 {
+		t.Errorf("the key origin is gone: %+v", now)
 	}
 }

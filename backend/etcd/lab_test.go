@@ -284,5 +284,5 @@ func (n *node) mustRelease(l backend.Lease) {
 func (n *node) goBack() {
 	n.read("warm")
 	o := n.driver.origins.Now()
-	n.driver.origins.Note(o.Epoch, o.Newest+1<<20, &o)
+	n.driver.origins.Note(o.Epoch, o.Text, o.Newest+1<<20, &o)
 }

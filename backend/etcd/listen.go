@@ -50,7 +50,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 				items = append(items, item(k, e.Kv, &o))
 			}
 		}
-		d.origins.Note(o.Epoch, at, &origin{})
+		d.origins.Told(at)
 		if len(items) > 0 && !on(items, at) {
 			return nil
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -81,6 +84,97 @@ func TestAnotherClusterBehindTheClientIsAnotherStore(t *testing.T) {
 	if stays := l.node(t, "b").read("jobs"); next.Term <= held.Term || stays.Term != held.Term {
 		t.Errorf("term %d after %d; the first cluster has %+v", next.Term, held.Term, stays)
 	}
+}
+
+// The id of a cluster follows from names, peer URLs and a token, which here are the defaults, as of two machines on which
+// nothing was configured.
+func TestAnotherClusterOfTheSameIDIsAnotherStore(t *testing.T) {
+	t.Parallel()
+	first, second := sameID(t), sameID(t)
+	address := first.Proxy(t)
+	o := Options{Endpoints: []string{"http://" + address.Addr()}, Prefix: "app/"}
+	a, b := openNode(t, "a", o), openNode(t, "b", Options{Endpoints: []string{second.URL()}, Prefix: "app/"})
+	held := a.lead("jobs")
+	watcher := openNode(t, "c", o)
+	watcher.read("jobs")
+	for range 100 { // the second one is in use, and ahead
+		b.mustRelease(b.lead("jobs"))
+	}
+
+	address.SetTarget(second.Addr())
+	address.Reset()
+	testbed.Eventually(t, patience, "the other cluster answers", func() error {
+		_, err := watcher.tryRead("jobs")
+		return err
+	})
+	next := watcher.mustTakeOver(watcher.mustBeWatched("jobs", "another cluster answers"))
+	if next.Term <= held.Term {
+		t.Errorf("term %d after %d", next.Term, held.Term)
+	}
+}
+
+// sameID starts a node whose cluster has the id of each that was started without any options.
+func sameID(t testing.TB) *testbed.EtcdNode {
+	return testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{
+		"--name=default", "--initial-cluster-token=etcd-cluster",
+		"--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
+	}})
+}
+
+// TestConformanceWhereAnotherClusterAnswers runs the cases in which an address leads some processes to another cluster of
+// the same id for a while, which is empty, in use, or has a copy of the keys.
+func TestConformanceWhereAnotherClusterAnswers(t *testing.T) {
+	t.Parallel()
+	here, other := sameID(t), sameID(t)
+	h := harness(func(t testing.TB) conformance.Store {
+		prefix := "case-" + string(backend.NewNonce()[:12]) + "/"
+		from, to := dial(t, here.URL()), dial(t, other.URL())
+		var clients sync.Map // of *testbed.Proxy, by backend.Backend
+		var copied sync.Once
+		return conformance.Store{
+			Open: func(t testing.TB) backend.Backend {
+				proxy := here.Proxy(t)
+				b, err := Open(Options{Endpoints: []string{"http://" + proxy.Addr()}, Prefix: prefix})
+				if err != nil {
+					t.Fatal(err)
+				}
+				clients.Store(b, proxy)
+				return b
+			},
+			Elsewhere: func(b backend.Backend, on bool) (err error) {
+				copied.Do(func() { err = copyKeys(from, to, prefix) })
+				proxy, _ := clients.Load(b)
+				target := here
+				if on {
+					target = other
+				}
+				proxy.(*testbed.Proxy).SetTarget(target.Addr())
+				proxy.(*testbed.Proxy).Reset()
+				return err
+			},
+			Faults: map[string]conformance.Fault{},
+		}
+	})
+	h.Only = func(c conformance.Case) bool {
+		return strings.Contains(c.Name, " led to ") || strings.HasPrefix(c.Name, "another store ")
+	}
+	conformance.Run(t, h)
+}
+
+// copyKeys makes the keys of a prefix in another cluster.
+func copyKeys(from, to *clientv3.Client, prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	all, err := from.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, pair := range all.Kvs {
+		if _, err = to.Put(ctx, string(pair.Key), string(pair.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A user may read all keys except one. etcd denies the ranges around it, and leaves nothing out.

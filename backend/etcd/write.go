@@ -18,6 +18,9 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if o := d.origins.Now(); o.Epoch != "" && !w.in(&o) {
 		return w.Written, lease.ErrEpoch
 	}
+	if err := d.identify(ctx); err != nil {
+		return w.Written, err
+	}
 	w.Results = make([]lease.Result, len(changes))
 	var checks []lease.Key
 	for i := range verify {
