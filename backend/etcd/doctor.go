@@ -53,7 +53,6 @@ func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
 	for _, k := range keys {
 		then = append(then, clientv3.OpPut(d.keys.key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
 	}
-	then = append(then, clientv3.OpPut(d.keys.origin(), "", clientv3.WithIgnoreValue()))
 	never := clientv3.Compare(clientv3.Version(d.keys.key(keys[0])), "=", -1)
 	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
 		return fmt.Errorf("etcd: preflight %q: %w", bids[0].Election, err)

@@ -3,12 +3,15 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
@@ -26,6 +29,8 @@ type driver struct {
 	login     *login
 	keys      keyPrefix
 	origins   origins
+
+	identified atomic.Bool // the key origin was asked for
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -64,20 +69,25 @@ func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.O
 	}
 	text := ""
 	for _, pair := range resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() {
-		text = string(pair.Value)
+		text = fmt.Sprintf("%.64s %d", pair.Value, pair.CreateRevision) // a copy was made at another revision
 	}
 	return resp, d.origins.Note(epoch(resp.Header), text, uint64(resp.Header.GetRevision()), &before), nil
 }
 
 // identify makes the key origin, with random text, unless it is there. Clusters may have the same id: it follows from
-// names, peer URLs and a token, which often are the defaults. It asks nothing if this process has read the key.
+// names, peer URLs and a token, which often are the defaults. It asks once: a process that may not write the key leaves that
+// to another one.
 func (d *driver) identify(ctx context.Context) error {
-	if d.origins.Now().Text != "" {
+	if d.identified.Load() || d.origins.Now().Text != "" {
 		return nil
 	}
 	missing := clientv3.Compare(clientv3.CreateRevision(d.keys.origin()), "=", 0)
 	put := clientv3.OpPut(d.keys.origin(), string(backend.NewNonce()))
 	_, _, err := d.txn(ctx, []clientv3.Cmp{missing}, []clientv3.Op{put})
+	if is(err, rpctypes.ErrPermissionDenied) {
+		err = nil
+	}
+	d.identified.Store(err == nil)
 	return err
 }
 
