@@ -1,8 +1,6 @@
 package consul
 
 import (
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
@@ -20,32 +18,12 @@ func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
 		prefix := "test/" + string(backend.NewNonce()[:16])
 		from, to := admins(t, here), admins(t, other)
 		t.Cleanup(func() { wipe(from, prefix); wipe(to, prefix) })
-		var clients sync.Map // of *testbed.Proxy, by backend.Backend
-		var copied sync.Once
-		return conformance.Store{
-			Open: func(t testing.TB) backend.Backend {
-				proxy := here.Proxy(t)
-				b := open(t, Options{Address: proxy.Addr(), Prefix: prefix})
-				clients.Store(b, proxy)
-				return b
-			},
-			Elsewhere: func(b backend.Backend, on bool) (err error) {
-				copied.Do(func() { err = copyKeys(from, to, prefix) })
-				proxy, _ := clients.Load(b)
-				target := here
-				if on {
-					target = other
-				}
-				proxy.(*testbed.Proxy).SetTarget(target.Addr())
-				proxy.(*testbed.Proxy).Reset()
-				return err
-			},
-			Faults: map[string]conformance.Fault{},
+		connect := func(t testing.TB, addr string) backend.Backend {
+			return open(t, Options{Address: addr, Prefix: prefix})
 		}
+		return testbed.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
 	})
-	h.Only = func(c conformance.Case) bool {
-		return strings.Contains(c.Name, " led to ") || strings.HasPrefix(c.Name, "another store ")
-	}
+	h.Only = testbed.IsElsewhere
 	conformance.Run(t, h)
 }
 

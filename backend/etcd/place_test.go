@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,35 +133,16 @@ func TestConformanceWhereAnotherClusterAnswers(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
 		prefix := "case-" + string(backend.NewNonce()[:12]) + "/"
 		from, to := dial(t, here.URL()), dial(t, other.URL())
-		var clients sync.Map // of *testbed.Proxy, by backend.Backend
-		var copied sync.Once
-		return conformance.Store{
-			Open: func(t testing.TB) backend.Backend {
-				proxy := here.Proxy(t)
-				b, err := Open(Options{Endpoints: []string{"http://" + proxy.Addr()}, Prefix: prefix})
-				if err != nil {
-					t.Fatal(err)
-				}
-				clients.Store(b, proxy)
-				return b
-			},
-			Elsewhere: func(b backend.Backend, on bool) (err error) {
-				copied.Do(func() { err = copyKeys(from, to, prefix) })
-				proxy, _ := clients.Load(b)
-				target := here
-				if on {
-					target = other
-				}
-				proxy.(*testbed.Proxy).SetTarget(target.Addr())
-				proxy.(*testbed.Proxy).Reset()
-				return err
-			},
-			Faults: map[string]conformance.Fault{},
+		connect := func(t testing.TB, addr string) backend.Backend {
+			b, err := Open(Options{Endpoints: []string{"http://" + addr}, Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
 		}
+		return testbed.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
 	})
-	h.Only = func(c conformance.Case) bool {
-		return strings.Contains(c.Name, " led to ") || strings.HasPrefix(c.Name, "another store ")
-	}
+	h.Only = testbed.IsElsewhere
 	conformance.Run(t, h)
 }
 
