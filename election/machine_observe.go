@@ -119,9 +119,9 @@ func (m *machine) reportObserved(e *elec, sent time.Duration) {
 	case l.Holder.Nonce == m.me.Nonce:
 		// The record names this process, which does not lead.
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.ObserveFor == 0: // it is free, since the store knows that the holder has ended
+	case !l.Vacant() && l.ObserveFor == 0 && m.byKernel: // it is free, since the holder has ended
 		m.report(Vacant, e, nil, l.Term, ReasonFailed, nil)
-	case !l.Vacant() && l.ObserveFor > 0 && l.TTL > 0 && sent >= e.unchangedSince+max(l.TTL, l.ObserveFor):
+	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.unchangedSince+max(l.TTL, l.ObserveFor):
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
 		m.report(Elected, e, &l.Holder, l.Term, ReasonElected, nil)

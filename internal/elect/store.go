@@ -158,7 +158,7 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 	overdue, limit := map[int]reading{}, time.Duration(0) // by index
 	silent := map[string]bool{}
 	for i, r := range records {
-		if !r.Vacant() && r.ObserveFor == 0 { // the store knows that the leader has ended
+		if !r.Vacant() && r.ObserveFor == 0 && s.Guarantees().Expiry == backend.ByKernel { // the kernel says that the leader has ended
 			silent[r.Election] = true
 		} else if s.overdue(r) {
 			overdue[i], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
