@@ -18,7 +18,7 @@ import (
 // message of more than 1 MiB.
 func TestNoMessageGrowsWithTheNumberOfElections(t *testing.T) {
 	t.Parallel()
-	const ttl = 45 * time.Second // a renewal is a statement of 700 KiB, and other suites run beside
+	const ttl = 30 * time.Second
 	server := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-allowed-packet=1M"}})
 	t.Run("driver", func(t *testing.T) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
