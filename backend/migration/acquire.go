@@ -151,11 +151,11 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt, answers 
 // clock. It must be so great that neither store gives out a greater term on its own, because
 // its clock is ahead of ours, or because time passes until the last bid of this call.
 func termLead(ctx context.Context) uint64 {
-	least := 2 * time.Second
+	lead := time.Minute
 	if end, ok := ctx.Deadline(); ok {
-		least = max(least, time.Until(end))
+		lead = max(2*time.Second, time.Until(end))
 	}
-	return uint64(least.Microseconds())
+	return uint64(lead.Microseconds())
 }
 
 // withReserve returns a context that ends after three quarters of the time that is left.
@@ -173,26 +173,24 @@ func (b *Backend) agreed(t *attempt) bool {
 	return t.new.Term == t.old.Term || t.old.Term == 0 || b.stage == To
 }
 
-// agree raises the lesser of two terms by another bid for a lease that we hold: a store may
-// have given out a greater term than the bid asked for.
+// agree bids once more for both leases where the terms differ: a store may have given out a greater
+// term than the bid asked for, by its clock, or because more time than the lead has passed since.
 func (b *Backend) agree(ctx context.Context, attempts []*attempt) (err error) {
-	for range 4 {
-		var olds, news []*attempt
+	for range 2 {
+		var differ []*attempt
 		for _, t := range attempts {
-			switch granted := t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted; {
-			case !granted || b.agreed(t):
-			case t.old.Term < t.new.Term:
-				olds = append(olds, t)
-			default:
-				news = append(news, t)
+			if t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted && !b.agreed(t) {
+				differ = append(differ, t)
 			}
 		}
-		if len(olds)+len(news) == 0 {
-			break
-		}
+		now, lead := uint64(time.Now().UnixMicro()), termLead(ctx)
 		err = errors.Join(err,
-			b.bid(ctx, b.old, olds, func(t *attempt) (*backend.Answer, backend.Lease, uint64) { return &t.old, t.old.Lease, t.new.Term - 1 }),
-			b.bid(ctx, b.new, news, func(t *attempt) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.new.Lease, t.old.Term - 1 }))
+			b.bid(ctx, b.old, differ, func(t *attempt) (*backend.Answer, backend.Lease, uint64) {
+				return &t.old, t.old.Lease, max(now, t.old.Term, t.new.Term) + lead
+			}),
+			b.bid(ctx, b.new, differ, func(t *attempt) (*backend.Answer, backend.Lease, uint64) {
+				return &t.new, t.new.Lease, max(t.old.Term, t.new.Term+1) - 1
+			}))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/conformance"
 )
 
 var jobs = []backend.Lease{{Election: "jobs"}}
@@ -109,6 +110,28 @@ func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
 			}
 			if a := holder.renew(held); a.Lease.Request.Kind != backend.Accept {
 				t.Errorf("expected the holder to receive the acceptance, got %+v", a.Lease.Request)
+			}
+		})
+	}
+}
+
+// A call has no deadline and slow stores: each bid arrives later than the term that it asks for.
+func TestSlowStoresAgreeOnATerm(t *testing.T) {
+	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(false, skew)
+			old, to := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
+			b, err := migration.New(migration.Options{From: old, To: to, ToName: "new", Stage: migration.Both})
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow := func(conformance.Call) conformance.Fate { return conformance.Fate{Before: 5 * time.Second} }
+			c := newCandidate(t, b, "slow")
+			free := c.observe()
+			old.Decide(slow)
+			to.Decide(slow)
+			if a := c.bid(free); a.Outcome != backend.Granted {
+				t.Errorf("the new store's clock is ahead by %v: expected a grant in a term of both stores, got %v", skew, a)
 			}
 		})
 	}
