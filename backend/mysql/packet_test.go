@@ -1,16 +1,14 @@
 package mysql
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -18,7 +16,6 @@ import (
 // message of more than 1 MiB.
 func TestNoMessageGrowsWithTheNumberOfElections(t *testing.T) {
 	t.Parallel()
-	const ttl = 30 * time.Second
 	server := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-allowed-packet=1M"}})
 	t.Run("driver", func(t *testing.T) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
@@ -28,39 +25,50 @@ func TestNoMessageGrowsWithTheNumberOfElections(t *testing.T) {
 	})
 	for _, c := range []struct{ elections, length int }{{10_000, 40}, {5_000, 196}} {
 		t.Run(fmt.Sprintf("%d elections with names of %d bytes", c.elections, c.length), func(t *testing.T) {
-			l := newLab(t, server)
-			b := backendOn(t, Options{Config: l.User, MaxTTL: ttl})
-			m, err := election.New(b, election.Options{ID: "a", TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+			b := backendOn(t, Options{Config: newLab(t, server).User})
+			me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+			leases, bids := make([]backend.Lease, c.elections), make([]backend.Bid, c.elections)
+			for i := range leases {
+				leases[i].Election = fmt.Sprintf("%s%05d", strings.Repeat("n", c.length-5), i)
+			}
+			leases, err := b.Observe(t.Context(), leases)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := make([]*election.Election, c.elections)
-			for i := range all {
-				if all[i], err = m.Join(fmt.Sprintf("%s%05d", strings.Repeat("n", c.length-5), i)); err == nil {
-					err = all[i].Lead(nil)
-				}
-				if err != nil {
-					t.Fatal(err)
+			for i := range bids {
+				bids[i] = backend.Bid{Election: leases[i].Election, Candidate: me, TTL: time.Minute, Expected: leases[i]}
+			}
+			granted, err := b.Acquire(t.Context(), bids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held := make([]backend.Held, len(granted))
+			for i := range granted {
+				if held[i] = granted[i].Lease.Held(); granted[i].Outcome != backend.Granted {
+					t.Fatalf("bid %d for a free lease: %v", i, granted[i])
 				}
 			}
-			terms := make([]uint64, len(all))
-			testbed.Eventually(t, 2*patience, "all elections are led", func() error {
-				for i, e := range all {
-					led := e.Leadership()
-					if led == nil {
-						return errors.New(e.Current().String())
-					}
-					terms[i] = led.Term
-				}
-				return nil
-			})
-			<-time.After(ttl + ttl/4)
-			for i, e := range all {
-				if led := e.Leadership(); led == nil || led.Term != terms[i] {
-					t.Fatalf("more than a TTL later: %v, it was led in term %d", e.Current(), terms[i])
+			renewed, err := b.Renew(t.Context(), held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range renewed {
+				if renewed[i].Outcome != backend.Granted {
+					t.Fatalf("renewal %d of what was granted: %v", i, renewed[i])
 				}
 			}
-			m.Close(t.Context())
+			if err := b.Release(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			leases, err = b.Observe(t.Context(), leases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range leases {
+				if l.Held().Holder.Nonce != "" {
+					t.Fatalf("after the release of all: %v", l)
+				}
+			}
 		})
 	}
 }
