@@ -93,7 +93,7 @@ func (e *Election) Leader() (leader Candidate, term uint64, ok bool) {
 func (e *Election) Current() Event {
 	s := e.state.Load().event(e.elec.name)
 	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not reported it yet
-		s.Kind, s.Previous, s.Leader, s.Leading = Vacant, s.Leader, Candidate{}, false
+		s.Kind, s.Previous, s.Leader, s.Leading, s.Reason = Vacant, s.Leader, Candidate{}, false, ReasonDeadline
 	}
 	return s
 }

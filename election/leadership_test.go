@@ -55,3 +55,21 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 		})
 	}
 }
+
+// After the machine was stopped, a program may ask before the manager's loop has run.
+func TestCurrentSaysThatTheDeadlineHasPassedBeforeTheLoopDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{})
+		e := joined(t, m, "x")
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		led := e.Current()
+		e.Leadership().until.Store(0)
+		if ev := e.Current(); ev.Kind != Vacant || ev.Leading || ev.Reason != ReasonDeadline || ev.Previous.ID != led.Leader.ID || ev.Term != led.Term {
+			t.Errorf("after the deadline of %v: %+v, want vacant for %q", led, ev, ReasonDeadline)
+		}
+		closes(t, m)
+	})
+}

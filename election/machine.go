@@ -28,7 +28,7 @@ type machine struct {
 	me             backend.Candidate
 	listen         bool // the store pushes changes (Guarantees.Push)
 	poll           bool // the store must be polled, even if it pushes (Guarantees.Poll)
-	observed       bool // a lease is free when a challenger has observed it (Guarantees.Expiry)
+	byChallengers  bool // a lease is free when a challenger has observed it (Guarantees.Expiry)
 	byKernel       bool // the store knows when a holder's process has ended
 	random         *rand.Rand
 	jitterFraction float64 // drawn for each reply; see jitter
@@ -227,7 +227,7 @@ const (
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
 	m := &machine{
 		Options: o, me: me, random: rnd,
-		listen: g.Push, poll: g.Poll, observed: g.Expiry == backend.ByChallengers, byKernel: g.Expiry == backend.ByKernel,
+		listen: g.Push, poll: g.Poll, byChallengers: g.Expiry == backend.ByChallengers, byKernel: g.Expiry == backend.ByKernel,
 		// The grid's offset is random, its period is not: followers predict the next renewal.
 		gridOffset: time.Duration(rnd.Int64N(int64(o.RenewEvery))),
 		announceAt: never, announced: now - o.RenewEvery,

@@ -118,7 +118,7 @@ func (m *machine) noteDoubt(now time.Duration, e *elec) {
 		usual += l.TTL
 	}
 	d := &m.doubt
-	switch doubted := m.observed && l.ObserveFor > usual; {
+	switch doubted := m.byChallengers && l.ObserveFor > usual; {
 	case !doubted:
 		m.endDoubt(e)
 	case !e.doubted && now > e.unchangedSince:
