@@ -26,7 +26,7 @@ deps: ## install what the tests need (Debian, as root), or say what to do
 test: ## run the fast tier, in minutes: tests without a server, and each backend's contract on a real server
 	@scripts/test fast
 
-verify: deps ## run all tests with the race detector: clusters, faults, fleets, browsers, chaos, models
+verify: deps ## run all tests, most with the race detector: clusters, faults, fleets, browsers, chaos, models
 	@scripts/test verify $(MODULES)
 
 # What fails is tried once more: a download may have failed.

@@ -3,7 +3,6 @@ package curator
 import (
 	"flag"
 	"os"
-	"strconv"
 	"testing"
 )
 
@@ -11,11 +10,6 @@ import (
 // expire.
 func TestMain(m *testing.M) {
 	memberMain()
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f != nil {
-		if n, err := strconv.Atoi(f.Value.String()); err == nil && n < 24 {
-			f.Value.Set("24")
-		}
-	}
+	flag.Set("test.parallel", "16")
 	os.Exit(m.Run())
 }

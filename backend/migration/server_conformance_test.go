@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +24,7 @@ func TestMain(m *testing.M) {
 	if arg := os.Getenv(pinnedArg); arg != "" {
 		pinnedMember(arg)
 	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f != nil {
-		if n, err := strconv.Atoi(f.Value.String()); err == nil && n < 24 {
-			f.Value.Set("24")
-		}
-	}
+	flag.Set("test.parallel", "12")
 	os.Exit(m.Run())
 }
 
