@@ -173,24 +173,26 @@ func (b *Backend) agreed(t *attempt) bool {
 	return t.new.Term == t.old.Term || t.old.Term == 0 || b.stage == To
 }
 
-// agree bids once more for both leases where the terms differ: a store may have given out a greater
-// term than the bid asked for, by its clock, or because more time than the lead has passed since.
+// agree raises the lesser of two terms by another bid for a lease that we hold: a store may
+// have given out a greater term than the bid asked for.
 func (b *Backend) agree(ctx context.Context, attempts []*attempt) (err error) {
-	for range 2 {
-		var differ []*attempt
+	for range 4 {
+		var olds, news []*attempt
 		for _, t := range attempts {
-			if t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted && !b.agreed(t) {
-				differ = append(differ, t)
+			switch granted := t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted; {
+			case !granted || b.agreed(t):
+			case t.old.Term < t.new.Term:
+				olds = append(olds, t)
+			default:
+				news = append(news, t)
 			}
 		}
-		now, lead := uint64(time.Now().UnixMicro()), termLead(ctx)
+		if len(olds)+len(news) == 0 {
+			break
+		}
 		err = errors.Join(err,
-			b.bid(ctx, b.old, differ, func(t *attempt) (*backend.Answer, backend.Lease, uint64) {
-				return &t.old, t.old.Lease, max(now, t.old.Term, t.new.Term) + lead
-			}),
-			b.bid(ctx, b.new, differ, func(t *attempt) (*backend.Answer, backend.Lease, uint64) {
-				return &t.new, t.new.Lease, max(t.old.Term, t.new.Term+1) - 1
-			}))
+			b.bid(ctx, b.old, olds, func(t *attempt) (*backend.Answer, backend.Lease, uint64) { return &t.old, t.old.Lease, t.new.Term - 1 }),
+			b.bid(ctx, b.new, news, func(t *attempt) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.new.Lease, t.old.Term - 1 }))
 	}
 	return err
 }
