@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,14 +191,41 @@ func textSQL(text string) string {
 	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
 }
 
-// withoutTLS leaves of an error only what the server refused, if it did: the text of pgx begins with an attempt to use TLS.
-func withoutTLS(err error) error {
+// plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since the text of pgx
+// begins with an attempt to use TLS; otherwise each cause once.
+func plainly(err error) error {
 	what := map[string]string{wrongPassword: "password", wrongAccount: "login", noDatabase: "database"}[code(err)]
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
 		return fmt.Errorf("the server refused the %s: %w", what, e)
 	}
+	if isConnectError(err) {
+		return unconnectable{err}
+	}
 	return err
 }
+
+// unconnectable is an error of pgx without repetitions. That has a line for each attempt, with TLS and without, in which
+// the address stands twice.
+type unconnectable struct{ error }
+
+func (e unconnectable) Unwrap() error { return e.error }
+
+func (e unconnectable) Error() string {
+	first, rest, several := strings.Cut(dialed.ReplaceAllString(e.error.Error(), ""), "\n\t")
+	if !several {
+		return first
+	}
+
+	var causes []string
+	for cause := range strings.SplitSeq(rest, "\n\t") {
+		if !slices.Contains(causes, cause) {
+			causes = append(causes, cause)
+		}
+	}
+	return first + " " + strings.Join(causes, "; ")
+}
+
+var dialed = regexp.MustCompile(`dial error: dial \S+ \S+: (connect: )?`)
 
 // text returns a value of a result; "" for NULL.
 func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }

@@ -74,6 +74,22 @@ func TestARefusedPasswordIsSaidFirst(t *testing.T) {
 	}
 }
 
+// pgx tries each address with TLS and without, and says both.
+func TestEachCauseOfAFailedConnectionIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://app@127.0.0.1:2,127.0.0.1:1/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for what, o := range map[string]Options{"a dsn": {DSN: pool.Config().ConnString()}, "a pool": {Pool: pool}} {
+		const once = "`user=app database=app`: 127.0.0.1:2 (127.0.0.1): connection refused; 127.0.0.1:1 (127.0.0.1): connection refused"
+		if err := look(t, backendOn(t, o)); !errors.Is(err, backend.ErrUnavailable) || !strings.HasSuffix(err.Error(), once) {
+			t.Errorf("%s: %v; want each cause once", what, err)
+		}
+	}
+}
+
 func TestALockedTableSaysWhoHasLockedIt(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))

@@ -56,12 +56,12 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	t.Schema = cmp.Or(t.Schema, s.Default)
 	switch {
 	case d.Table.Schema != "" && text(there, 0, 0) != "t" && s.Other != "":
-		s.Hint = "; " + s.Where + " has no such schema, but the schema " + clean.Text(s.Other, 63, false) + " has such a table: correct the configuration"
+		s.Hint = "; it has no such schema, but the schema " + clean.Text(s.Other, 63, false) + " has such a table: correct the configuration"
 	case d.Table.Schema != "" && text(there, 0, 0) != "t" && len(s.Found) == 0:
-		s.Hint = "; " + s.Where + " has no such schema; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + d.account() + ";"
+		s.Hint = "; it has no such schema; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + d.account() + ";"
 	case d.Table.Schema != "" && text(there, 0, 0) != "t": // elsewhere says where there is one
 	case len(s.Found) == 0 && s.Other == "" && t.Schema != "":
-		s.Hint = "; the dsn leads to " + s.Where + ": if the table is in another one, correct the dsn" + d.hintToMake(t)
+		s.Hint = "; if the table is in another database, correct the dsn" + d.hintToMake(t)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
 		s.Hint = d.hintToMake(t)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
@@ -90,7 +90,7 @@ func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, 
 	switch code(err) {
 	case undefinedTable:
 		if s, failed := d.Survey(ctx); failed == nil {
-			err = absent{err, d.elsewhere(&s) + s.Hint}
+			err = absent{err, " in " + s.Where + d.elsewhere(&s) + s.Hint}
 		}
 	case undefinedColumn:
 		if is, failed := d.exec(ctx, d.statement(kindSQL, nil)); failed == nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -260,13 +261,13 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = app, public", user))
 			return Options{DSN: db.DSNOf(user, password, "")}
 		}},
-		"in another database": {`if the table is in another one, correct the dsn`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"in another database": {`"; if the table is in another database, correct the dsn; an administrator`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			withTable(t, server.Database(t))
 			db.Exec(t, "REVOKE ALL ON SCHEMA public FROM PUBLIC", "GRANT USAGE ON SCHEMA public TO PUBLIC")
 			user, password := db.AddUser(t)
 			return Options{DSN: db.DSNOf(user, password, "")}
 		}},
-		"in a schema that is not there": {`has no such schema; an administrator makes it for this account: CREATE SCHEMA "nowhere" AUTHORIZATION`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"in a schema that is not there": {`; it has no such schema; an administrator makes it for this account: CREATE SCHEMA "nowhere" AUTHORIZATION`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(""), Schema: "nowhere"}
 		}},
 	} {
@@ -284,6 +285,9 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			for _, err := range []error{err, b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]} {
 				if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%v; want ErrDenied with %q", err, c.want)
+				}
+				if n := strings.Count(err.Error(), strconv.Quote(db.Name)); n != 1 {
+					t.Errorf("%v; it names the database %d times, want once", err, n)
 				}
 			}
 			if _, err := b.Inspect(t.Context(), time.Second, time.Second); !errors.Is(err, backend.ErrDenied) {

@@ -151,7 +151,7 @@ func (d *driver) source(o Options) error {
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.Pool.Acquire(ctx)
 			if err != nil {
-				return nil, withoutTLS(err)
+				return nil, plainly(err)
 			}
 			return &conn{Conn: c.Hijack()}, nil // Close of the pool does not wait for it
 		}
@@ -166,7 +166,7 @@ func (d *driver) source(o Options) error {
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.DB.Conn(ctx)
 			if err != nil {
-				return nil, withoutTLS(err)
+				return nil, plainly(err)
 			}
 			made := &conn{release: func() { client.DropConn(c) }}
 			return made, c.Raw(func(own any) error {
@@ -212,7 +212,7 @@ func (d *driver) connect(dsn, file string) error {
 		}
 		d.Password.Set(config.Password)
 		c, err := pgx.ConnectConfig(ctx, config)
-		return &conn{Conn: c}, withoutTLS(err)
+		return &conn{Conn: c}, plainly(err)
 	}
 	return nil
 }
