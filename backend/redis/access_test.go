@@ -369,18 +369,20 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 
 // A password that is missing is denied, whatever a server calls it: Redis 7 reads no long command before a login, and says
 // so instead of NOAUTH.
-func TestAMissingPasswordIsDenied(t *testing.T) {
+func TestAMissingOrWrongPasswordIsDenied(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	server.Do(t, "CONFIG", "SET", "requirepass", "secret")
-	b, err := Open(Options{Addresses: []string{server.Addr()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); !errors.Is(err, backend.ErrDenied) {
-		t.Errorf("without the password: %v, want %v", err, backend.ErrDenied)
+	for password, hint := range map[string]string{"": "; the server asks for a password", "canary7f3a": "; correct the username and the password"} {
+		b, err := Open(Options{Addresses: []string{server.Addr()}, Password: password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), hint) {
+			t.Errorf("with the password %q: %v, want ErrDenied with %q", password, err, hint)
+		}
 	}
 }

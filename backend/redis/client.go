@@ -354,6 +354,10 @@ func (d *driver) fail(err error) error {
 			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
 		case strings.HasPrefix(text, "DENIED "):
 			hint = "; protected-mode lets nobody in from another machine without a password"
+		case has(text, "NOAUTH", tooLong):
+			hint = "; the server asks for a password, and none was sent"
+		case has(text, "WRONGPASS", "ERR invalid password"):
+			hint = "; correct the username and the password"
 		case lacksRight(text):
 			hint = "; an administrator can grant what is needed: " + d.grants()
 		case strings.HasPrefix(text, "OOM "):
