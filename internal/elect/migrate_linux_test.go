@@ -125,6 +125,9 @@ func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 	three.says(`"one" leads`)
 	m.want("two at to, one on the new store alone", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
 	m.end(three)
+	late := m.start("late", "")
+	late.says("nobody leads \"job\" on this store: election \"job\" has moved to rows")
+	m.end(late)
 
 	m.end(two)
 	two = m.start("two", migration.Both)

@@ -228,6 +228,8 @@ func (r *runner) watch(ev election.Event) {
 			default: // another leader was told before
 			}
 		}
+	case ev.Reason == election.ReasonCurrent && ev.Kind == election.Vacant && ev.Err != nil: // it has moved to another store
+		r.say("nobody leads %q on this store: %v", ev.Election, ev.Err)
 	case ev.Reason == election.ReasonCurrent:
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
 		r.say("no longer leads %q: %v", ev.Election, ev.Err)
