@@ -32,6 +32,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"2 are set":             {DSN: "host=127.0.0.1", Pool: pool},
 		"may hold a password":   {DSN: "postgres://u:canary7f3a@[/x"},
 		"%25 stands for %":      {DSN: "postgres://u:canary7f3a%x@h/x"},
+		"%40 for @":             {DSN: "postgres://u:s@canary7f3a@h/x"},
 		`schema is "a\nb"`:      {Pool: pool, Schema: "a\nb"},
 		`prefix is "a\"b"`:      {Pool: pool, Prefix: `a"b`},
 		"max_ttl is 500ms":      {Pool: pool, MaxTTL: 500 * time.Millisecond},

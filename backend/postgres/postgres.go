@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -227,8 +228,8 @@ const (
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(dsn)
-	if err != nil { // its text may have the password
-		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%")
+	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' { // the error's text, and such a host, may have the password
+		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%, %%40 for @")
 	}
 	c := of.ConnConfig
 	if l, err := pgxpool.ParseConfig(login); err == nil { // or somebody is writing the file
