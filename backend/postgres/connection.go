@@ -225,7 +225,7 @@ func (e unconnectable) Error() string {
 	return first + " " + strings.Join(causes, "; ")
 }
 
-var dialed = regexp.MustCompile(`dial error: dial \S+ \S+: (connect: )?`)
+var dialed = regexp.MustCompile(`hostname resolving error: |dial error: dial \S+ \S+: (connect: )?`)
 
 // text returns a value of a result; "" for NULL.
 func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }

@@ -88,6 +88,11 @@ func TestEachCauseOfAFailedConnectionIsSaidOnce(t *testing.T) {
 			t.Errorf("%s: %v; want each cause once", what, err)
 		}
 	}
+
+	unknown := errors.New("failed to connect to `user=app database=app`:\n\thostname resolving error: lookup db1: no such host\n\tlookup db1: no such host")
+	if got, want := (unconnectable{unknown}).Error(), "failed to connect to `user=app database=app`: lookup db1: no such host"; got != want {
+		t.Errorf("a host without an address: %s; want %s", got, want)
+	}
 }
 
 func TestALockedTableSaysWhoHasLockedIt(t *testing.T) {
