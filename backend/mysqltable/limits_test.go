@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -131,6 +132,56 @@ func TestNamesThatTheTableCannotTellApartAreRefused(t *testing.T) {
 		a.lead(strings.Repeat("n", l.shape().width))
 		if got := a.renew(held); got.Outcome != backend.Granted {
 			t.Errorf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
+		}
+	})
+}
+
+// The table takes "jobs", "JOBS", "jöbs" and, on MariaDB, "jobs " for one key. A member does not: it reads, keeps and gives
+// back no row but that of its own key, whatever the row says. Beside such a row it has none of its own.
+func TestKeysAreToldApartByTheirBytes(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		lock, s := l.lock(t), l.shape()
+		jobs, holder := beside.Owned{Election: "jobs", ID: "go-a", Term: 7}, s.holderOf("go-a", 7)
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		defer cancel()
+
+		for _, key := range []string{"JOBS", "jobs ", "j\u00f6bs"} {
+			l.exec(t, "DELETE FROM leader_election")
+			l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES (?, ?, now())", s.key, s.holder, s.time), key, holder)
+
+			states, err := lock.Read(ctx, []string{"jobs"})
+			if err != nil || states[0].Term != 0 || states[0].Who != "" {
+				t.Fatalf("beside the row of %q: want no row of jobs to be read, got %+v, %v", key, states, err)
+			}
+			if kept, err := lock.Keep(ctx, []beside.Owned{jobs}); err != nil || kept[0].Outcome != backend.Refused {
+				t.Errorf("beside the row of %q: want a renewal refused, got %+v, %v", key, kept, err)
+			}
+			if err := lock.Drop(ctx, []beside.Owned{jobs}); err != nil {
+				t.Error(err)
+			}
+
+			taken, err := lock.Take(ctx, []beside.Taking{{Owned: jobs, Was: states[0]}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := map[string]string{}
+			all, err := l.admin.QueryContext(ctx, fmt.Sprintf("SELECT %s, %s FROM leader_election", s.key, s.holder))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for all.Next() {
+				var key, holder string
+				if err := all.Scan(&key, &holder); err != nil {
+					t.Fatal(err)
+				}
+				rows[key] = holder
+			}
+			if rows[key] != holder {
+				t.Errorf("the row of %q has become %q", key, rows)
+			}
+			if granted := taken[0].Outcome == backend.Granted; granted != (rows["jobs"] == holder) || !granted && !errors.Is(taken[0].Err, backend.ErrDenied) {
+				t.Errorf("beside the row of %q jobs is taken: %v, %v; the rows are %q", key, taken[0].Outcome, taken[0].Err, rows)
+			}
 		}
 	})
 }
