@@ -177,6 +177,8 @@ var short = map[string][]string{
 	"consul":              {longPause, "cut off"},
 	"kubernetes":          {longPause, "etcd killed"},
 	"curator":             {longPause, "held back"},
+	"mysqltable":          {otherTakesOver, otherBeside},
+	"migration":           {"kill -9", nextStage},
 	"zookeeper":           {longPause, "server killed"},
 	"postgres guarded":    {"kill -9", guardStopped},
 }

@@ -23,7 +23,7 @@ func Check(h *History) error {
 	for _, l := range h.Lines {
 		entries = append(entries, l.Entry)
 	}
-	return errors.Join(conformance.Check(entries), checkLock(h), checkFence(h), checkAcknowledged(h), checkLiveness(h), checkComplete(h))
+	return errors.Join(conformance.Check(entries), checkOthers(h), checkLock(h), checkFence(h), checkAcknowledged(h), checkLiveness(h), checkComplete(h))
 }
 
 // checkFence replays the resource's log (S9).
@@ -165,9 +165,12 @@ func (h *History) Stale() (n int) {
 }
 
 // Beliefs returns the sampled leaderships of one election, by their beginning.
-func (h *History) Beliefs(election string) (list []Line) {
+func (h *History) Beliefs(election string) []Line { return h.spans(election, conformance.Believed) }
+
+// spans returns the lines of these kinds about one election, by their beginning.
+func (h *History) spans(election string, kinds ...conformance.EntryKind) (list []Line) {
 	for _, l := range h.Lines {
-		if l.Kind == conformance.Believed && l.Election == election {
+		if slices.Contains(kinds, l.Kind) && l.Election == election {
 			list = append(list, l)
 		}
 	}
@@ -175,7 +178,7 @@ func (h *History) Beliefs(election string) (list []Line) {
 	return list
 }
 
-// A Gap is a time during which no process believed that it led.
+// A Gap is a time during which no process believed that it led, nor another program.
 type Gap struct {
 	Election string
 	From, To time.Duration
@@ -185,7 +188,7 @@ type Gap struct {
 func (h *History) Gaps() (gaps []Gap) {
 	for _, name := range elections {
 		end := time.Duration(-1)
-		for _, b := range h.Beliefs(name) {
+		for _, b := range h.spans(name, conformance.Believed, OtherLed) {
 			if end >= 0 && b.From > end {
 				gaps = append(gaps, Gap{name, end, b.From})
 			}

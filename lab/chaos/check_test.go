@@ -91,6 +91,9 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		spoil      func(h *History)
 	}{
 		{"S1", "two processes believe that they lead, for a millisecond", func(h *History) { h.find("a1", conformance.Believed, "").To = 5001 * ms }},
+		{"S1", "a member leads while another program does, for a millisecond", func(h *History) {
+			h.Lines = append(h.Lines, Line{Entry: conformance.Entry{Process: "other", Election: elections[0], Kind: OtherLed, From: 2999 * ms, To: 4000 * ms}})
+		}},
 		{"S4", "a later grant has a smaller term", func(h *History) { h.find("a1", conformance.Granted, "").Term = 9 }},
 		{"S5", "one term is granted twice", func(h *History) {
 			l := h.find("b1", conformance.Granted, "")

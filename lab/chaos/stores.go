@@ -21,6 +21,8 @@ import (
 var Sites = map[string]func(t testing.TB) *Site{
 	"file":             fileSite,
 	"manual":           manualSite,
+	"migration":        migrationSite,
+	"mysqltable":       tableSite,
 	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
 	"postgres":         postgresSite,
