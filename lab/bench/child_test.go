@@ -29,7 +29,7 @@ import (
 
 // A role describes what a child process does. It is passed in the environment.
 type role struct {
-	Kind string // candidate, seed, peer
+	Kind string // candidate, seed, old, peer
 	ID   string
 
 	DSN     string          // of MySQL; the child counts its statements
@@ -91,7 +91,7 @@ func TestMain(m *testing.M) {
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()
-		run := map[string]func(context.Context) error{"candidate": r.candidate, "seed": r.seed, "peer": r.peer}
+		run := map[string]func(context.Context) error{"candidate": r.candidate, "seed": r.seed, "old": r.old, "peer": r.peer}
 		if err := run[r.Kind](ctx); err != nil {
 			log.Fatal(err)
 		}

@@ -7,12 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -331,12 +336,19 @@ func stores(t *testing.T) (all []store) {
 			name: string(k), version: server.Version(), backend: "mysql", peers: []string{polling},
 			fresh:   func() string { return fresh(t, server) },
 			section: func(string) any { return map[string]any{"dsn": fresh(t, server)} },
-			count: func() (n float64, err error) {
-				var name string
-				err = server.Admin().QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-				return n, err
-			},
+			count:   questions(server),
 		})
+	}
+	if wanted("mysqltable") {
+		server := testbed.Shared(t, testbed.MariaDB)
+		all = append(all, store{
+			name: "MariaDB, mysqltable", version: server.Version(), backend: "mysqltable",
+			section: func(string) any { return tableSection(freshTable(t, server)) },
+			count:   questions(server),
+		})
+	}
+	if wanted(testbed.S3) {
+		all = append(all, s3Store(t))
 	}
 	if wanted("file") {
 		all = append(all, store{
@@ -345,6 +357,45 @@ func stores(t *testing.T) (all []store) {
 		})
 	}
 	return all
+}
+
+// questions counts the statements that a server has received.
+func questions(server *testbed.Server) func() (float64, error) {
+	return func() (n float64, err error) {
+		var name string
+		err = server.Admin().QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
+		return n, err
+	}
+}
+
+// s3Store is a versitygw behind a proxy that counts requests.
+func s3Store(t *testing.T) store {
+	for name, value := range map[string]string{ // of children, which inherit them
+		"AWS_ACCESS_KEY_ID": testbed.S3AccessKey, "AWS_SECRET_ACCESS_KEY": testbed.S3SecretKey,
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
+	} {
+		t.Setenv(name, value)
+	}
+	node := testbed.StartS3(t, testbed.S3Options{})
+	target, err := url.Parse(node.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	forward := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		requests.Add(1)
+		p.SetURL(target)
+		p.Out.Host = p.In.Host // it is signed
+	}}
+	proxy := httptest.NewServer(forward)
+	t.Cleanup(proxy.Close)
+	return store{
+		name: "S3", version: node.Version(), backend: "s3",
+		section: func(name string) any {
+			return map[string]any{"bucket": testbed.S3Bucket, "prefix": name + "/", "region": "us-east-1", "endpoint": proxy.URL, "path_style": true}
+		},
+		count: func() (float64, error) { return float64(requests.Load()), nil },
+	}
 }
 
 func consulStore(t *testing.T) store {
