@@ -52,7 +52,7 @@ func TestMixedFleets(t *testing.T) {
 	fmt.Println("|---|---|---|---|---|")
 	var all sync.WaitGroup
 	for _, fleet := range fleets {
-		for _, order := range [][]string{{"member", "member", "old"}, {"member", "old"}, {"old", "member"}} {
+		for _, order := range [][]string{{"member", "member", "old"}, {"member", "old"}, {"guarded", "old"}, {"old", "member"}} {
 			all.Go(func() {
 				var cells [2]string
 				var both sync.WaitGroup
@@ -79,8 +79,11 @@ func (m mixed) gaps(t *testing.T, order []string, n int, sig syscall.Signal) (ti
 		var kids []*child
 		for j, what := range order {
 			r := member
-			if what == "old" {
+			switch what {
+			case "old":
 				r = old
+			case "guarded":
+				r.Guard = true
 			}
 			r.ID = fmt.Sprint(what, j)
 			func() {
@@ -97,7 +100,7 @@ func (m mixed) gaps(t *testing.T, order []string, n int, sig syscall.Signal) (ti
 		<-time.After(storesTTL/2 + time.Duration(phase*float64(storesTTL)/3))
 
 		times = append(times, func() time.Duration {
-			if sig == syscall.SIGTERM { // mostly milliseconds, during which no other process may start
+			if sig == syscall.SIGTERM || order[0] == "guarded" { // mostly milliseconds, during which no other process may start
 				turn.Lock()
 				defer turn.Unlock()
 			}
