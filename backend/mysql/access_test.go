@@ -382,7 +382,7 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 		for _, plugin := range plugins[k] {
 			c := l.AddUser(t, plugin)
 			trusting := func(c *mysql.Config) { c.TLS, c.TLSConfig = server.TLSConfig(), "" }
-			read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
+			testbed.Read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
 			for what, bad := range map[string]func(*mysql.Config){
 				"a connection without TLS": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "" },
 				"an authority not trusted": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "true" },

@@ -1,12 +1,10 @@
 package mysql
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -21,7 +19,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 					t.Parallel()
 					l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
 					for i := range candidates {
-						settle(t, l, elections, ttl, i == 0)
+						testbed.Settle(t, backendOn(t, Options{Config: l.User}), elections, ttl, i == 0)
 					}
 					const read, write = 1, 7 // statements of a message
 					perTTL := 3 * write      // renewals
@@ -53,32 +51,4 @@ func (l *lab) statements(t testing.TB) (n int64) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// settle opens a manager that campaigns for elections, and waits until it leads them or knows the leader.
-func settle(t testing.TB, l *lab, elections int, ttl time.Duration, leads bool) {
-	t.Helper()
-	m, err := election.New(backendOn(t, Options{Config: l.User}), election.Options{ID: fmt.Sprint("leads ", leads), TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var joined []*election.Election
-	for k := range elections {
-		e, err := m.Join(fmt.Sprintf("jobs%04d", k))
-		if err == nil {
-			err = e.Lead(nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		joined = append(joined, e)
-	}
-	testbed.Eventually(t, patience, "the manager has settled", func() error {
-		for _, e := range joined {
-			if _, _, known := e.Leader(); !known || leads && !e.Leading() {
-				return errors.New(e.Current().String())
-			}
-		}
-		return nil
-	})
 }

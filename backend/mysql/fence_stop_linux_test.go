@@ -33,7 +33,7 @@ func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k)).withAccount(t)
 		d := open(t, Options{Config: l.User})
 		lead(t, d, 1, "n")
-		v := read(t, d, recordKey("jobs"))
+		v := testbed.Read(t, d, recordKey("jobs"))
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 			t.Fatalf("the client did not stop before COMMIT: %v, %v\n%s", state, err, out.String())
 		}
 		testbed.Eventually(t, patience, "a successor is elected", func() error {
-			results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
+			results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
 			if err == nil && results[0].Outcome != backend.Granted {
 				err = fmt.Errorf("%v, %w", results[0].Outcome, errors.Join(results[0].Err, errors.New("not yet")))
 			}

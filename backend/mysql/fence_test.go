@@ -36,8 +36,8 @@ func fenced(t testing.TB, db *sql.DB, term uint64, more func()) error {
 // lead writes the record of a leadership.
 func lead(t testing.TB, d *driver, term uint64, nonce backend.Nonce) {
 	t.Helper()
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term, Nonce: string(nonce)})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term, Nonce: string(nonce)})
 }
 
 // A transaction is committed under the term of the leader only, and the connection is then as it was.
@@ -110,7 +110,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 		d := open(t, Options{Config: l.User})
 		session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "n"}}
 		lead(t, d, 7, "n")
-		v := read(t, d, recordKey("jobs"), session.Key)
+		v := testbed.Read(t, d, recordKey("jobs"), session.Key)
 		unlock := l.lock(t, "SELECT value FROM election_item WHERE kind = 'record' AND name = 'jobs' LOCK IN SHARE MODE")
 		defer unlock()
 		for what, check := range map[string][]lease.Item{"verifies": nil, "checks": v.Items[:1]} { // the latter, while they are few
@@ -122,7 +122,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 			}
 			v.Items[1] = w.Results[0].Items[0]
 		}
-		results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}, &lease.Record{Election: "other", Term: 1, Nonce: "m"})
+		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}, &lease.Record{Election: "other", Term: 1, Nonce: "m"})
 		if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {
 			t.Errorf("grants beside a fence: %+v, %v; want the fenced one unavailable, the other one granted", results, err)
 		}

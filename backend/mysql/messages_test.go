@@ -22,7 +22,7 @@ func TestALostReplyGrantsOnce(t *testing.T) {
 		for _, fate := range []testbed.Fate{testbed.LoseReply, testbed.LoseRequest} {
 			name, proxy := "jobs "+string(fate), server.Proxy(t)
 			d := open(t, Options{Config: proxy.Config(l.User)})
-			v := read(t, d, recordKey(name))
+			v := testbed.Read(t, d, recordKey(name))
 			trap := proxy.Trap("START TRANSACTION", fate)
 			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 			w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: name, Term: 1}}}}}, nil)
@@ -35,7 +35,7 @@ func TestALostReplyGrantsOnce(t *testing.T) {
 			if err != nil || w.Results[0].Outcome != want {
 				t.Errorf("%s: %+v, %v; want %v", fate, w, err, want)
 			}
-			if r, ok := read(t, d, recordKey(name)).Items[0].Value.(*lease.Record); !ok || r.Term != 1 {
+			if r, ok := testbed.Read(t, d, recordKey(name)).Items[0].Value.(*lease.Record); !ok || r.Term != 1 {
 				t.Errorf("%s: the record is %+v", fate, r)
 			}
 		}
@@ -52,10 +52,10 @@ func TestALateChangeDoesNothing(t *testing.T) {
 			proxy, account := server.Proxy(t), l.AddUser(t, "")
 			name := fmt.Sprint("jobs ", exists)
 			d, other := open(t, Options{Config: proxy.Config(account), Poll: true}), open(t, Options{Config: l.User})
-			v := read(t, d, recordKey(name))
+			v := testbed.Read(t, d, recordKey(name))
 			if exists {
-				mustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
-				v = read(t, d, recordKey(name))
+				testbed.MustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
+				v = testbed.Read(t, d, recordKey(name))
 			}
 			trap := proxy.Trap("START TRANSACTION", testbed.HoldRequest)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 			trap.Wait(t, patience)
 			cancel()
 			<-done
-			mustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
+			testbed.MustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
 			trap.Release()
 			testbed.Eventually(t, patience, "the late request is executed", func() error {
 				if n := l.connections(t, account.User); n > 0 {
@@ -75,7 +75,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 				}
 				return nil
 			})
-			if r := read(t, other, recordKey(name)).Items[0].Value.(*lease.Record); r.Term != 2 {
+			if r := testbed.Read(t, other, recordKey(name)).Items[0].Value.(*lease.Record); r.Term != 2 {
 				t.Errorf("a late change, over a row that exists (%v), has made term %d", exists, r.Term)
 			}
 		}
@@ -95,7 +95,7 @@ func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
 				o = Options{DB: testbed.OpenDB(t, o.Config), Poll: true}
 			}
 			d, other := open(t, o), open(t, Options{Config: l.User, Poll: true})
-			v := read(t, d, recordKey("jobs"), recordKey("large"))
+			v := testbed.Read(t, d, recordKey("jobs"), recordKey("large"))
 			trap := proxy.Trap("COMMIT", testbed.HoldRequest)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan bool)
@@ -110,7 +110,7 @@ func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
 			began, tries := time.Now(), 0
 			testbed.Eventually(t, patience, "another process makes its change", func() error {
 				tries++
-				results, err := put(t, other, &v, &lease.Record{Election: "jobs", Term: 2})
+				results, err := testbed.Put(t, other, &v, &lease.Record{Election: "jobs", Term: 2})
 				if err == nil && results[0].Outcome != backend.Granted {
 					err = fmt.Errorf("%+v", results)
 				}
@@ -131,7 +131,7 @@ func TestAHangingServerHangsNoCall(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Start(t, testbed.Options{Kind: k})
 		d := open(t, Options{Config: newLab(t, server).User})
-		v := read(t, d, recordKey("jobs"))
+		v := testbed.Read(t, d, recordKey("jobs"))
 		server.Stop(t)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -144,6 +144,6 @@ func TestAHangingServerHangsNoCall(t *testing.T) {
 			}
 		}
 		server.Continue(t)
-		read(t, d)
+		testbed.Read(t, d)
 	})
 }

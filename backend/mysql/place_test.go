@@ -132,14 +132,14 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 		tenant := l.tenant(t)
 		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		own := open(t, Options{Config: l.User})
-		v := read(t, own, recordKey("jobs"))
-		mustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
+		v := testbed.Read(t, own, recordKey("jobs"))
+		testbed.MustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
 		told := func() Options {
 			db := poolOf(t, l.User)
 			tell(t, db, "USE "+tenant)
 			return Options{DB: db}
 		}
-		if got := read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
+		if got := testbed.Read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
 			t.Fatalf("the record of %s is read as %+v", l.Name, got)
 		}
 
@@ -154,7 +154,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 			}
 			return nil
 		})
-		read(t, own, recordKey("jobs"))
+		testbed.Read(t, own, recordKey("jobs"))
 	})
 }
 
@@ -260,26 +260,26 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			db := poolOf(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
-			v := read(t, d, recordKey("jobs"))
+			v := testbed.Read(t, d, recordKey("jobs"))
 			if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
 				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 			}
 			value = told + "é€😀"
 			testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
-				results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
 				if err == nil && results[0].Outcome == backend.Granted {
 					return nil
 				}
 				if !strings.Contains(told, limit) { // which may end what sets up a connection on a busy machine
 					t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
 				}
-				v = read(t, d, recordKey("jobs"))
+				v = testbed.Read(t, d, recordKey("jobs"))
 				return fmt.Errorf("%+v, %w", results, err)
 			})
-			written := read(t, d, recordKey("jobs"))
+			written := testbed.Read(t, d, recordKey("jobs"))
 			value += " by another process"
-			mustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
-			if r, _ := read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
+			testbed.MustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
+			if r, _ := testbed.Read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
 				t.Fatalf("after %s: a reading is older than its call: %+v", told, r)
 			}
 			d.Close()
@@ -302,14 +302,14 @@ func TestEveryStatementNamesTheSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		read(t, d, recordKey("jobs"))
+		testbed.Read(t, d, recordKey("jobs"))
 		use()
-		v := read(t, d, recordKey("jobs"), recordKey("other"))
+		v := testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
 		for _, id := range []string{"made", "changed"} {
 			use()
-			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
 			use()
-			v = read(t, d, recordKey("jobs"), recordKey("other"))
+			v = testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM "+l.Name+".election_item WHERE kind = 'record'"); n != 2 {
 			t.Fatal("the records are not in the schema that is meant")
@@ -343,8 +343,8 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 			db := poolOf(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
-			v := read(t, d, recordKey("jobs"))
-			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
+			v := testbed.Read(t, d, recordKey("jobs"))
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
 		}
 	})
 }
@@ -380,19 +380,19 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 			return
 		}
 		knew := open(t, Options{Config: l.User})
-		before := read(t, knew, recordKey("jobs"))
-		mustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+		before := testbed.Read(t, knew, recordKey("jobs"))
+		testbed.MustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
 		l.copied(t, "election_item", "copied")
 		l.exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
 
-		if _, err := put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+		if _, err := testbed.Put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
 			t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
 		}
-		after := read(t, knew, recordKey("jobs"))
+		after := testbed.Read(t, knew, recordKey("jobs"))
 		if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
 			t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
 		}
-		if fresh := read(t, open(t, Options{Config: l.User}), recordKey("jobs")); fresh.Epoch != after.Epoch {
+		if fresh := testbed.Read(t, open(t, Options{Config: l.User}), recordKey("jobs")); fresh.Epoch != after.Epoch {
 			t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
 		}
 		l.exec(t, "RENAME TABLE election_item TO copied, former TO election_item")
@@ -455,9 +455,9 @@ func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
 // sameAfterItsFileWasTouched checks that what changes a file of a table, and no row, makes no other store.
 func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
 	d := open(t, Options{Config: l.User})
-	before := read(t, d, recordKey("jobs"))
+	before := testbed.Read(t, d, recordKey("jobs"))
 	l.exec(t, "RENAME TABLE election_item TO moved", "RENAME TABLE moved TO election_item")
-	if after := read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
+	if after := testbed.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
 		t.Errorf("the epoch is %s, was %s", after.Epoch, before.Epoch)
 	}
 }
@@ -481,8 +481,8 @@ func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 		tenant := l.tenant(t)
 		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
-		v := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+		v := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 		check := func(f Fence, statement string) error {
 			return f.Do(t.Context(), poolOf(t, l.User), "jobs", 7, func(tx *sql.Tx) error {
 				_, err := tx.ExecContext(context.Background(), statement)

@@ -24,8 +24,8 @@ func TestChangesOverMissingRowsExcludeEachOther(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		drivers := [2]*driver{open(t, Options{Config: l.User}), open(t, Options{Config: l.User})}
-		epoch := read(t, drivers[0]).Epoch
-		read(t, drivers[1])
+		epoch := testbed.Read(t, drivers[0]).Epoch
+		testbed.Read(t, drivers[1])
 		for round := range 100 {
 			names := [2]string{fmt.Sprint("x", round), fmt.Sprint("y", round)}
 			var made [2]bool
@@ -63,26 +63,26 @@ func TestAManualEditShows(t *testing.T) {
 			"of the case":     {"UPDATE election_item SET version = UPPER(version)" + row},
 			"a row of others": {"DELETE FROM election_item" + row, "INSERT INTO election_item SELECT kind, 'jobs', value, version, created, at FROM election_item WHERE kind = 'record' AND name = 'others'"},
 		} {
-			v := read(t, d, recordKey("jobs"), recordKey("others"))
-			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"}, &lease.Record{Election: "others", Term: 1})
-			v = read(t, d, recordKey("jobs"))
+			v := testbed.Read(t, d, recordKey("jobs"), recordKey("others"))
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"}, &lease.Record{Election: "others", Term: 1})
+			v = testbed.Read(t, d, recordKey("jobs"))
 			if v.Items[0].Edited {
 				t.Errorf("before an edit %s: %+v", what, v.Items[0])
 			}
 			l.exec(t, edits...)
-			if now := read(t, d, recordKey("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
+			if now := testbed.Read(t, d, recordKey("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
 				t.Errorf("an edit %s: %+v, before it was %+v", what, now, v.Items[0])
 			}
-			if results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
+			if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
 				t.Errorf("a write after an edit %s: %+v, %v; want it refused", what, results, err)
 			}
 		}
-		v := read(t, d, recordKey("jobs"))
+		v := testbed.Read(t, d, recordKey("jobs"))
 		l.exec(t, "DELETE FROM election_item"+row)
-		if results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
+		if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
 			t.Errorf("a write over a deleted row: %+v, %v; want it refused", results, err)
 		}
-		if now := read(t, d, recordKey("jobs")).Items[0]; now.Version != "" {
+		if now := testbed.Read(t, d, recordKey("jobs")).Items[0]; now.Version != "" {
 			t.Errorf("a deleted row: %+v", now)
 		}
 	})
@@ -94,8 +94,8 @@ func TestARowOfAnyTimeIsRead(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		d := open(t, Options{Config: l.User})
-		v := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		for _, at := range []string{"1000-01-01", "9999-12-31 23:59:59"} {
 			l.exec(t, "UPDATE election_item SET at = '"+at+"'")
 			if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); err != nil || v.Items[0].Age < 0 || v.Items[0].Version == "" {
@@ -150,30 +150,30 @@ func TestALockedRowCostsItsElectionOnly(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		d := open(t, Options{Config: l.User})
-		v := read(t, d)
-		mustPut(t, d, &v, &lease.Record{Election: "fenced", Term: 1}, &lease.Record{Election: "free", Term: 1})
-		v = read(t, d, recordKey("fenced"), recordKey("free"))
+		v := testbed.Read(t, d)
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "fenced", Term: 1}, &lease.Record{Election: "free", Term: 1})
+		v = testbed.Read(t, d, recordKey("fenced"), recordKey("free"))
 		unlock := l.lock(t, "SELECT * FROM election_item WHERE kind = 'record' AND name = 'fenced' FOR UPDATE")
 		defer unlock()
-		results, err := put(t, d, &v, &lease.Record{Election: "fenced", Term: 2}, &lease.Record{Election: "free", Term: 2})
+		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "fenced", Term: 2}, &lease.Record{Election: "free", Term: 2})
 		if err != nil || results[0].Outcome != backend.Unknown || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {
 			t.Errorf("beside a locked row: %+v, %v; want that change unavailable, and the other one granted", results, err)
 		}
-		if v = read(t, d, recordKey("fenced")); v.Items[0].Value.(*lease.Record).Term != 1 {
+		if v = testbed.Read(t, d, recordKey("fenced")); v.Items[0].Value.(*lease.Record).Term != 1 {
 			t.Errorf("a locked row was written: %+v", v.Items[0])
 		}
 		unlock()
-		mustPut(t, d, &v, &lease.Record{Election: "fenced", Term: 2})
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "fenced", Term: 2})
 
 		undo := l.lock(t, "INSERT INTO election_item (kind, name, value, version, created, at) VALUES ('record', 'taken', '{}', '', '', UTC_TIMESTAMP(6))")
 		defer undo()
-		results, err = put(t, d, &v, &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "new", Term: 1})
+		results, err = testbed.Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "new", Term: 1})
 		if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {
 			t.Errorf("beside a row that is being inserted: %+v, %v; want that change unavailable, and the other one granted", results, err)
 		}
 		undo()
 		l.exec(t, "INSERT INTO election_item (kind, name, value, version, created, at) VALUES ('record', 'taken', '{}', '', '', UTC_TIMESTAMP(6))")
-		if results, err = put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
+		if results, err = testbed.Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
 			t.Errorf("after the insertion: %+v, %v; want it refused", results, err)
 		}
 	})
@@ -211,10 +211,10 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 				keys = append(keys, recordKey(name))
 				records = append(records, &lease.Record{Election: name, Term: 1, ID: name, Metadata: name + "\x00\x1b"})
 			}
-			v := read(t, d, keys...)
-			mustPut(t, d, &v, records...)
+			v := testbed.Read(t, d, keys...)
+			testbed.MustPut(t, d, &v, records...)
 			for _, r := range records {
-				got, ok := read(t, d, recordKey(r.Election)).Items[0].Value.(*lease.Record)
+				got, ok := testbed.Read(t, d, recordKey(r.Election)).Items[0].Value.(*lease.Record)
 				if !ok || lease.Encode(got) != lease.Encode(r) {
 					t.Errorf("in the mode %s %q is read as %+v", mode, r.Election, got)
 				}
@@ -228,14 +228,14 @@ func TestAllProcessesHaveTheSameMaxTTL(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
-		read(t, open(t, Options{Config: l.User, MaxTTL: 20 * time.Second}))
+		testbed.Read(t, open(t, Options{Config: l.User, MaxTTL: 20 * time.Second}))
 		_, err := open(t, Options{Config: l.User}).Read(t.Context(), nil)
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
 			t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
 		}
 		// What docs/mysql.md says to change it.
 		l.exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
-		read(t, open(t, Options{Config: l.User}))
+		testbed.Read(t, open(t, Options{Config: l.User}))
 	})
 }
 

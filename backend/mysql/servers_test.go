@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -32,24 +33,24 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 				t.Parallel()
 				server := testbed.Start(t, testbed.Options{Kind: k, Args: c.args})
 				d := open(t, Options{Config: newLab(t, server).User})
-				before := read(t, d, recordKey("jobs"))
-				mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
-				before = read(t, d, recordKey("jobs"))
+				before := testbed.Read(t, d, recordKey("jobs"))
+				testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+				before = testbed.Read(t, d, recordKey("jobs"))
 				for i, end := range []func(testing.TB){server.Terminate, server.Kill} {
 					end(t)
-					if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
+					if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
 						t.Errorf("a change without a server: %v", err)
 					}
 					server.Start(t)
-					now := read(t, d, recordKey("jobs"))
+					now := testbed.Read(t, d, recordKey("jobs"))
 					if (now.Epoch == before.Epoch) != c.durable || (now.WentBack == before.WentBack) != c.durable {
 						t.Fatalf("after a restart: epoch %s (went back %d), before %s (%d)", now.Epoch, now.WentBack, before.Epoch, before.WentBack)
 					}
-					_, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: uint64(i + 2)})
+					_, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: uint64(i + 2)})
 					if c.durable && err != nil || !c.durable && !errors.Is(err, lease.ErrEpoch) {
 						t.Errorf("a change by what was read before the restart: %v", err)
 					}
-					before = read(t, d, recordKey("jobs"))
+					before = testbed.Read(t, d, recordKey("jobs"))
 				}
 			})
 		}
@@ -63,12 +64,12 @@ func TestAServerOnceVolatileIsAnotherOne(t *testing.T) {
 		server := testbed.Start(t, testbed.Options{Kind: k})
 		l := newLab(t, server)
 		d := open(t, Options{Config: l.User})
-		first := read(t, d)
+		first := testbed.Read(t, d)
 		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
-		weak := read(t, d)
+		weak := testbed.Read(t, d)
 		server.Terminate(t)
 		server.Start(t)
-		if last := read(t, d); weak.Epoch == first.Epoch || last.Epoch == weak.Epoch || last.Epoch == first.Epoch {
+		if last := testbed.Read(t, d); weak.Epoch == first.Epoch || last.Epoch == weak.Epoch || last.Epoch == first.Epoch {
 			t.Errorf("epochs %s, %s, %s; want three", first.Epoch, weak.Epoch, last.Epoch)
 		}
 	})
@@ -80,19 +81,19 @@ func TestATableMadeAgainIsAnotherStore(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		d, other := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
-		before := read(t, d, recordKey("jobs"))
+		before := testbed.Read(t, d, recordKey("jobs"))
 		l.exec(t, "DROP TABLE election_item")
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE") {
 			t.Errorf("a dropped table: %v", err)
 		}
 		l.withTable(t, "")
-		read(t, other)
+		testbed.Read(t, other)
 		for what, d := range map[string]*driver{"one that has read the old table": d, "one that has read nothing": open(t, Options{Config: l.User})} {
-			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
 			}
 		}
-		if now := read(t, d); now.Epoch == before.Epoch || now.WentBack != 1 {
+		if now := testbed.Read(t, d); now.Epoch == before.Epoch || now.WentBack != 1 {
 			t.Errorf("epoch %s (went back %d), before %s", now.Epoch, now.WentBack, before.Epoch)
 		}
 	})
@@ -131,9 +132,9 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
-		before := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
-		before = read(t, d, recordKey("jobs"))
+		before := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+		before = testbed.Read(t, d, recordKey("jobs"))
 		replica.CatchUp(t, primary)
 		toReplica := clone(l.User, func(c *mysql.Config) { c.Addr = replica.Addr() })
 		if _, err := open(t, Options{Config: toReplica}).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
@@ -145,11 +146,11 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		proxy.SetTarget(replica.Addr())
 		proxy.Reset()
 		for what, d := range map[string]*driver{"one that has read the primary": d, "one that has read nothing": late} {
-			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
 			}
 		}
-		now := read(t, d, recordKey("jobs"))
+		now := testbed.Read(t, d, recordKey("jobs"))
 		if now.Epoch == before.Epoch || now.WentBack != 1 || now.Items[0].Value.(*lease.Record).Term != 1 {
 			t.Errorf("on the promoted replica: %+v", now)
 		}
@@ -164,51 +165,9 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 		const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l := newLab(t, primary)
-		toA, toB := primary.Proxy(t), primary.Proxy(t)
-		a := join(t, "a", ttl, Options{Config: toA.Config(l.User), MaxTTL: greatest})
-		b := join(t, "b", ttl, Options{Config: toB.Config(l.User), MaxTTL: greatest})
-		old, err := a.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		replica.CatchUp(t, primary)
-		replica.StopReplication(t)
-		if err := old.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		lead, err := b.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Lead(nil); err != nil { // campaigns, and observes B
-			t.Fatal(err)
-		}
-		toB.Cut(true)
-		primary.Kill(t)
-		replica.Promote(t)
-		promoted := time.Now()
-		toA.SetTarget(replica.Addr())
-		toA.Reset()
-		if !b.Leading() {
-			t.Fatal("the promotion took longer than the TTL")
-		}
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for !a.Leading() {
-			if time.Since(promoted) > patience {
-				t.Fatal("no leader after the promotion")
-			}
-			<-tick.C
-		}
-		if b.Leading() {
-			t.Fatalf("two leaders %v after the promotion: B has %v left", time.Since(promoted), lead.Remaining())
-		}
-		if took := time.Since(promoted); took < greatest {
-			t.Errorf("A leads %v after the promotion; it must observe a lease of another server for the greatest TTL, %v", took, greatest)
-		}
-		if now := a.Leadership(); now != nil && now.Term <= lead.Term {
-			t.Errorf("term %d after %d, which the replica never received", now.Term, lead.Term)
-		}
+		testbed.WatchesItsOwnLeftover(t, primary, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+			return join(t, id, ttl, Options{Config: proxy.Config(l.User), MaxTTL: greatest})
+		})
 	})
 }
 
@@ -225,13 +184,13 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		}
 		proxy := one.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
-		epochs := []string{read(t, d).Epoch}
+		epochs := []string{testbed.Read(t, d).Epoch}
 		turn := func(to *testbed.Server) {
 			proxy.SetTarget(to.Addr())
 			proxy.Reset()
 		}
 		turn(two)
-		epochs = append(epochs, read(t, d).Epoch) // this may be a failover
+		epochs = append(epochs, testbed.Read(t, d).Epoch) // this may be a failover
 		turn(one)
 		_, err := d.Read(t.Context(), nil)
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), serverOf(epochs[0])) || !strings.Contains(err.Error(), serverOf(epochs[1])) {
@@ -261,7 +220,7 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 				o = Options{Config: proxy.Config(l.User)}
 			}
 			d := open(t, o)
-			before := read(t, d).Epoch
+			before := testbed.Read(t, d).Epoch
 			used, err := pool.Conn(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -281,19 +240,19 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
-		v := read(t, d)
+		v := testbed.Read(t, d)
 		replica.CatchUp(t, primary)
 		primary.ReadOnly(t, true)
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("a reading: %v; want ErrUnavailable", err)
 		}
-		if _, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); err == nil {
+		if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); err == nil {
 			t.Error("a read-only server has accepted a change")
 		}
 		replica.Promote(t)
 		proxy.SetTarget(replica.Addr()) // connections to the old primary stay open
-		v = read(t, d)
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v = testbed.Read(t, d)
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	})
 }
 
@@ -306,14 +265,14 @@ func TestLimitsOfTheServerAreErrors(t *testing.T) {
 		d := open(t, Options{Config: l.User})
 		_, err := d.Read(t.Context(), nil)
 		if err == nil {
-			v := read(t, d)
-			_, err = put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+			v := testbed.Read(t, d)
+			_, err = testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		}
 		l.paste(t, err)
 		l.exec(t, "SET GLOBAL binlog_format = 'ROW'")
 		d = open(t, Options{Config: l.User})
-		v := read(t, d)
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v := testbed.Read(t, d)
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		for open := true; open; {
 			c, err := testbed.OpenDB(t, l.User).Conn(t.Context())
 			if open = err == nil; open {
@@ -338,14 +297,14 @@ func TestAClockStepChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := open(t, Options{Config: l.User})
-		before := read(t, d)
+		before := testbed.Read(t, d)
 		for i, step := range []time.Duration{time.Hour, -2 * time.Hour} {
 			server.Step(t, step)
-			now := read(t, d, recordKey("jobs"))
+			now := testbed.Read(t, d, recordKey("jobs"))
 			if now.Epoch != before.Epoch || now.WentBack != 0 || now.Items[0].Age < 0 {
 				t.Errorf("after a step of %v: %+v, before %+v", step, now, before)
 			}
-			mustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
+			testbed.MustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
 			<-time.After(7 * time.Second)
 			if !lead.Leading() {
 				t.Errorf("a step of %v has ended a leadership", step)

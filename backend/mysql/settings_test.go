@@ -114,7 +114,7 @@ func changes(t *testing.T, o Options, term uint64) error {
 			return fmt.Errorf("a reading: %w", err)
 		}
 		for _, want := range []backend.Outcome{backend.Granted, backend.Refused} {
-			results, err := put(t, d, &v, &lease.Record{Election: keys[1].Name, Term: 7, ID: "é€", Nonce: "n"}, &lease.Record{Election: keys[2].Name, Term: term})
+			results, err := testbed.Put(t, d, &v, &lease.Record{Election: keys[1].Name, Term: 7, ID: "é€", Nonce: "n"}, &lease.Record{Election: keys[2].Name, Term: term})
 			if err != nil || results[0].Outcome != want || results[1].Outcome != want {
 				return fmt.Errorf("a change: %+v, %w, want it %v", results, err, want)
 			}

@@ -17,7 +17,7 @@ func TestAListenerComesBack(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d, writer := open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})
-	heard, position := make(chan uint64, 100), read(t, d).Position
+	heard, position := make(chan uint64, 100), testbed.Read(t, d).Position
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan bool)
@@ -48,7 +48,7 @@ func TestAListenerComesBack(t *testing.T) {
 				quiet = nil
 			}
 		}
-		v := read(t, writer, recordKey("jobs"))
+		v := testbed.Read(t, writer, recordKey("jobs"))
 		w, err := writer.Write(t.Context(), v.Epoch, 0, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
 		if err != nil || w.Results[0].Outcome != backend.Granted {
 			t.Fatal(w, err)
@@ -74,7 +74,7 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 	db := withTable(t, server.Database(t))
 	proxy := testbed.NewProxy(t, server.Addr())
 	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
-	position := read(t, d).Position
+	position := testbed.Read(t, d).Position
 	proxy.Delay(20 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
@@ -83,7 +83,7 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 		d.Listen(ctx, position, nil, func([]lease.Item, uint64) bool { return true })
 	}()
 	for range 10 {
-		read(t, d) // it takes the connection as soon as the listener has it
+		testbed.Read(t, d) // it takes the connection as soon as the listener has it
 	}
 	cancel()
 	<-ended

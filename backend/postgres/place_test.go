@@ -185,7 +185,7 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			} {
 				d.conns.Moved() // and the next one is one that was told
 				tell(told)
-				v := read(t, d, recordKey("jobs"))
+				v := testbed.Read(t, d, recordKey("jobs"))
 				if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
 					t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 				}
@@ -194,14 +194,14 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 					value += strings.Repeat("x", 300_000) // the server reads the message for longer than that
 				}
 				testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
-					results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+					results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
 					if err == nil && results[0].Outcome == backend.Granted {
 						return nil
 					}
 					if !strings.Contains(told, "statement_timeout") { // which may end a message on a busy machine
 						t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
 					}
-					v = read(t, d, recordKey("jobs"))
+					v = testbed.Read(t, d, recordKey("jobs"))
 					return fmt.Errorf("%+v, %w", results, err)
 				})
 				tell(forget)
@@ -331,8 +331,8 @@ func TestTablesOfStrangersDoNotMatter(t *testing.T) {
 	stranger, _ := db.AddUser(t)
 	db.Exec(t, "CREATE SCHEMA "+stranger, "CREATE TABLE "+stranger+".election_item (a int)", `CREATE SCHEMA "My App's"`, `GRANT ALL ON SCHEMA "My App's" TO `+db.User)
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
 		t.Errorf("the schema public has %s records, want 1", n)
 	}
@@ -457,19 +457,19 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	knew := open(t, Options{DSN: db.DSN("")})
-	before := read(t, knew, recordKey("jobs"))
-	mustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+	before := testbed.Read(t, knew, recordKey("jobs"))
+	testbed.MustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
 	db.Exec(t, "CREATE TABLE copied (LIKE election_item INCLUDING ALL)", "INSERT INTO copied SELECT * FROM election_item", "ALTER TABLE copied OWNER TO "+db.User,
 		"ALTER TABLE election_item RENAME TO former", "ALTER TABLE copied RENAME TO election_item")
 
-	if _, err := put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+	if _, err := testbed.Put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
 	}
-	after := read(t, knew, recordKey("jobs"))
+	after := testbed.Read(t, knew, recordKey("jobs"))
 	if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
 		t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
 	}
-	if fresh := read(t, open(t, Options{DSN: db.DSN("")}), recordKey("jobs")); fresh.Epoch != after.Epoch {
+	if fresh := testbed.Read(t, open(t, Options{DSN: db.DSN("")}), recordKey("jobs")); fresh.Epoch != after.Epoch {
 		t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
 	}
 	db.Exec(t, "ALTER TABLE election_item RENAME TO copied", "ALTER TABLE former RENAME TO election_item")
@@ -485,12 +485,12 @@ func TestAChangeThatATriggerKeepsBackIsNotGranted(t *testing.T) {
 	for what, body := range map[string]string{"kept back": "return null", "altered": "new.value = old.value; return new"} {
 		db := withTable(t, testbed.SharedPostgres(t).Database(t))
 		d := open(t, Options{DSN: db.DSN("")})
-		v := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-		v = read(t, d, recordKey("jobs"))
+		v := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v = testbed.Read(t, d, recordKey("jobs"))
 		db.Exec(t, "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'begin "+body+"; end'",
 			"CREATE TRIGGER keep BEFORE UPDATE ON election_item FOR EACH ROW EXECUTE FUNCTION keep()")
-		results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
 		if err == nil || results[0].Outcome == backend.Granted || !strings.Contains(err.Error(), "a trigger has kept back or altered changes") {
 			t.Errorf("a change that is %s: %+v, %v", what, results, err)
 		}
@@ -502,8 +502,8 @@ func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, withTenant(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 	own := stdlib.OpenDBFromPool(db.Admin())
 	defer own.Close()
 	check := func(f Fence) error {

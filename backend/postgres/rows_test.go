@@ -21,8 +21,8 @@ func TestChangesOverMissingRowsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	drivers := [2]*driver{open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})}
-	epoch := read(t, drivers[0]).Epoch
-	read(t, drivers[1])
+	epoch := testbed.Read(t, drivers[0]).Epoch
+	testbed.Read(t, drivers[1])
 	for round := range 200 {
 		names := [2]string{fmt.Sprint("x", round), fmt.Sprint("y", round)}
 		var made [2]bool
@@ -43,7 +43,7 @@ func TestChangesOverMissingRowsExcludeEachOther(t *testing.T) {
 			t.Fatalf("round %d: made %v, want one of them", round, made)
 		}
 	}
-	if v := read(t, drivers[0]); v.WentBack != 0 {
+	if v := testbed.Read(t, drivers[0]); v.WentBack != 0 {
 		t.Error("the store seems to have gone back")
 	}
 }
@@ -53,8 +53,8 @@ func TestARowOfAnyTimeIsRead(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	for _, at := range []string{"-infinity", "infinity", "4713-01-01 BC", "294276-01-01", "epoch"} {
 		db.Exec(t, "UPDATE election_item SET at = '"+at+"' WHERE kind = 'record'")
 		if v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")}); err != nil || v.Items[0].Age < 0 || v.Items[0].Version == "" {
@@ -79,17 +79,17 @@ func TestAManualEditShows(t *testing.T) {
 		"of the transaction":     "UPDATE election_item SET written = '99999999'::xid8" + row,
 		"that puts the row back": "CREATE TABLE copy AS SELECT * FROM election_item; DELETE FROM election_item" + row + "; INSERT INTO election_item SELECT * FROM copy" + row + "; DROP TABLE copy",
 	} {
-		v := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"})
-		v = read(t, d, recordKey("jobs"))
+		v := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"})
+		v = testbed.Read(t, d, recordKey("jobs"))
 		if v.Items[0].Edited {
 			t.Errorf("before an edit %s: %+v", what, v.Items[0])
 		}
 		db.Exec(t, edit)
-		if now := read(t, d, recordKey("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
+		if now := testbed.Read(t, d, recordKey("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
 			t.Errorf("an edit %s: %+v, before it was %+v", what, now, v.Items[0])
 		}
-		if results, err := put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
+		if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2}); err != nil || results[0].Outcome != backend.Refused {
 			t.Errorf("a write after an edit %s: %+v, %v; want it refused", what, results, err)
 		}
 	}
@@ -139,9 +139,9 @@ func TestALockedRowCostsOneElection(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d)
-	mustPut(t, d, &v, &lease.Record{Election: "free", Term: 1}, &lease.Record{Election: "locked", Term: 1})
-	v = read(t, d, recordKey("free"), recordKey("locked"))
+	v := testbed.Read(t, d)
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "free", Term: 1}, &lease.Record{Election: "locked", Term: 1})
+	v = testbed.Read(t, d, recordKey("free"), recordKey("locked"))
 	tx, err := db.Admin().Begin(t.Context())
 	if err == nil {
 		_, err = tx.Exec(t.Context(), "SELECT FROM election_item WHERE name = 'locked' FOR UPDATE")
@@ -149,14 +149,14 @@ func TestALockedRowCostsOneElection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := put(t, d, &v, &lease.Record{Election: "locked", Term: 2}, &lease.Record{Election: "free", Term: 2}, &lease.Record{Election: "new", Term: 1})
+	results, err := testbed.Put(t, d, &v, &lease.Record{Election: "locked", Term: 2}, &lease.Record{Election: "free", Term: 2}, &lease.Record{Election: "new", Term: 1})
 	if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted || results[2].Outcome != backend.Granted {
 		t.Errorf("changes beside a locked row: %+v, %v; want the first one unavailable, the others granted", results, err)
 	}
 	if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if results, err = put(t, d, &v, &lease.Record{Election: "locked", Term: 2}); err != nil || results[0].Outcome != backend.Granted {
+	if results, err = testbed.Put(t, d, &v, &lease.Record{Election: "locked", Term: 2}); err != nil || results[0].Outcome != backend.Granted {
 		t.Errorf("after the lock: %+v, %v", results, err)
 	}
 }
@@ -191,7 +191,7 @@ func TestAnInsertionByHandCostsOneElection(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d)
+	v := testbed.Read(t, d)
 	tx, err := db.Admin().Begin(t.Context())
 	if err == nil {
 		_, err = tx.Exec(t.Context(), "INSERT INTO election_item SELECT 'record', 'taken', '{}', written, created, at FROM election_item WHERE kind = 'origin'")
@@ -199,14 +199,14 @@ func TestAnInsertionByHandCostsOneElection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := put(t, d, &v, &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "free", Term: 1})
+	results, err := testbed.Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "free", Term: 1})
 	if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {
 		t.Errorf("a change beside an insertion: %+v, %v; want the first one unavailable, the other granted", results, err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if results, err = put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
+	if results, err = testbed.Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
 		t.Errorf("after the insertion: %+v, %v; want it refused", results, err)
 	}
 }
@@ -216,14 +216,14 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d)
+	v := testbed.Read(t, d)
 	var records []*lease.Record
 	for _, name := range []string{`'; DROP TABLE election_item; --`, `\'; SELECT 1`, `$1 {payload} {table}`, `"`, "é€𝄞"} {
 		records = append(records, &lease.Record{Election: name, Term: 1, Metadata: name + "\x00\x1b"})
 	}
-	mustPut(t, d, &v, records...)
+	testbed.MustPut(t, d, &v, records...)
 	for _, r := range records {
-		got, ok := read(t, d, recordKey(r.Election)).Items[0].Value.(*lease.Record)
+		got, ok := testbed.Read(t, d, recordKey(r.Election)).Items[0].Value.(*lease.Record)
 		if !ok || lease.Encode(got) != lease.Encode(r) {
 			t.Errorf("%q is read as %+v", r.Election, got)
 		}
@@ -233,7 +233,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	for long.Len() < 20000 {
 		long.WriteString(string(backend.NewNonce()))
 	}
-	results, err := put(t, d, &v, &lease.Record{Election: long.String(), Term: 1}, &lease.Record{Election: "fine", Term: 1})
+	results, err := testbed.Put(t, d, &v, &lease.Record{Election: long.String(), Term: 1}, &lease.Record{Election: "fine", Term: 1})
 	if err != nil || !errors.Is(results[0].Err, backend.ErrDenied) || results[1].Outcome != backend.Granted {
 		t.Errorf("a name that no row can have, and another: %+v, %v", results, err)
 	}
@@ -243,14 +243,14 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 func TestAllProcessesHaveTheSameMaxTTL(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
-	read(t, open(t, Options{DSN: db.DSN(""), MaxTTL: 20 * time.Second}))
+	testbed.Read(t, open(t, Options{DSN: db.DSN(""), MaxTTL: 20 * time.Second}))
 	_, err := open(t, Options{DSN: db.DSN("")}).Read(t.Context(), nil)
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
 		t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
 	}
 	// What docs/postgres.md says to change it.
 	db.Exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
-	read(t, open(t, Options{DSN: db.DSN("")}))
+	testbed.Read(t, open(t, Options{DSN: db.DSN("")}))
 }
 
 // What the server has acknowledged survives kill -9, also if the server's defaults do not wait for the
@@ -259,14 +259,14 @@ func TestAnAcknowledgedChangeSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"synchronous_commit=off", "wal_writer_delay=10s"}})
 	d := open(t, Options{DSN: withTable(t, server.Database(t)).DSN("")})
-	before := read(t, d)
+	before := testbed.Read(t, d)
 	server.Exec(t, "CHECKPOINT")
 	for term := range uint64(5) {
-		v := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term})
+		v := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term})
 		server.Kill(t)
 		server.Start(t)
-		v = read(t, d, recordKey("jobs"))
+		v = testbed.Read(t, d, recordKey("jobs"))
 		if r, ok := v.Items[0].Value.(*lease.Record); !ok || r.Term != term || v.Epoch != before.Epoch || v.WentBack != 0 {
 			t.Fatalf("after a kill: %+v, want term %d in epoch %s", v, term, before.Epoch)
 		}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -145,25 +144,7 @@ func backendOn(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	return joinOn(t, id, ttl, backendOn(t, o))
-}
-
-func joinOn(t testing.TB, id string, ttl time.Duration, b *Backend) *election.Election {
-	t.Helper()
-	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		m.Close(ctx)
-	})
-	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return testbed.Join(t, id, ttl, backendOn(t, o))
 }
 
 // patience is how long an event may take on a busy machine; usually it takes a second or two.
@@ -177,95 +158,12 @@ func TestAnOwnLeftoverOnAPromotedStandbyIsWatched(t *testing.T) {
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	db := primary.Database(t)
-	toA, toB := primary.Proxy(t), primary.Proxy(t)
-	a := join(t, "a", ttl, Options{DSN: db.DSN(toA.Addr()), MaxTTL: greatest})
-	b := join(t, "b", ttl, Options{DSN: db.DSN(toB.Addr()), MaxTTL: greatest})
-	old, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	standby.CatchUp(t, primary)
-	standby.StopReplication(t)
-	if err := old.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lead, err := b.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Lead(nil); err != nil { // campaigns, and observes B
-		t.Fatal(err)
-	}
-	toB.Cut(true)
-	primary.Kill(t)
-	standby.Promote(t)
-	promoted := time.Now()
-	toA.SetTarget(standby.Addr())
-	toA.Reset()
-	if !b.Leading() {
-		t.Fatal("the promotion took longer than the TTL")
-	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !a.Leading() {
-		if time.Since(promoted) > patience {
-			t.Fatal("no leader after the promotion")
-		}
-		<-tick.C
-	}
-	if b.Leading() {
-		t.Fatalf("two leaders %v after the promotion: B has %v left", time.Since(promoted), lead.Remaining())
-	}
-	if took := time.Since(promoted); took < greatest {
-		t.Errorf("A leads %v after the promotion; it must observe a lease of another timeline for the greatest TTL, %v", took, greatest)
-	}
-	if now := a.Leadership(); now != nil && now.Term <= lead.Term {
-		t.Errorf("term %d after %d, which the standby never received", now.Term, lead.Term)
-	}
+	testbed.WatchesItsOwnLeftover(t, primary, standby, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+		return join(t, id, ttl, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: greatest})
+	})
 }
 
 func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
-
-// read reads items with a driver once its server answers.
-func read(t testing.TB, d *driver, keys ...lease.Key) (v lease.View) {
-	t.Helper()
-	testbed.Eventually(t, patience, "the server answers", func() (err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		v, err = d.Read(ctx, keys)
-		return err
-	})
-	return v
-}
-
-// put writes records over what was read in a view, and returns the result of each.
-func put(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) ([]lease.Result, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var changes []lease.Change
-	for _, r := range records {
-		over := lease.Item{Key: recordKey(r.Election)}
-		for _, it := range v.Items {
-			if it.Key == over.Key {
-				over = it
-			}
-		}
-		changes = append(changes, lease.Change{Put: []lease.Put{{Over: over, Value: r}}})
-	}
-	w, err := d.Write(ctx, v.Epoch, v.WentBack, changes, nil)
-	return w.Results, err
-}
-
-func mustPut(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) {
-	t.Helper()
-	results, err := put(t, d, v, records...)
-	for _, r := range results {
-		if err != nil || r.Outcome != backend.Granted {
-			t.Fatalf("want all changes granted, got %+v, %v", results, err)
-		}
-	}
-}
 
 // Two standbys that are promoted in turn have the same timeline. Each has an epoch of its own, and a
 // change that was meant for one is refused by the other.
@@ -277,14 +175,14 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 	second := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	proxy := primary.Proxy(t)
 	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	first.CatchUp(t, primary)
 	second.CatchUp(t, primary)
 	second.StopReplication(t)
 	epochs := map[string]bool{v.Epoch: true}
 	for i, next := range []*testbed.PostgresServer{first, second} {
-		before := read(t, d, recordKey("jobs"))
+		before := testbed.Read(t, d, recordKey("jobs"))
 		late := open(t, Options{DSN: db.DSN(next.Addr())}) // has read nothing
 		if i == 0 {
 			primary.Kill(t)
@@ -295,11 +193,11 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 		proxy.SetTarget(next.Addr())
 		proxy.Reset()
 		for what, d := range map[string]*driver{"one that has read another server": d, "one that has read nothing": late} {
-			if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Fatalf("a change of %s, meant for another server: %v, want ErrEpoch", what, err)
 			}
 		}
-		now := read(t, d, recordKey("jobs"))
+		now := testbed.Read(t, d, recordKey("jobs"))
 		if epochs[now.Epoch] {
 			t.Fatalf("the epoch %s comes again", now.Epoch)
 		}
@@ -322,7 +220,7 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 	t.Parallel()
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	db := withTable(t, primary.Database(t))
-	want := read(t, open(t, Options{DSN: db.DSN("")}))
+	want := testbed.Read(t, open(t, Options{DSN: db.DSN("")}))
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	for what, dsn := range map[string]string{"the default": db.DSN(standby.Addr()), "any server is accepted": db.DSN(standby.Addr()) + "&target_session_attrs=any"} {
 		_, err := open(t, Options{DSN: dsn}).Read(t.Context(), []lease.Key{recordKey("jobs")})
@@ -331,7 +229,7 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 		}
 	}
 	two := db.DSN(standby.Addr() + "," + primary.Addr())
-	if v := read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
+	if v := testbed.Read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
 		t.Errorf("epoch %s, want that of the primary, %s", v.Epoch, want.Epoch)
 	}
 }
@@ -343,8 +241,8 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	db := withTable(t, server.Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
 	server.Terminate(t)
 	if err := os.Rename(data, copied); err != nil {
@@ -352,26 +250,26 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 	}
 	testbed.CopyAsServer(t, copied, data)
 	server.Start(t)
-	v = read(t, d, recordKey("jobs"))
+	v = testbed.Read(t, d, recordKey("jobs"))
 	if v.WentBack != 0 || v.Items[0].Old {
 		t.Fatalf("after a restart: %+v", v)
 	}
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
-	v = read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+	v = testbed.Read(t, d, recordKey("jobs"))
 	server.Terminate(t)
 	if err := errors.Join(os.RemoveAll(data), os.Rename(copied, data)); err != nil {
 		t.Fatal(err)
 	}
 	server.Start(t)
-	if _, err := put(t, d, &v, &lease.Record{Election: "other", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
+	if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "other", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change by what was read before: %v, want ErrEpoch", err)
 	}
-	now := read(t, d, recordKey("jobs"), recordKey("other"))
+	now := testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
 	if now.WentBack == 0 || !now.Items[0].Old || now.Items[0].Value.(*lease.Record).Term != 1 || now.Items[1].Version != "" {
 		t.Errorf("an older copy is read as %+v", now)
 	}
-	mustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 3})
-	if now = read(t, d, recordKey("jobs")); now.Items[0].Old || now.WentBack != 1 {
+	testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 3})
+	if now = testbed.Read(t, d, recordKey("jobs")); now.Items[0].Old || now.WentBack != 1 {
 		t.Errorf("after a write: %+v", now)
 	}
 }

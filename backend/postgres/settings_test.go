@@ -90,7 +90,7 @@ func changes(t *testing.T, db *testbed.PostgresDatabase, schema string, term uin
 			return fmt.Errorf("a reading: %w", err)
 		}
 		for _, want := range []backend.Outcome{backend.Granted, backend.Refused} {
-			results, err := put(t, d, &v, &lease.Record{Election: keys[1].Name, Term: 7, ID: "é€", Nonce: "n"}, &lease.Record{Election: keys[2].Name, Term: term})
+			results, err := testbed.Put(t, d, &v, &lease.Record{Election: keys[1].Name, Term: 7, ID: "é€", Nonce: "n"}, &lease.Record{Election: keys[2].Name, Term: term})
 			if err != nil || results[0].Outcome != want || results[1].Outcome != want {
 				return fmt.Errorf("a change: %+v, %w, want it %v", results, err, want)
 			}
@@ -133,7 +133,7 @@ func TestAListenerIsIdleForLong(t *testing.T) {
 		db.Exec(t, "ALTER ROLE "+db.User+" SET idle_session_timeout = 300")
 	}
 	d, writer := open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})
-	v := read(t, d)
+	v := testbed.Read(t, d)
 	heard := make(chan error, 1)
 	go func() {
 		told := 0
@@ -147,7 +147,7 @@ func TestAListenerIsIdleForLong(t *testing.T) {
 		t.Errorf("nothing has changed, and it was told so, or failed: %v", err)
 	case <-time.After(2 * time.Second):
 	}
-	v = read(t, writer)
+	v = testbed.Read(t, writer)
 	ctx := t.Context()
 	w, err := writer.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: lease.Item{Key: recordKey("jobs")}, Value: &lease.Record{Election: "jobs"}}}, Notify: true}}, nil)
 	if err != nil || w.Results[0].Outcome != backend.Granted {
@@ -175,8 +175,8 @@ func TestEveryStatementNamesTheSchema(t *testing.T) {
 			tell("SET search_path TO tenant1")
 			o.Schema = "public"
 			d := open(t, o)
-			v := read(t, d, recordKey("jobs"))
-			mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+			v := testbed.Read(t, d, recordKey("jobs"))
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 
 			if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
 				t.Fatal("the record is not in the schema that is meant")

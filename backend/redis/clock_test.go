@@ -38,7 +38,7 @@ func TestAnyCountOfChangesElectsALeader(t *testing.T) {
 			o := options(server)
 			o.MaxTTL = 2 * time.Second
 			d := open(t, o)
-			read(t, d)
+			testbed.Read(t, d)
 			server.Do(t, "HSET", d.keys()[0], "number", number)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -64,7 +64,7 @@ func TestAServerThatHasWorkedForLongElectsAtOnce(t *testing.T) {
 	o := options(server)
 	o.MaxTTL = time.Second
 	awaitWork(t, server, 5*time.Second)
-	if v := read(t, open(t, o), metaKey); v.Items[0].Version != "" {
+	if v := testbed.Read(t, open(t, o), metaKey); v.Items[0].Version != "" {
 		t.Errorf("the store may have lost a lease: %s", v.Items[0].Version)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -26,7 +25,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 				server := testbed.StartRedis(t, testbed.RedisOptions{})
 				o := settled(t, server, options(server))
 				for i := range candidates {
-					settle(t, o, elections, ttl, i == 0)
+					testbed.Settle(t, backendOn(t, o), elections, ttl, i == 0)
 				}
 				perTTL := 3 // renewals
 				if candidates == 2 {
@@ -52,34 +51,6 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// settle opens a manager that campaigns for elections, and waits until it leads them or knows the leader.
-func settle(t testing.TB, o Options, elections int, ttl time.Duration, leads bool) {
-	t.Helper()
-	m, err := election.New(backendOn(t, o), election.Options{ID: fmt.Sprint("leads ", leads), TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var joined []*election.Election
-	for k := range elections {
-		e, err := m.Join(fmt.Sprintf("jobs%04d", k))
-		if err == nil {
-			err = e.Lead(nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		joined = append(joined, e)
-	}
-	testbed.Eventually(t, patience, "the manager has settled", func() error {
-		for _, e := range joined {
-			if _, _, known := e.Leader(); !known || leads && !e.Leading() {
-				return errors.New(e.Current().String())
-			}
-		}
-		return nil
-	})
-}
-
 // A follower learns of a resignation at once.
 func TestAHandoverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
@@ -87,35 +58,13 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 	o := settled(t, server, options(server))
 	const ttl = 12 * time.Second // a poll is far away
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
-	led, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	elected := make(chan time.Time, 10)
-	b.Watch(func(ev election.Event) {
-		if ev.Leading && ev.Kind == election.Elected {
-			elected <- time.Now()
-		}
-	})
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
-	testbed.Eventually(t, patience, "b follows and listens", func() error {
+	testbed.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
 		who, _, known := b.Leader()
 		if n := subscribers(t, server, o); !known || who.ID != "a" || n == 0 {
 			return fmt.Errorf("%v, %d listen", b.Current(), n)
 		}
 		return nil
 	})
-	began := time.Now()
-	if err := led.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if took := (<-elected).Sub(began); took > 1500*time.Millisecond { // this allows for all other tests; alone it takes milliseconds
-		t.Errorf("the handover took %v", took)
-	} else {
-		t.Logf("the handover took %v", took)
-	}
 }
 
 // subscribers returns how many connections listen to a prefix.
@@ -136,7 +85,7 @@ func TestAListenerComesBack(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	o := options(server)
 	d, writer := open(t, o), open(t, o)
-	heard, position := make(chan uint64, 100), read(t, d).Position
+	heard, position := make(chan uint64, 100), testbed.Read(t, d).Position
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
 	go func() {
@@ -165,7 +114,7 @@ func TestAListenerComesBack(t *testing.T) {
 	last := uint64(0)
 	for range 3 {
 		last = next(last, "that it listens")
-		v := read(t, writer, recordKey("jobs"))
+		v := testbed.Read(t, writer, recordKey("jobs"))
 		w, err := writer.Write(t.Context(), v.Epoch, 0, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
 		if err != nil || w.Results[0].Outcome != backend.Granted {
 			t.Fatal(w, err)
@@ -182,7 +131,7 @@ func TestManyChangesAreFewNotifications(t *testing.T) {
 	t.Parallel()
 	o := options(testbed.SharedRedis(t))
 	writer, listener := open(t, o), open(t, o)
-	v := read(t, writer)
+	v := testbed.Read(t, writer)
 	_, before, changed := listener.listen()
 	<-changed // it listens
 	var changes []lease.Change
@@ -212,7 +161,7 @@ func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	t.Cleanup(func() { client.Close() })
 	d := open(t, Options{Client: client})
-	v := read(t, d)
+	v := testbed.Read(t, d)
 	server.Stop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

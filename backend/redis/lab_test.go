@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"flag"
 	"os"
 	"testing"
@@ -53,7 +52,7 @@ func backendOn(t testing.TB, o Options) *Backend {
 func settled(t testing.TB, server *testbed.RedisServer, o Options) Options {
 	t.Helper()
 	d := open(t, o)
-	read(t, d)
+	testbed.Read(t, d)
 	server.Do(t, "DEL", d.keys()[4])
 	return o
 }
@@ -61,63 +60,9 @@ func settled(t testing.TB, server *testbed.RedisServer, o Options) Options {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	m, err := election.New(backendOn(t, o), election.Options{ID: id, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		m.Close(ctx)
-	})
-	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return testbed.Join(t, id, ttl, backendOn(t, o))
 }
 
 var metaKey = lease.Key{Kind: lease.Metas}
 
 func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
-
-// read reads items with a driver once its server answers.
-func read(t testing.TB, d *driver, keys ...lease.Key) (v lease.View) {
-	t.Helper()
-	testbed.Eventually(t, patience, "the server answers", func() (err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		v, err = d.Read(ctx, keys)
-		return err
-	})
-	return v
-}
-
-// put writes records over what was read in a view, and returns the result of each.
-func put(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) ([]lease.Result, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var changes []lease.Change
-	for _, r := range records {
-		over := lease.Item{Key: recordKey(r.Election)}
-		for _, it := range v.Items {
-			if it.Key == over.Key {
-				over = it
-			}
-		}
-		changes = append(changes, lease.Change{Put: []lease.Put{{Over: over, Value: r}}})
-	}
-	w, err := d.Write(ctx, v.Epoch, v.WentBack, changes, nil)
-	return w.Results, err
-}
-
-func mustPut(t testing.TB, d *driver, v *lease.View, records ...*lease.Record) {
-	t.Helper()
-	results, err := put(t, d, v, records...)
-	for _, r := range results {
-		if err != nil || r.Outcome != backend.Granted {
-			t.Fatalf("want all changes granted, got %+v, %v", results, err)
-		}
-	}
-}

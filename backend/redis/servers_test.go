@@ -68,62 +68,13 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
-	toA, toB := master.Proxy(t), master.Proxy(t)
 	o := options(master)
 	o.MaxTTL = greatest
 	settled(t, master, o)
-	o.Addresses = []string{toA.Addr()}
-	a := join(t, "a", ttl, o)
-	o.Addresses = []string{toB.Addr()}
-	b := join(t, "b", ttl, o)
-	old, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica.CatchUp(t, master)
-	replica.StopReplication(t)
-	if err := old.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lead, err := b.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Lead(nil); err != nil { // campaigns, and observes B
-		t.Fatal(err)
-	}
-	toB.Cut(true)
-	master.Kill(t)
-	replica.Promote(t)
-	promoted := time.Now()
-	toA.SetTarget(replica.Addr())
-	toA.Reset()
-	if !b.Leading() {
-		t.Fatal("the promotion took longer than the TTL")
-	}
-	leadsAlone(t, a, b)
-	if took := time.Since(promoted); took < greatest {
-		t.Errorf("A leads %v after the promotion; it must observe a lease of another epoch for the greatest TTL, %v", took, greatest)
-	}
-	if now := a.Leadership(); now != nil && now.Term <= lead.Term {
-		t.Errorf("term %d after %d, which the replica never received", now.Term, lead.Term)
-	}
-}
-
-// leadsAlone waits until next leads. At that instant before must not.
-func leadsAlone(t testing.TB, next, before *election.Election) {
-	t.Helper()
-	tick, began := time.NewTicker(time.Millisecond), time.Now()
-	defer tick.Stop()
-	for !next.Leading() {
-		if time.Since(began) > patience {
-			t.Fatalf("it does not lead: %v", next.Current())
-		}
-		<-tick.C
-	}
-	if before.Leading() {
-		t.Fatalf("two leaders, %v after the fault", time.Since(began))
-	}
+	testbed.WatchesItsOwnLeftover(t, master, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+		o.Addresses = []string{proxy.Addr()}
+		return join(t, id, ttl, o)
+	})
 }
 
 // A server that keeps nothing is killed and comes back empty, while a leader still trusts its lease. A process
@@ -167,7 +118,7 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			if err := b.Lead(nil); err != nil {
 				t.Fatal(err)
 			}
-			leadsAlone(t, b, a)
+			testbed.LeadsAlone(t, b, a)
 			if took := time.Since(restarted); took < greatest {
 				t.Errorf("B leads %v after the restart, before the greatest TTL, %v, has passed", took, greatest)
 			}
@@ -186,16 +137,16 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	second := testbed.StartRedisReplica(t, first, testbed.RedisOptions{})
 	o := options(first)
 	d, late := open(t, o), open(t, o) // late reads nothing
-	v := read(t, d, recordKey("jobs"))
-	mustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-	kept := read(t, d, recordKey("jobs"))
+	v := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	kept := testbed.Read(t, d, recordKey("jobs"))
 	second.CatchUp(t, first)
 	second.StopReplication(t)
-	mustPut(t, d, &kept, &lease.Record{Election: "jobs", Term: 2})
-	lost := read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &kept, &lease.Record{Election: "jobs", Term: 2})
+	lost := testbed.Read(t, d, recordKey("jobs"))
 	second.Promote(t) // nobody asks it
 	first.Follow(t, second)
-	if _, err := put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
+	if _, err := testbed.Put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change on a replica: %v, want ErrUnavailable", err)
 	}
 	if v, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
@@ -204,17 +155,17 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	first.Promote(t)
 	for _, d := range []*driver{late, d} { // d has seen a greater number
 		for _, before := range []*lease.View{&kept, &lost} {
-			if _, err := put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := testbed.Put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change that was meant for the former epoch: %v, want ErrEpoch", err)
 			}
 		}
 	}
-	now := read(t, d, recordKey("jobs"))
+	now := testbed.Read(t, d, recordKey("jobs"))
 	if r := now.Items[0].Value.(*lease.Record); now.Epoch == v.Epoch || r.Term != 1 {
 		t.Errorf("epoch %s after %s, record %+v", now.Epoch, v.Epoch, r)
 	}
-	mustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2}) // the text that was lost
-	if again := read(t, d, recordKey("jobs")); again.Items[0].Version == lost.Items[0].Version {
+	testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2}) // the text that was lost
+	if again := testbed.Read(t, d, recordKey("jobs")); again.Items[0].Version == lost.Items[0].Version {
 		t.Errorf("version %s comes again", lost.Items[0].Version)
 	}
 }
@@ -226,18 +177,18 @@ func TestTheFirstReplicaDeposesNobody(t *testing.T) {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	o := options(master)
 	d := open(t, o)
-	before, id := read(t, d), master.Info(t, "master_replid")
+	before, id := testbed.Read(t, d), master.Info(t, "master_replid")
 	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	if now := master.Info(t, "master_replid"); now == id {
 		t.Fatal("the replication id has not changed: this test tests nothing")
 	}
-	if now := read(t, d); now.Epoch != before.Epoch {
+	if now := testbed.Read(t, d); now.Epoch != before.Epoch {
 		t.Errorf("epoch %s after %s", now.Epoch, before.Epoch)
 	}
 	replica.CatchUp(t, master)
 	replica.Promote(t) // also the promoted one has another
 	o.Addresses = []string{replica.Addr()}
-	if now := read(t, open(t, o)); now.Epoch == before.Epoch {
+	if now := testbed.Read(t, open(t, o)); now.Epoch == before.Epoch {
 		t.Errorf("a promoted replica has the epoch of its master, %s", now.Epoch)
 	}
 }
@@ -247,16 +198,16 @@ func TestARestartIsAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	d := open(t, options(server))
-	v := read(t, d)
+	v := testbed.Read(t, d)
 	for term := range uint64(3) {
-		before := read(t, d, recordKey("jobs"))
-		mustPut(t, d, &before, &lease.Record{Election: "jobs", Term: term + 1})
+		before := testbed.Read(t, d, recordKey("jobs"))
+		testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: term + 1})
 		server.Kill(t)
 		server.Start(t)
-		if _, err := put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+		if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 			t.Errorf("a change of the former epoch: %v, want ErrEpoch", err)
 		}
-		now := read(t, d, recordKey("jobs"))
+		now := testbed.Read(t, d, recordKey("jobs"))
 		if r, ok := now.Items[0].Value.(*lease.Record); !ok || r.Term != term+1 || now.Epoch == v.Epoch {
 			t.Fatalf("after a kill with appendfsync always: %+v", now)
 		}
@@ -269,7 +220,7 @@ func TestAReplicaIsNotTheStore(t *testing.T) {
 	t.Parallel()
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	o := options(master)
-	read(t, open(t, o))
+	testbed.Read(t, open(t, o))
 	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	o.Addresses = []string{replica.Addr()}
 	_, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")})
@@ -300,12 +251,12 @@ func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 	if err := b.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	leadsAlone(t, b, a)
+	testbed.LeadsAlone(t, b, a)
 	if third.Info(t, "role") != "slave" || master.Info(t, "role") != "master" {
 		t.Error("the old master does not answer as a master: this test tests nothing")
 	}
 	d := open(t, Options{Addresses: []string{master.Addr()}, Prefix: o.Prefix, MaxTTL: greatest, WaitReplicas: 1})
-	v := read(t, d, recordKey("other"))
+	v := testbed.Read(t, d, recordKey("other"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	w, err := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "other", Term: 1}}}}}, nil)
@@ -343,7 +294,7 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	if err := b.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	leadsAlone(t, b, a)
+	testbed.LeadsAlone(t, b, a)
 	if role, why := master.Info(t, "role"), a.Current(); role != "master" || !strings.Contains(fmt.Sprint(why), "NOREPLICAS") {
 		t.Errorf("the old master is a %s, and A says %v: this test tests nothing", role, why)
 	}
@@ -391,7 +342,7 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	replica.StopReplication(t) // its last writes are lost
 	replica.Do(t, "CONFIG", "SET", "replica-priority", "1")
 	master.Kill(t)
-	leadsAlone(t, b, a)
+	testbed.LeadsAlone(t, b, a)
 	if now := b.Leadership(); now != nil && now.Term <= lead.Term {
 		t.Errorf("term %d after %d", now.Term, lead.Term)
 	}

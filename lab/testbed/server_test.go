@@ -12,9 +12,6 @@ import (
 // impatient is how long a test waits before it concludes that a query stays unanswered.
 const impatient = 300 * time.Millisecond
 
-// patience is how long any step may take on a very busy machine.
-const patience = 2 * time.Minute
-
 // ask runs a query that returns one value, and gives up after limit.
 func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
