@@ -56,20 +56,15 @@ func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	return startOwn(t, Consul, func() *ConsulAgent { return startConsul(o) })
 }
 
-var sharedConsul = share(func() *ConsulAgent {
+// SharedConsul returns the server that all tests of the binary share, or the one
+// that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
+// takes its own prefix. Sessions may be as short as a second.
+var SharedConsul = share(func() *ConsulAgent {
 	if addr := Consul.named(); addr != "" {
 		return &ConsulAgent{Daemon: alreadyRunning(Consul, addr)}
 	}
 	return startConsul(ConsulOptions{SessionTTLMin: time.Second})
 })
-
-// SharedConsul returns the server that all tests of the binary share, or the one
-// that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
-// takes its own prefix. Sessions may be as short as a second.
-func SharedConsul(t testing.TB) *ConsulAgent {
-	t.Helper()
-	return sharedConsul(t)
-}
 
 // StartConsulCluster starts n servers for this test on the hosts of network. All of
 // them answer clients when it returns.

@@ -46,14 +46,9 @@ func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	return k
 }
 
-var sharedKubernetes = share(func() *KubernetesServer { return startKubernetes(KubernetesOptions{}) })
-
 // SharedKubernetes returns the API server that all tests of the binary share. Tests must
 // not inject faults into it. Each takes its own namespace.
-func SharedKubernetes(t testing.TB) *KubernetesServer {
-	t.Helper()
-	return sharedKubernetes(t)
-}
+var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(KubernetesOptions{}) })
 
 // share implements server.
 func (k *KubernetesServer) share() {

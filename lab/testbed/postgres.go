@@ -65,7 +65,10 @@ func (p *PostgresServer) endWithTest(t testing.TB) {
 	})
 }
 
-var sharedPostgres = share(func() *PostgresServer {
+// SharedPostgres returns the server that all tests of the binary share, or the one that
+// ELECTION_TEST_POSTGRES_DSN names. Tests must not inject faults into it. Each takes its own
+// [PostgresServer.Database].
+var SharedPostgres = share(func() *PostgresServer {
 	if Postgres.named() == "" {
 		return startPostgres(PostgresOptions{}, nil)
 	}
@@ -76,14 +79,6 @@ var sharedPostgres = share(func() *PostgresServer {
 	addr := fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port)
 	return &PostgresServer{alreadyRunning(Postgres, addr), must(pgxpool.NewWithConfig(context.Background(), c)), url.Values{}}
 })
-
-// SharedPostgres returns the server that all tests of the binary share, or the one that
-// ELECTION_TEST_POSTGRES_DSN names. Tests must not inject faults into it. Each takes its own
-// [PostgresServer.Database].
-func SharedPostgres(t testing.TB) *PostgresServer {
-	t.Helper()
-	return sharedPostgres(t)
-}
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
 // ELECTION_TEST_POSTGRES_BIN names another one.

@@ -86,19 +86,14 @@ func (r *RedisServer) endWithTest(t testing.TB) {
 	t.Cleanup(func() { r.admin.Close() })
 }
 
-var sharedRedis = share(func() *RedisServer {
+// SharedRedis returns the server that all tests of the binary share, or the one at host:port that
+// ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
+var SharedRedis = share(func() *RedisServer {
 	if addr := Redis.named(); addr != "" {
 		return &RedisServer{alreadyRunning(Redis, addr), redis.NewClient(&redis.Options{Addr: addr})}
 	}
 	return startRedis(RedisOptions{})
 })
-
-// SharedRedis returns the server that all tests of the binary share, or the one at host:port that
-// ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
-func SharedRedis(t testing.TB) *RedisServer {
-	t.Helper()
-	return sharedRedis(t)
-}
 
 var redisVersion = regexp.MustCompile(`v=(\S+)`)
 

@@ -32,13 +32,9 @@ func StartS3(t testing.TB, o S3Options) *S3Node {
 	return startOwn(t, S3, func() *S3Node { return startS3(o) })
 }
 
-var sharedS3 = share(func() *S3Node { return startS3(S3Options{}) })
-
-// SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it. Each takes its own prefix.
-func SharedS3(t testing.TB) *S3Node {
-	t.Helper()
-	return sharedS3(t)
-}
+// SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it.
+// Each takes its own prefix.
+var SharedS3 = share(func() *S3Node { return startS3(S3Options{}) })
 
 func startS3(o S3Options) *S3Node {
 	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
