@@ -50,9 +50,20 @@ func TestBadOptionsAreRefused(t *testing.T) {
 // after the other, until it leads.
 func TestTheStatementsInErrorsMendThem(t *testing.T) {
 	t.Parallel()
+	t.Run("of an account", func(t *testing.T) { mendsRights(t, false) })
+	t.Run("with a role", func(t *testing.T) { mendsRights(t, true) })
+}
+
+// mendsRights begins with an account that has none, or, if asRole is set, with one that is given a role in each session.
+func mendsRights(t *testing.T, asRole bool) {
+	t.Parallel()
 	db := testbed.SharedPostgres(t).Database(t)
 	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
 	user, password := db.AddUser(t)
+	if asRole {
+		role, _ := db.AddUser(t)
+		db.Exec(t, "GRANT "+role+" TO "+user, "ALTER ROLE "+user+" SET role = '"+role+"'")
+	}
 	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
 	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 	for step, want := range []string{"CREATE TABLE IF NOT EXISTS", "GRANT EXECUTE ON FUNCTION pg_control_system()"} {

@@ -238,8 +238,10 @@ const (
 	readOnly         = "25006"
 	wrongAccount     = "28000" // or pg_hba.conf does not let it in
 	wrongPassword    = "28P01" // or no such account: the server does not tell which
+	noRight          = "42501"
 	undefinedTable   = "42P01"
 	undefinedColumn  = "42703"
+	notReady         = "55000"
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
 	tooManyConns     = "53300" // of the server, the database or the role
@@ -254,16 +256,16 @@ func code(err error) string {
 }
 
 // standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its
-// own, and neither has one that does not tell a position of its log. The former is also that of an encoding without UTF8.
+// own, and neither has one that does not tell a position of its log: both are known by the file of the server's source.
 func standby(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == notSupported && !strings.Contains(e.Message, "UTF8") || e.Code == "55000" && e.SeverityUnlocalized == "ERROR")
+	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == notSupported && e.File == "variable.c" || e.Code == notReady && e.File == "xlogfuncs.c")
 }
 
 // OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
 // a cancelled statement.
 func (*driver) OfOneChange(err error) bool {
-	return slices.Contains([]string{uniqueViolation, lockNotAvailable, "40P01", "22P05", "54000", queryCanceled}, code(err))
+	return slices.Contains([]string{uniqueViolation, lockNotAvailable, "40P01", "22001", "22P05", "54000", queryCanceled}, code(err))
 }
 
 // Soon implements [relational.Dialect]: somebody has just made the row.
@@ -272,19 +274,18 @@ func (*driver) Soon(err error) bool { return code(err) == uniqueViolation }
 // Errors about which an administrator must act, by class and by code.
 var (
 	deniedClasses = []string{
-		"23",       // a constraint that is not ours
+		"0A", "22", // an encoding, a rule, or a column of another type
+		"23", "44", // a constraint that is not ours
 		"28",       // credentials
 		"3D", "3F", // no such database or schema
-		"42", // rights, a missing or other table, another server than PostgreSQL 13 or later
-		"54", // a row that is too large
-		"58", // the server's files
-		"P0", // somebody's trigger
+		"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
+		"54",                   // a row that is too large
+		"58",                   // the server's files
+		"P0", "38", "39", "45", // somebody's trigger
 	}
 	deniedCodes = []string{
-		"22P05",          // the encoding
-		notSupported,     // the same; of a standby: see there
 		"53100", "53400", // a full disk, a limit
-		"55000",          // the database takes no connections; of a standby: see there
+		notReady,         // the database takes no connections, or the table has no replica identity
 		"57P04",          // the database was dropped
 		"XX001", "XX002", // damage
 	}
@@ -301,7 +302,7 @@ func isDenied(err error) bool {
 		}
 	}
 	text := err.Error()
-	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || errors.Is(err, backend.ErrDenied)
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || strings.Contains(text, "channel binding") || errors.Is(err, backend.ErrDenied)
 }
 
 // refusedByPooler reports whether PgBouncer is not set up for this backend. Most of its errors have one code.
@@ -311,7 +312,7 @@ func refusedByPooler(err error) bool {
 
 // MayNotWrite implements [relational.Dialect].
 func (*driver) MayNotWrite(err error) bool {
-	return code(err) == "42501" || errors.Is(err, errReadOnly)
+	return code(err) == noRight || errors.Is(err, errReadOnly)
 }
 
 // Denied implements [relational.Dialect].
@@ -332,16 +333,20 @@ func (d *driver) Hint(err error) string {
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable:
 		return d.hintToMake(t)
-	case "42501":
+	case noRight:
 		return "; " + d.hintToGrant(err, t)
-	case "22P05", notSupported:
+	case "22P05":
 		return "; the encoding of the database must be UTF8"
+	case notSupported:
+		if strings.Contains(err.Error(), "UTF8") {
+			return "; the encoding of the database must be UTF8"
+		}
 	case readOnly:
 		return "; it is set for the account, the database or the server: ALTER ROLE " + d.account() + " RESET default_transaction_read_only;"
 	case "42704":
-		return "; make it (a role by CREATE ROLE), or correct its name"
+		return "; make it (a role by CREATE ROLE), or correct or remove its name, in the dsn, too"
 	case "42601", "42883":
-		return "; the server must be PostgreSQL 13 or later"
+		return "; the server must be PostgreSQL 13 or later, and the table the one that \"elect schema\" prints"
 	case "08P01":
 		return "; PgBouncer must have disable_pqexec 0, know the database, and ignore or take the parameters of the dsn"
 	}
@@ -360,10 +365,14 @@ func (d *driver) hintToGrant(err error, t relational.Table) string {
 	return grant + grantSQL(t, d.account())
 }
 
-// account returns the name of the account as a statement has it.
+// account returns the name of the account, or of the role that was set for it, as a statement has it.
 func (d *driver) account() string {
-	if d.user == "" || clean.Text(d.user, 63, false) != d.user {
+	user := d.user
+	if role := d.role.Load(); role != nil {
+		user = *role
+	}
+	if user == "" || clean.Text(user, 63, false) != user {
 		return `"account"`
 	}
-	return quoted(d.user)
+	return quoted(user)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,6 +26,7 @@ type driver struct {
 	db    *sql.DB       // the program's; nil: none
 
 	location, user string
+	role           atomic.Pointer[string] // in which the server sees it; nil: not known yet
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc

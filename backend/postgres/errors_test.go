@@ -148,6 +148,14 @@ func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 		"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'frozen'; END $$; CREATE TRIGGER no BEFORE INSERT ON election_item FOR EACH ROW EXECUTE FUNCTION no()",
 		"ALTER TABLE election_item ADD COLUMN tenant text NOT NULL",
 		"ALTER TABLE election_item DROP COLUMN written",
+		"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; CREATE TRIGGER no BEFORE INSERT ON election_item FOR EACH ROW EXECUTE FUNCTION no()",
+		"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM 1 / 0; RETURN NEW; END $$; CREATE TRIGGER no BEFORE INSERT ON election_item FOR EACH ROW EXECUTE FUNCTION no()",
+		"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '38000'; END $$; CREATE TRIGGER no BEFORE INSERT ON election_item FOR EACH ROW EXECUTE FUNCTION no()",
+		"CREATE RULE no AS ON INSERT TO election_item DO INSTEAD NOTHING",
+		"CREATE RULE no AS ON UPDATE TO election_item DO ALSO SELECT 1",
+		"ALTER TABLE election_item ALTER COLUMN value TYPE varchar(10)",
+		"ALTER TABLE election_item ALTER COLUMN value TYPE char(1000)",
+		"CREATE PUBLICATION p FOR TABLE election_item; ALTER TABLE election_item REPLICA IDENTITY NOTHING",
 	} {
 		db := withTable(t, testbed.SharedPostgres(t).Database(t))
 		db.Exec(t, change)

@@ -14,13 +14,13 @@ import (
 )
 
 // surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
-// leads, for all tables that may be meant, and whether the schema is there that was named. The first two differ if somebody
+// leads, for the role, for all tables that may be meant, and whether the schema is there that was named. The first two differ if somebody
 // has told the connection another one.
 const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + encodingSQL +
 	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
  (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i) JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
- JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1);
+ JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1), current_user;
 SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname;
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}), (SELECT min(n.nspname::text) ` + oursSQL + `); COMMIT`
 
@@ -43,6 +43,8 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 		return s, err
 	}
 	told, begun, tables, there := results[0], results[1], results[2], results[3]
+	role := text(begun, 0, 4)
+	d.role.Store(&role)
 
 	s.Where = fmt.Sprintf("the database %q", text(begun, 0, 1))
 	s.Default = cmp.Or(text(begun, 0, 3), text(begun, 0, 2))
@@ -88,6 +90,8 @@ func (e absent) Unwrap() error { return e.error }
 func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, error) {
 	results, err := d.exec(ctx, statements)
 	switch code(err) {
+	case noRight:
+		d.Survey(ctx) // to name the role
 	case undefinedTable:
 		if s, failed := d.Survey(ctx); failed == nil {
 			err = absent{err, " in " + s.Where + d.elsewhere(&s) + s.Hint}

@@ -178,6 +178,7 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
+	var made, over string // the text of the row that was written, and the one before it
 	for tries := range 4 {
 		before, position := d.origin(), d.Position()
 		a, err := read()
@@ -195,7 +196,10 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 				d.Dialect.Moved()
 				continue
 			}
-			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
+			if made != "" && (epoch == "" || a.Origin == over) {
+				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: look for triggers, rules and columns of other types", backend.ErrDenied, d.Settled())
+			}
+			over, made = a.Origin, fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:
 				continue
