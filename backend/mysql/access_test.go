@@ -258,9 +258,19 @@ func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 			"CREATE TRIGGER frozen BEFORE INSERT ON election_item FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'frozen'",
 			"ALTER TABLE election_item ADD COLUMN tenant INT NOT NULL",
 			"ALTER TABLE election_item DROP COLUMN created",
+			"CREATE TRIGGER frozen BEFORE INSERT ON election_item FOR EACH ROW SET NEW.value = NULL",
+			"CREATE TRIGGER frozen BEFORE INSERT ON election_item FOR EACH ROW SET NEW.value = ''",
+			"CREATE TRIGGER frozen BEFORE INSERT ON election_item FOR EACH ROW INSERT INTO election_item (kind) VALUES ('x')",
+			"ALTER TABLE election_item MODIFY value INT",
+			"ALTER TABLE election_item MODIFY value JSON",
+			"ALTER TABLE election_item MODIFY created DATE",
+			"ALTER TABLE election_item DROP PRIMARY KEY",
+			"ALTER TABLE election_item DISCARD TABLESPACE",
+			"ALTER TABLE election_item ADD COLUMN half INT AS (1 / 0) STORED",
+			"RENAME TABLE election_item TO former; CREATE VIEW election_item AS SELECT * FROM former",
 		} {
 			l := newLab(t, testbed.Shared(t, k))
-			l.exec(t, change)
+			l.exec(t, strings.Split(change, "; ")...)
 			b := backendOn(t, Options{Config: l.User})
 			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 			if !errors.Is(err, backend.ErrDenied) {

@@ -22,6 +22,7 @@ const (
 	errDuplicate     = 1062
 	errSyntax        = 1064
 	errNoTable       = 1146
+	errNoKey         = 1176
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
 	errInterrupted   = 1317
@@ -36,16 +37,28 @@ var readOnly = []uint16{1290, 1792, 1836}
 // are about the login, 1044 is about the schema, the others are about tables.
 var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
 
-// denied are the other errors about which an administrator must act.
-var denied = slices.Concat([]uint16{
-	errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1136, 1932, 1812, // no table, or another one
-	errSyntax, 1193, 1305, 1231, // another server, or variables that the DSN sets
-	1129, 1130, 1275, 1524, // the host, and how it logs in
-	1021, 1026, 1030, 1034, 1114, 1194, 1195, // the disk, and a damaged table
-	1115, 1267, 1270, 1271, 1273, 1366, 1406, // text
-	167, 1364, 1451, 1452, 1644, 3819, 4025, // somebody's columns, constraints and triggers
-	1153, errInsecure, errStatementLog, 3098, // settings of the server
-}, rights)
+// Errors about which an administrator must act, by class of their SQLSTATE and, if that says nothing, by number.
+var (
+	deniedClasses = []string{
+		"21", "22", "42", // another table, another server, or variables that the DSN sets
+		"23", "44", "45", // somebody's constraints and triggers
+		"28", "3D", // the login, and no schema
+	}
+	deniedCodes = slices.Concat([]uint16{
+		errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1812, 1814, 1932, // no table, or another one
+		errSyntax,              // another server
+		1193,                   // variables that the DSN sets
+		1129, 1130, 1275, 1524, // the host, and how it logs in
+		1021, 1026, 1030, 1034, 1036, 1114, 1194, 1195, 1874, 1881, // the disk, and a damaged table or server
+		1267, 1270, 1271, 1366, // text
+		167, 1265, 1364, 1442, 1644, 3819, // somebody's columns, constraints and triggers
+		1153, errInsecure, errStatementLog, 3098, // settings of the server
+	}, rights)
+
+	// These are of such a class, and go away by themselves: another process has made the row, or a limit of the account or
+	// server is reached.
+	transient = []uint16{1022, errDuplicate, 1586, 1203, 1226, 1461}
+)
 
 // code returns the server's number of err, or 0.
 func code(err error) uint16 {
@@ -72,8 +85,8 @@ func (*driver) MayNotWrite(err error) bool { return is(err, rights...) }
 
 // Denied implements [relational.Dialect].
 func (*driver) Denied(err error) bool {
-	if c := code(err); c != 0 {
-		return slices.Contains(denied, c)
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number != 0 {
+		return slices.Contains(deniedCodes, e.Number) || slices.Contains(deniedClasses, string(e.SQLState[:2])) && !slices.Contains(transient, e.Number)
 	}
 	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
@@ -96,7 +109,7 @@ func (d *driver) Hint(err error) string {
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
 		return "; name the schema: " + schemaHint
-	case is(err, errUnknownColumn):
+	case is(err, errUnknownColumn, errNoKey):
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
 		return account.refusedHint(err)
@@ -105,7 +118,7 @@ func (d *driver) Hint(err error) string {
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		return ""
 	case is(err, errSyntax, 1305):
-		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later"
+		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later, and the table the one that \"elect schema\" prints"
 	case is(err, 1153):
 		return "; the server's max_allowed_packet must be at least 1048576"
 	case is(err, errInsecure):

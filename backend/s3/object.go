@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -119,6 +120,9 @@ var hints = map[string]string{
 	"NotImplemented":               "this store has no conditional writes: use another one",
 }
 
+// passing are the codes of what goes away by itself, though the status says that the request is wrong.
+var passing = []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
+
 // fail returns err with its class. What is no answer of a store may be one of a proxy.
 func (o *object) fail(what string, err error) error {
 	var answer *awshttp.ResponseError
@@ -135,8 +139,8 @@ func (o *object) fail(what string, err error) error {
 	if status == 403 || status == 400 {
 		o.credentials.Invalidate()
 	}
-	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 {
-		class = backend.ErrUnavailable
+	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
+		class, hint = backend.ErrUnavailable, "this goes away by itself"+client.ByProxy(o.url)
 	}
 	return fmt.Errorf("%w: %s %q: %d %s: %s", class, what, o.key, status, clean.Text(text, 300, false), hint)
 }

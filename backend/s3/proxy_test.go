@@ -62,22 +62,34 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A store whose disk is full can be read. MinIO answers a write so.
-func TestAFullStoreIsDenied(t *testing.T) {
-	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			w.WriteHeader(http.StatusNotFound)
-			io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
-			return
+// A store that does not write can be read. A full disk is what MinIO says; the statuses of the others say that the request is wrong.
+func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
+	for _, c := range []struct {
+		status     int
+		code, says string
+		class      error
+	}{
+		{http.StatusInsufficientStorage, "XMinioStorageFull", "disk is full", backend.ErrDenied},
+		{http.StatusForbidden, "RequestTimeTooSkewed", "clock", backend.ErrDenied},
+		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
+		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
+		{http.StatusServiceUnavailable, "SlowDown", "SlowDown", backend.ErrUnavailable},
+	} {
+		store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusNotFound)
+				io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
+				return
+			}
+			w.WriteHeader(c.status)
+			io.WriteString(w, "<Error><Code>"+c.code+"</Code><Message>No.</Message></Error>")
+		}))
+		defer store.Close()
+		b := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})
+		_, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: 2 * time.Second, Renew: 500 * time.Millisecond, Expected: backend.Lease{Election: "jobs"}}})
+		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || c.class == backend.ErrUnavailable && strings.Contains(err.Error(), "credentials") {
+			t.Errorf("%s: %v; want %v with %q", c.code, err, c.class, c.says)
 		}
-		w.WriteHeader(http.StatusInsufficientStorage)
-		io.WriteString(w, "<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive threshold.</Message></Error>")
-	}))
-	defer store.Close()
-	b := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})
-	_, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: 2 * time.Second, Renew: 500 * time.Millisecond, Expected: backend.Lease{Election: "jobs"}}})
-	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "disk is full") {
-		t.Errorf("%v; want ErrDenied with what to do", err)
 	}
 }
 
