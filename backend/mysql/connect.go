@@ -46,7 +46,7 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	config := o.Config
 	if config == nil {
-		if config, err = mysql.ParseDSN(o.DSN); err != nil {
+		if config, err = mysql.ParseDSN(strings.TrimSpace(o.DSN)); err != nil {
 			return errors.New(dsnProblem(err))
 		}
 	}

@@ -227,12 +227,13 @@ const (
 
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
-	of, err := pgxpool.ParseConfig(dsn)
-	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' { // the error's text, and such a host, may have the password
+	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
+	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
+	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {
 		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%, %%40 for @")
 	}
 	c := of.ConnConfig
-	if l, err := pgxpool.ParseConfig(login); err == nil { // or somebody is writing the file
+	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing the file
 		c.User, c.Password = l.ConnConfig.User, l.ConnConfig.Password
 	}
 	if c.RuntimeParams["application_name"] == "" {

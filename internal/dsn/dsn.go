@@ -18,7 +18,7 @@ func Login(file, user, password string) (nowUser, nowPassword string) {
 	if err != nil {
 		return user, password
 	}
-	c, err := mysql.ParseDSN(strings.TrimRight(string(content), "\r\n"))
+	c, err := mysql.ParseDSN(strings.TrimSpace(string(content)))
 	if err != nil {
 		return user, password
 	}

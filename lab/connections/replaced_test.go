@@ -39,14 +39,14 @@ var rotations = map[string]func(t *testing.T) rotated{
 		db := startMySQL(t)
 		next := db.User.Clone()
 		next.Passwd = "another"
-		return rotated{"mysql:\n  dsn_file: {file}\n", db.User.FormatDSN(), next.FormatDSN(), func() {
+		return rotated{"mysql:\n  dsn_file: {file}\n", "\n" + db.User.FormatDSN(), "\n" + next.FormatDSN(), func() {
 			db.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' IDENTIFIED BY 'another'", db.User.User))
 			killMySQL(t, db)
 		}}
 	},
 	"the DSN of postgres": func(t *testing.T) rotated {
 		server, db := startPostgres(t, "host all all 127.0.0.1/32 scram-sha-256")
-		return rotated{"postgres:\n  dsn_file: {file}\n", db.DSN(""), db.DSNOf(db.User, "another", ""), func() {
+		return rotated{"postgres:\n  dsn_file: {file}\n", "\n" + db.DSN(""), "\n" + db.DSNOf(db.User, "another", ""), func() {
 			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
 		}}
 	},
