@@ -125,6 +125,29 @@ func fences(t *testing.T, db *testbed.PostgresDatabase, schema string) error {
 	return nil
 }
 
+// A leader of thousands sends large messages. An account may have little memory, and no temporary files.
+func TestALargeMessageNeedsNoTemporaryFile(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	db.Exec(t, "ALTER ROLE "+db.User+" SET temp_file_limit = 0", "ALTER ROLE "+db.User+" SET work_mem = 64")
+	d := open(t, Options{DSN: db.DSN("")})
+	keys := make([]lease.Key, 800)
+	for i := range keys {
+		keys[i] = recordKey(fmt.Sprintf("%0200d", i))
+	}
+	for _, value := range []string{"a", "b"} {
+		v := read(t, d, keys...)
+		changes := make([]lease.Change, len(keys))
+		for i, it := range v.Items {
+			changes[i] = lease.Change{Put: []lease.Put{{Over: it, Value: &lease.Record{Election: it.Key.Name, ID: value}}}}
+		}
+		w, err := d.Write(t.Context(), v.Epoch, v.WentBack, changes, v.Items)
+		if err != nil || slices.ContainsFunc(w.Results, func(r lease.Result) bool { return r.Outcome != backend.Granted }) {
+			t.Fatalf("%s: %v, %.200v", value, err, w.Results)
+		}
+	}
+}
+
 // The server ends connections that are idle, but not the one that listens.
 func TestAListenerIsIdleForLong(t *testing.T) {
 	t.Parallel()

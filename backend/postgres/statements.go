@@ -12,7 +12,7 @@ import (
 // comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
 // may: the role, and whether transactions may write.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
-SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off;
+SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
 `
 
 // limitSQL is the first statement after each BEGIN.
