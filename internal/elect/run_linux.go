@@ -228,15 +228,15 @@ func (r *runner) watch(ev election.Event) {
 			default: // another leader was told before
 			}
 		}
-	case ev.Reason == election.ReasonCurrent && ev.Kind == election.Vacant && ev.Err != nil: // it has moved to another store
-		r.say("nobody leads %q on this store: %v", ev.Election, ev.Err)
-	case ev.Reason == election.ReasonCurrent:
+	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // or it has moved to another store
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
 		r.say("no longer leads %q: %v", ev.Election, ev.Err)
 	case ev.Reason == election.ReasonReturned:
 		r.say("no longer leads %q: the command has ended", ev.Election)
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
 		r.say("no longer leads %q: %s", ev.Election, ev.Why())
+	case ev.Kind == election.Vacant && ev.Err != nil && (ev.Reason == election.ReasonMoved || ev.Reason == election.ReasonCurrent):
+		r.say("nobody leads %q on this store: %v", ev.Election, ev.Err)
 	case ev.Kind == election.Vacant:
 		r.say("nobody leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Unknown:
