@@ -1,0 +1,300 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// poolOf is a program's own pool.
+func poolOf(t *testing.T, c *mysql.Config) *sql.DB {
+	made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.MultiStatements, c.Logger = true, &mysql.NopLogger{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(made)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// tell tells as many connections of a pool something as a Backend uses, and leaves them in the pool.
+func tell(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	const used = maxConns + 2
+	db.SetMaxIdleConns(used)
+	for range used {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A program that says USE on connections of its own pool makes no second leader: its Backend makes no second table, and
+// follows.
+func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprintf("schema named %v", named), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, testbed.Shared(t, k))
+				use := "USE " + l.tenant(t)
+				options := func() Options {
+					o := Options{DB: poolOf(t, l.User)}
+					if named {
+						o.Schema = l.Name
+					}
+					return o
+				}
+				old := join(t, "old", 2*time.Second, options())
+				led, err := old.Campaign(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				told := options()
+				tell(t, told.DB, use)
+				newer := join(t, "new", 2*time.Second, told)
+				if err := newer.Lead(nil); err != nil {
+					t.Fatal(err)
+				}
+				testbed.Eventually(t, patience, "the new process follows the old one", func() error {
+					if newer.Leading() && old.Leading() {
+						t.Fatal("two processes lead one election, each in a schema of its own")
+					}
+					if who, _, known := newer.Leader(); !known || who.ID != "old" {
+						return errors.New(newer.Current().String())
+					}
+					return nil
+				})
+				if n := l.tables(t); n != 1 || !led.Leading() {
+					t.Errorf("there are %d tables, want 1; the old process leads: %v", n, led.Leading())
+				}
+				tell(t, told.DB, use)
+				if err := led.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				testbed.Eventually(t, patience, "the new process leads", func() error {
+					if !newer.Leading() {
+						return errors.New(newer.Current().String())
+					}
+					return nil
+				})
+			})
+		}
+	})
+}
+
+// A pool of the program's own leads to the schema of its DSN, though all its connections were told another one: for a table
+// that is there, beside one of the same name, and for one that is to be made.
+func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		own := open(t, Options{Config: l.User})
+		v := testbed.Read(t, own, recordKey("jobs"))
+		testbed.MustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
+		told := func() Options {
+			db := poolOf(t, l.User)
+			tell(t, db, "USE "+tenant)
+			return Options{DB: db}
+		}
+		if got := testbed.Read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
+			t.Fatalf("the record of %s is read as %+v", l.Name, got)
+		}
+
+		l.exec(t, "DROP TABLE election_item", "DROP TABLE "+tenant+".election_item", fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		b := backendOn(t, told())
+		testbed.Eventually(t, patience, "the table is made", func() error {
+			if err := b.Prepare(t.Context()); err != nil {
+				return err
+			}
+			if n := l.tables(t); n != 1 {
+				return fmt.Errorf("there are %d tables", n)
+			}
+			return nil
+		})
+		testbed.Read(t, own, recordKey("jobs"))
+	})
+}
+
+// A pool that says USE on each connection leads to no schema that is certain.
+func TestAPoolThatAlwaysSaysUseNeedsASchema(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		made, err := mysql.NewConnector(l.User)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := sql.OpenDB(sayingUse{made, l.Name})
+		t.Cleanup(func() { db.Close() })
+		_, err = backendOn(t, Options{DB: db}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Options name none") {
+			t.Errorf("without a schema: %v", err)
+		}
+		observe(t, backendOn(t, Options{DB: db, Schema: l.Name}), "jobs")
+	})
+}
+
+type sayingUse struct {
+	sqldriver.Connector
+	schema string
+}
+
+func (s sayingUse) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	c, err := s.Connector.Connect(ctx)
+	if err == nil {
+		_, err = c.(sqldriver.ExecerContext).ExecContext(ctx, "USE "+s.schema, nil)
+	}
+	return c, err
+}
+
+// Whatever the program has told a connection of its pool, requests on it do what they do on a new one.
+func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		limit := map[testbed.Kind]string{testbed.MySQL: "max_execution_time = 1", testbed.MariaDB: "max_statement_time = 0.001"}[k]
+		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		value, other := "", open(t, Options{Config: l.User})
+		for _, told := range []string{
+			"CREATE TEMPORARY TABLE " + l.Name + ".election_item (kind VARBINARY(7), name VARBINARY(255))", "SET completion_type = 'RELEASE'",
+			"USE " + tenant, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "START TRANSACTION READ ONLY", "SET TRANSACTION READ ONLY", "SET autocommit = 0", "LOCK TABLES " + tenant + ".other READ", "SET SESSION " + limit,
+			"SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE,ONLY_FULL_GROUP_BY'", "SET sql_mode = ''", "SET NAMES latin1", "SET NAMES binary",
+			"SET time_zone = '+05:30'", "SET timestamp = 1000000000", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET SESSION TRANSACTION READ ONLY",
+			"SET completion_type = 'CHAIN'", "SET sql_select_limit = 1", "SET sql_safe_updates = 1", "SET sql_big_selects = 0, max_join_size = 1", "SET innodb_lock_wait_timeout = 50",
+			"SET group_concat_max_len = 4", "SET max_sort_length = 8", "SET div_precision_increment = 0", "SET optimizer_switch = 'index_condition_pushdown=off,materialization=off'",
+			"SET foreign_key_checks = 0, unique_checks = 0", "SET lc_messages = 'de_DE'", "SET @go_election = 'x', @go_election_server = 'y', @go_election_states = 'z'",
+		} {
+			l.exec(t, "CREATE TABLE IF NOT EXISTS "+tenant+".other (a INT)")
+			db := poolOf(t, l.User)
+			tell(t, db, told)
+			d := open(t, Options{DB: db, Schema: l.Name})
+			v := testbed.Read(t, d, recordKey("jobs"))
+			if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
+				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
+			}
+			value = told + "é€😀"
+			testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
+				results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				if err == nil && results[0].Outcome == backend.Granted {
+					return nil
+				}
+				if !strings.Contains(told, limit) { // which may end what sets up a connection on a busy machine
+					t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
+				}
+				v = testbed.Read(t, d, recordKey("jobs"))
+				return fmt.Errorf("%+v, %w", results, err)
+			})
+			written := testbed.Read(t, d, recordKey("jobs"))
+			value += " by another process"
+			testbed.MustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
+			if r, _ := testbed.Read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
+				t.Fatalf("after %s: a reading is older than its call: %+v", told, r)
+			}
+			d.Close()
+			db.Close()
+		}
+	})
+}
+
+// Each statement names the schema: one that a connection leads to by now does not matter, as after a proxy has changed it.
+func TestEveryStatementNamesTheSchema(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		tenant := l.tenant(t)
+		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		d := open(t, Options{Config: l.User})
+		use := func() {
+			t.Helper()
+			if _, err := d.query(t.Context(), func() []string { return []string{"USE " + tenant} }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testbed.Read(t, d, recordKey("jobs"))
+		use()
+		v := testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
+		for _, id := range []string{"made", "changed"} {
+			use()
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
+			use()
+			v = testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM "+l.Name+".election_item WHERE kind = 'record'"); n != 2 {
+			t.Fatal("the records are not in the schema that is meant")
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM "+tenant+".election_item"); n != 0 {
+			t.Errorf("%d rows are in the schema to which the connection leads", n)
+		}
+		use()
+		if listed, err := d.List(t.Context(), lease.Records, "", 10); err != nil || len(listed.Items) != 2 {
+			t.Errorf("the list has %+v, %v; want two records", listed.Items, err)
+		}
+	})
+}
+
+// A program that gives up its roles, or takes others, on connections of its pool takes no rights from its Backend, whose account
+// has them by a role.
+func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		member, reader, account := l.Name+"_member", l.Name+"_reader", l.userAtHost(t)
+		within := map[testbed.Kind]string{testbed.MySQL: "TO", testbed.MariaDB: "FOR"}[k]
+		l.exec(t, "REVOKE ALL PRIVILEGES ON "+l.Name+".* FROM "+account, "CREATE ROLE "+member, "CREATE ROLE "+reader,
+			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.election_item TO %s", l.Name, member), fmt.Sprintf("GRANT SELECT ON %s.election_item TO %s", l.Name, reader),
+			fmt.Sprintf("GRANT %s TO %s", member, account), fmt.Sprintf("GRANT %s TO %s", reader, account), fmt.Sprintf("SET DEFAULT ROLE %s %s %s", member, within, account))
+		t.Cleanup(func() {
+			l.admin.Exec("DROP ROLE " + member)
+			l.admin.Exec("DROP ROLE " + reader)
+		})
+		for _, told := range []string{"SET ROLE NONE", "SET ROLE " + reader} {
+			db := poolOf(t, l.User)
+			tell(t, db, told)
+			d := open(t, Options{DB: db, Schema: l.Name})
+			v := testbed.Read(t, d, recordKey("jobs"))
+			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
+		}
+	})
+}
+
+// What is written on a connection whose binary log the program has switched off reaches replicas all the same: otherwise the
+// next change of such a row would stop their replication.
+func TestChangesReachTheBinaryLogWhateverWasTold(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Shared(t, k))
+		l.exec(t, "GRANT SUPER ON *.* TO "+l.userAtHost(t))
+		if k == testbed.MariaDB {
+			l.exec(t, "GRANT BINLOG ADMIN ON *.* TO "+l.userAtHost(t))
+		}
+		db := poolOf(t, l.User)
+		tell(t, db, "SET sql_log_bin = 0")
+		d := open(t, Options{DB: db, Schema: l.Name})
+		rows, err := d.query(t.Context(), func() []string { return []string{"SELECT @@SESSION.sql_log_bin"} })
+		if err != nil || string(rows[0][0]) != "1" {
+			t.Errorf("sql_log_bin is %s, want 1: %v", rows, err)
+		}
+	})
+}

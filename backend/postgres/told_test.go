@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// shared are ways in which members share connections with somebody else. A way returns the options of two members, and
+// a function that tells all shared connections something, as the neighbour.
+var shared = map[string]func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(statements string)){
+	"PgBouncer": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		bouncer := testbed.StartPgBouncer(t, db, "transaction")
+		o := Options{DSN: db.DSN(bouncer.Addr())}
+		return o, o, func(statements string) {
+			const pool = 5
+			var held []*pgx.Conn
+			for range pool {
+				c, err := pgx.Connect(t.Context(), db.DSN(bouncer.Addr())+"&default_query_exec_mode=simple_protocol")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
+				say(t, c.PgConn(), "BEGIN")
+				held = append(held, c)
+			}
+			for _, c := range held {
+				say(t, c.PgConn(), statements+"; COMMIT")
+			}
+		}
+	},
+	"pgxpool.Pool": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		pool := poolOf(t, db)
+		return Options{DSN: db.DSN("")}, Options{Pool: pool}, func(statements string) { tellPool(t, pool, statements) }
+	},
+	"sql.DB": func(t *testing.T, db *testbed.PostgresDatabase) (a, b Options, tell func(string)) {
+		pool := poolOf(t, db)
+		own := stdlib.OpenDBFromPool(pool)
+		t.Cleanup(func() { own.Close() })
+		return Options{DSN: db.DSN("")}, Options{DB: own}, func(statements string) { tellPool(t, pool, statements) }
+	},
+}
+
+func poolOf(t *testing.T, db *testbed.PostgresDatabase) *pgxpool.Pool {
+	c, err := pgxpool.ParseConfig(db.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 3
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// tellPool tells the connections of a pool something that no backend keeps.
+func tellPool(t *testing.T, pool *pgxpool.Pool, statements string) {
+	for range pool.Stat().MaxConns() - pool.Stat().AcquiredConns() {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+		say(t, c.Conn().PgConn(), statements)
+	}
+}
+
+// say sends statements on a connection. A limit of a millisecond, which was said before, may end them.
+func say(t *testing.T, c *pgconn.PgConn, statements string) {
+	t.Helper()
+	for tries := 0; ; tries++ {
+		_, err := c.Exec(t.Context(), statements).ReadAll()
+		if err == nil {
+			return
+		}
+		if code(err) != queryCanceled || tries == 1000 {
+			t.Fatal(err)
+		}
+		if c.TxStatus() == 'E' {
+			statements = "ROLLBACK; BEGIN; " + strings.TrimPrefix(statements, "ROLLBACK; BEGIN; ")
+		}
+	}
+}
+
+// forget undoes what a connection was told, in a transaction.
+const forget = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; DEALLOCATE ALL"
+
+// withTenant makes a schema in which everybody may make tables.
+func withTenant(t *testing.T) *testbed.PostgresDatabase {
+	db := testbed.SharedPostgres(t).Database(t)
+	db.Exec(t, "CREATE SCHEMA tenant1", "GRANT ALL ON SCHEMA tenant1, public TO PUBLIC")
+	return db
+}
+
+// Somebody who sets the search_path of shared connections makes no second leader: a process that is given such a
+// connection makes no second table, and follows.
+func TestAnotherSearchPathMakesNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	for way, share := range shared {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := withTable(t, withTenant(t))
+			first, second, tell := share(t, db)
+			old := join(t, "old", 2*time.Second, first)
+			led, err := old.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tell("SET search_path TO tenant1")
+
+			newer := join(t, "new", 2*time.Second, second)
+			if err := newer.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the new process follows the old one", func() error {
+				if newer.Leading() && old.Leading() {
+					t.Fatal("two processes lead one election, each in a schema of its own")
+				}
+				if who, _, known := newer.Leader(); !known || who.ID != "old" {
+					return errors.New(newer.Current().String())
+				}
+				return nil
+			})
+			if !led.Leading() {
+				t.Errorf("the leadership has ended: %v", old.Current())
+			}
+			if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {
+				t.Errorf("there are %s tables, want 1", n)
+			}
+
+			if err := led.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, patience, "the new process leads", func() error {
+				if !newer.Leading() {
+					return errors.New(newer.Current().String())
+				}
+				return nil
+			})
+			if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
+				t.Errorf("the next term is %d, after %d", term, led.Term)
+			}
+		})
+	}
+}
+
+// Whatever somebody has told a shared connection, requests on it do what they do on one of their own.
+func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
+	t.Parallel()
+	for way, share := range shared {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := withTable(t, withTenant(t))
+			db.Exec(t, "CREATE ROLE nobody_"+db.Name, "GRANT nobody_"+db.Name+" TO "+db.User)
+			t.Cleanup(func() { db.Exec(t, "DROP ROLE nobody_"+db.Name) })
+			_, o, tell := share(t, db)
+			d := open(t, o)
+
+			value, text := "", func() string { return strings.Repeat("é€😀", 9) }
+			for _, told := range []string{
+				"SET search_path TO tenant1", "SET search_path TO ''", "SET search_path TO tenant1, pg_catalog",
+				"SET ROLE nobody_" + db.Name, "SET row_security = off", "SET client_encoding = 'LATIN1'", "SET client_encoding = 'SQL_ASCII'",
+				"SET default_transaction_read_only = on", "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+				"SET statement_timeout = '1ms'", "SET lock_timeout = '1ms'", "SET synchronous_commit = off",
+				"SET standard_conforming_strings = off", "SET DateStyle = 'SQL, DMY'", "SET TimeZone = 'Asia/Kolkata'", "SET IntervalStyle = 'sql_standard'",
+				"SET bytea_output = 'escape'", "SET extra_float_digits = -15", "SET transform_null_equals = on", "SET quote_all_identifiers = on",
+				"SET xmloption = document", "SET enable_indexscan = off", "SET work_mem = '64kB'", "SET default_tablespace = ''",
+				"CREATE TEMP TABLE IF NOT EXISTS election_item (kind text, name text)", "LISTEN election_item", "PREPARE p AS SELECT 1",
+			} {
+				d.conns.Moved() // and the next one is one that was told
+				tell(told)
+				v := testbed.Read(t, d, recordKey("jobs"))
+				if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
+					t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
+				}
+				value = told + text()
+				if strings.Contains(told, "statement_timeout") {
+					value += strings.Repeat("x", 300_000) // the server reads the message for longer than that
+				}
+				testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
+					results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+					if err == nil && results[0].Outcome == backend.Granted {
+						return nil
+					}
+					if !strings.Contains(told, "statement_timeout") { // which may end a message on a busy machine
+						t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
+					}
+					v = testbed.Read(t, d, recordKey("jobs"))
+					return fmt.Errorf("%+v, %w", results, err)
+				})
+				tell(forget)
+			}
+		})
+	}
+}
