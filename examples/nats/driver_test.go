@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestAStreamWithReplicasIsRefused(t *testing.T) {
 	ports := []int{freePort(t), freePort(t), freePort(t)}
 	var s *server.Server
 	for i, port := range ports {
-		o := &server.Options{ServerName: fmt.Sprint(i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+		o := &server.Options{ServerName: fmt.Sprint(i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: storeDir(t), NoSigs: true,
 			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port}}
 		for _, p := range ports {
 			o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", p))...)
@@ -63,6 +64,18 @@ func TestAStreamWithReplicasIsRefused(t *testing.T) {
 	if _, err := d.Read(background(t), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "replicas") {
 		t.Errorf("%v, want ErrDenied because of three replicas", err)
 	}
+}
+
+// storeDir makes a directory for a server in this process. Such a server may still write for a moment after it has shut down.
+func storeDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		testbed.Eventually(t, time.Minute, "the directory is removed", func() error { return os.RemoveAll(dir) })
+	})
+	return dir
 }
 
 func mustOpen(t testing.TB, url, bucket string, options ...nats.Option) *driver {
