@@ -10,7 +10,7 @@ import (
 // settingsSQL sets for one transaction what somebody else may have told the connection: another client of a pooler, or
 // another part of the program. See docs/design/postgres.md, "What a connection was told". The limit of the running time
 // comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
-// may: the role, and whether transactions may write.
+// may: the role, and whether transactions may write. With its memory a message about thousands needs no temporary file.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
 SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
 `

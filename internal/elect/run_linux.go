@@ -228,7 +228,7 @@ func (r *runner) watch(ev election.Event) {
 			default: // another leader was told before
 			}
 		}
-	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // or it has moved to another store
+	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // no news, unless it has moved
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
 		r.say("no longer leads %q: %v", ev.Election, ev.Err)
 	case ev.Reason == election.ReasonReturned:

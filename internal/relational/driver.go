@@ -178,8 +178,8 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
-	var made, over string // the text of the row that was written, and the one before it
-	lost := 0
+	var over *string // what a row that this call wrote has replaced; nil: it wrote none
+	lost := 0        // readings after such a write that do not show it
 	for tries := range 4 {
 		before, position := d.origin(), d.Position()
 		a, err := read()
@@ -197,13 +197,14 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 				d.Dialect.Moved()
 				continue
 			}
-			if made != "" && (epoch == "" || a.Origin == over) { // a node of a cluster may not have heard of it yet
+			if over != nil && (epoch == "" || a.Origin == *over) { // a node of a cluster may not have heard of it yet
 				lost++
 			}
 			if lost == 3 {
 				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: look for triggers, rules and columns of other types", backend.ErrDenied, d.Settled())
 			}
-			over, made = a.Origin, fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
+			over = &a.Origin
+			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:
 				continue
