@@ -35,6 +35,7 @@ type machine struct {
 
 	elections []*elec         // in no particular order; elec.index is the position
 	wakes     []time.Duration // when to advance each of them
+	earliest  time.Duration   // none of them is earlier
 	queues    [callKinds][]*elec
 	inFlight  [callKinds]*call // one of each kind at most
 
@@ -231,7 +232,7 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 		// The grid's offset is random, its period is not: followers predict the next renewal.
 		gridOffset: time.Duration(rnd.Int64N(int64(o.RenewEvery))),
 		announceAt: never, announced: now - o.RenewEvery,
-		healthAt: now, lastContact: now, unreadableSince: never, wakeAt: never,
+		healthAt: now, lastContact: now, unreadableSince: never, wakeAt: never, earliest: never,
 		unobserved: new(backend.Lease),
 	}
 	if o.Health == nil {
@@ -272,11 +273,23 @@ func (m *machine) step(now time.Duration, in input) []action {
 	return out
 }
 
+// wake sets when e is advanced next.
+func (m *machine) wake(e *elec, at time.Duration) {
+	m.wakes[e.index] = at
+	m.earliest = min(m.earliest, at)
+}
+
 // due returns the elections whose time has come to be advanced.
 func (m *machine) due(now time.Duration) (due []*elec) {
+	if now < m.earliest {
+		return nil
+	}
+	m.earliest = never
 	for i, at := range m.wakes {
 		if now >= at {
 			due = append(due, m.elections[i])
+		} else {
+			m.earliest = min(m.earliest, at)
 		}
 	}
 	return due
@@ -284,10 +297,7 @@ func (m *machine) due(now time.Duration) (due []*elec) {
 
 // next returns when the machine must be stepped again if no input comes before.
 func (m *machine) next() time.Duration {
-	next := m.unreachableAt()
-	for _, at := range m.wakes {
-		next = min(next, at)
-	}
+	next := min(m.unreachableAt(), m.earliest)
 	for k := range callKinds {
 		if m.inFlight[k] == nil {
 			next = min(next, m.callDueAt(k))

@@ -151,7 +151,7 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
 	e.readAt = 2 * time.Second
-	m.wakes[e.index] = e.readAt
+	m.wake(e, e.readAt)
 	m.step(2*time.Second, tick{})
 	before := m.inFlight[callObserve]
 	m.step(2*time.Second, campaign{e, modeTry, workCaller})
@@ -176,7 +176,7 @@ func TestTryDoesNotAcceptANomination(t *testing.T) {
 		if try {
 			m.step(time.Second, withdraw{e, true})
 			e.readAt = time.Second
-			m.wakes[e.index] = e.readAt
+			m.wake(e, e.readAt)
 			m.step(time.Second, tick{})
 			m.step(time.Second, campaign{e, modeTry, workCaller})
 		} else {

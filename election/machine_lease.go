@@ -41,7 +41,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 		wake = min(wake, m.releaseOrGiveUp(now, e))
 	}
 	if e.index >= 0 {
-		m.wakes[e.index] = wake
+		m.wake(e, wake)
 	}
 }
 
