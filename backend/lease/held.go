@@ -11,7 +11,7 @@ import (
 
 // A grant is what this process knows of a lease that it was granted.
 type grant struct {
-	record      *Record     // as it was granted, or written or read since
+	record      packed      // as it was granted, or written or read since
 	version     string      // of the record; "": it must be read
 	created     string      // Item.Created of the record
 	unconfirmed []Heartbeat // of records that were sent since, without an answer
@@ -27,8 +27,9 @@ func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == ni
 
 // answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
-	l := g.record.lease(election)
-	l.Version = version(g.record.Heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
+	r := g.record.record()
+	l := r.lease(election)
+	l.Version = version(g.record.heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
 	return backend.Answer{Lease: clean.Lease(l), Outcome: backend.Granted, ValidFor: min(ttl, l.TTL)}
 }
 
@@ -65,7 +66,7 @@ func (b *Backend) markPending(records []*Record) {
 func (b *Backend) forget(election string, term uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g := b.held[election]; term == 0 || g != nil && g.record.Term == term {
+	if g := b.held[election]; term == 0 || g != nil && g.record.term == term {
 		delete(b.held, election)
 	}
 }
@@ -74,7 +75,7 @@ func (b *Backend) forget(election string, term uint64) {
 func (b *Backend) markHeld(r *Record, it Item) *grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &grant{record: r, version: it.Version, created: it.Created}
+	g := &grant{record: pack(r, r.Election), version: it.Version, created: it.Created}
 	b.held[r.Election] = g
 	b.known[r.Election] = reading{max(b.known[r.Election].term, r.Term), b.driver.Now().Unix()}
 	delete(b.cache.items, Key{Records, r.Election})
@@ -106,7 +107,7 @@ func (b *Backend) heldInTerm(h *backend.Held) (g grant, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.held[h.Election]
-	if p == nil || p.record.Term != h.Term {
+	if p == nil || p.record.term != h.Term {
 		return g, false
 	}
 	g = *p

@@ -2,8 +2,6 @@ package lease
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -107,7 +105,11 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		return 0, nil, false
 	}
 	c.dropSessions()
-	return c.position, slices.Collect(maps.Values(c.items)), true
+	for _, it := range c.items {
+		it.Value = nil
+		known = append(known, it)
+	}
+	return c.position, known, true
 }
 
 // hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an

@@ -165,11 +165,17 @@ func (b *Backend) begin(v *view, names []string) (states []state, more []Key) {
 
 // sessionOf returns the key of the session that a record names.
 func sessionOf(record *Item) (k Key, ok bool) {
-	r, _ := record.Value.(*Record)
-	if r == nil || r.Nonce == "" || clean.Text(r.Nonce, 64, false) != r.Nonce {
+	nonce := ""
+	switch r := record.Value.(type) {
+	case *Record:
+		nonce = r.Nonce
+	case *packed:
+		nonce = r.nonce()
+	}
+	if nonce == "" || clean.Text(nonce, 64, false) != nonce {
 		return k, false
 	}
-	return Key{Sessions, r.Nonce}, true
+	return Key{Sessions, nonce}, true
 }
 
 func addKey(keys []Key, asked map[Key]bool, k Key) []Key {

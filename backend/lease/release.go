@@ -135,12 +135,13 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 	states = make([]state, len(held))
 	for i, h := range held {
 		g := b.held[h.Election]
-		if g == nil || g.record.Term != h.Term || !g.asGranted() || g.record.Session != s.value.Generation {
+		if g == nil || g.record.term != h.Term || !g.asGranted() || g.record.session() != s.value.Generation {
 			return nil, nil, false
 		}
 		st := &states[i]
 		st.Election, st.item = h.Election, g.item(h.Election)
-		st.item.Value, st.item.Remembered = g.record, true
+		r := g.record.record()
+		st.item.Value, st.item.Remembered = &r, true
 		b.derive(v, st)
 		if st.suspect {
 			return nil, nil, false

@@ -70,7 +70,7 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 			continue
 		}
 		g, ok := r.b.heldInTerm(&r.held[i])
-		if ok && g.asGranted() && !r.mark && s != nil && g.record.Session == s.value.Generation {
+		if ok && g.asGranted() && !r.mark && s != nil && g.record.session() == s.value.Generation {
 			beating = append(beating, i)
 		} else {
 			rest = append(rest, i)
@@ -146,7 +146,7 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, g := range b.held {
-		elsewhere := g != nil && g.record.Session != generation && g.unconfirmed == nil
+		elsewhere := g != nil && g.record.session() != generation && g.unconfirmed == nil
 		if !renewed[name] && !elsewhere {
 			others = append(others, name)
 		}
@@ -181,7 +181,7 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 			return err
 		}
 
-		late := g.unconfirmed != nil && st.record.Heartbeat == g.record.Heartbeat // it would arrive over this record
+		late := g.unconfirmed != nil && st.record.Heartbeat == g.record.heartbeat // it would arrive over this record
 		if r.inSession(st) && !late {
 			b.markHeld(st.record, st.item)
 			continue
@@ -216,7 +216,7 @@ func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
 	if !ok || st.suspect || !st.heldBy(h.Holder.Nonce) || st.Term != h.Term {
 		return g, false
 	}
-	if st.record.Heartbeat != g.record.Heartbeat && !slices.Contains(g.unconfirmed, st.record.Heartbeat) {
+	if st.record.Heartbeat != g.record.heartbeat && !slices.Contains(g.unconfirmed, st.record.Heartbeat) {
 		return g, false
 	}
 	return g, st.Request.Kind != backend.Depose
