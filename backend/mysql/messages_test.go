@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,28 +121,5 @@ func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
 			cancel()
 			<-ended
 		}
-	})
-}
-
-// A server that hangs hangs no call for longer than its deadline.
-func TestAHangingServerHangsNoCall(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k})
-		d := open(t, Options{Config: newLab(t, server).User})
-		v := testbed.Read(t, d, recordKey("jobs"))
-		server.Stop(t)
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			began := time.Now()
-			_, err := d.Read(ctx, nil)
-			_, written := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
-			cancel()
-			if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) || !errors.Is(written, backend.ErrUnavailable) || took > 10*time.Second {
-				t.Errorf("after %v: %v, %v; want ErrUnavailable at the deadline", took, err, written)
-			}
-		}
-		server.Continue(t)
-		testbed.Read(t, d)
 	})
 }

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -69,57 +68,6 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 	})
 }
 
-// hearing runs a listener, and returns what it hears.
-func hearing(t testing.TB, d *driver) (heard chan uint64) {
-	t.Helper()
-	heard, position := make(chan uint64, 1000), testbed.Read(t, d).Position
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan bool)
-	t.Cleanup(func() { cancel(); <-ended })
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			d.Listen(ctx, position, nil, func(_ []lease.Item, now uint64) bool {
-				position = now
-				heard <- now
-				return true
-			})
-		}
-	}()
-	return heard
-}
-
-// change changes an item, and notifies.
-func change(t testing.TB, d *driver) {
-	t.Helper()
-	v := testbed.Read(t, d, recordKey("jobs"))
-	w, err := d.Write(t.Context(), v.Epoch, v.WentBack, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1, Nonce: "n"}}}}}, nil)
-	if err != nil || w.Results[0].Outcome != backend.Granted {
-		t.Fatal(w, err)
-	}
-}
-
-// calm waits until a listener has heard nothing for a second.
-func calm(heard chan uint64) {
-	for quiet := time.After(time.Second); ; {
-		select {
-		case <-heard:
-			quiet = time.After(time.Second)
-		case <-quiet:
-			return
-		}
-	}
-}
-
-func notified(t testing.TB, what string, heard chan uint64) {
-	t.Helper()
-	select {
-	case <-heard:
-	case <-time.After(patience):
-		t.Fatalf("%s notified nobody", what)
-	}
-}
-
 // A change wakes all that wait for one. One whose connection is killed says that something may have changed,
 // and then waits again. Whoever has another account is not woken, and polls.
 func TestAChangeWakesWhoeverWaits(t *testing.T) {
@@ -127,44 +75,36 @@ func TestAChangeWakesWhoeverWaits(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		leader, stranger := open(t, Options{Config: l.User}), open(t, Options{Config: l.AddUser(t, "")})
-		one, two := hearing(t, open(t, Options{Config: l.User})), hearing(t, open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name}))
-		far := hearing(t, stranger)
+		named := Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name}
+		one, two, far := testbed.Listen(t, open(t, Options{Config: l.User})), testbed.Listen(t, open(t, named)), testbed.Listen(t, stranger)
 		for range 2 {
 			l.untilWaiting(t, 3)
-			calm(one)
-			calm(two)
-			calm(far)
-			change(t, leader)
-			notified(t, "a change", one)
-			notified(t, "a change, whoever names the schema by an option,", two)
-			select {
-			case <-far:
-				t.Error("the account of one may end statements of another")
-			case <-time.After(time.Second):
-			}
+			one.Calm()
+			two.Calm()
+			far.Calm()
+			testbed.Notify(t, leader)
+			one.Told(t, "a change")
+			two.Told(t, "a change, by an option with the schema")
+			far.NotTold(t, "the account of one may end statements of another")
 			l.untilWaiting(t, 3)
 			for _, id := range l.waiters(t) {
 				l.exec(t, fmt.Sprint("KILL ", id))
 			}
-			notified(t, "a killed listener", one)
+			one.Told(t, "its end")
 		}
 	})
 }
 
-// A time limit of the server for statements wakes nobody.
+// A time limit for statements, of the server or a session, wakes nobody.
 func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		limit := map[testbed.Kind]string{testbed.MariaDB: "--max-statement-time=0.2", testbed.MySQL: "--max-execution-time=200"}
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{limit[k]}}))
-		heard := hearing(t, open(t, Options{Config: l.User}))
+		limit := map[testbed.Kind]map[string]string{testbed.MariaDB: {"max_statement_time": "0.2"}, testbed.MySQL: {"max_execution_time": "200"}}[k]
+		l := newLab(t, testbed.Shared(t, k))
+		heard := testbed.Listen(t, open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = limit })}))
 		l.untilWaiting(t, 1)
-		calm(heard)
-		select {
-		case <-heard:
-			t.Error("a limit of 200 ms ends what waits")
-		case <-time.After(time.Second):
-		}
+		heard.Calm()
+		heard.NotTold(t, "a limit of 200 ms ends what waits")
 	})
 }
 
@@ -175,7 +115,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k))
 		account := l.AddUser(t, "")
 		d := open(t, Options{Config: account})
-		hearing(t, d)
+		testbed.Listen(t, d)
 		l.untilWaiting(t, 1)
 		done := make(chan int64, 8)
 		for range 8 {
@@ -214,7 +154,7 @@ func TestAPollingProcessDoesNotWait(t *testing.T) {
 			}
 			return nil
 		})
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
 			if n := len(l.waiters(t)); n > 0 {
 				t.Fatalf("%d connections wait", n)
 			}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,20 +51,9 @@ func TestAPoolOrConnectorOfTheProgramServes(t *testing.T) {
 // servesAs takes part beside a process with a DSN, and follows and leads.
 func servesAs(t *testing.T, l *lab, o Options) {
 	a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: l.User.FormatDSN()})
-	first, err := b.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
-	l.untilWaiting(t, 1)
-	if err := first.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	testbed.Eventually(t, patience, "a leads", func() error {
-		if !a.Leading() {
-			return errors.New(a.Current().String())
+	testbed.HandsOver(t, b, a, 5*time.Second, func() error {
+		if n := len(l.waiters(t)); n != 1 {
+			return fmt.Errorf("%d wait, want 1", n)
 		}
 		return nil
 	})

@@ -16,63 +16,64 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A server that keeps every commit is the same one after a restart, also after kill -9; its leader goes on.
-// One that does not, or once did not, is another one: it may have lost a grant.
+// A server that keeps every commit is the same one after a restart, also after kill -9; its leader goes on. One that does
+// not, or once did not, is another one: it may have lost a grant.
 func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		for what, c := range map[string]struct {
-			args    []string
-			durable bool
-		}{
-			"flushes each commit":           {[]string{"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}, true},
-			"flushes once a second":         {[]string{"--innodb-flush-log-at-trx-commit=2"}, false},
-			"does not flush its binary log": {[]string{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, false}, // recovery rolls back what the log does not have
-		} {
-			t.Run(what, func(t *testing.T) {
-				t.Parallel()
-				server := testbed.Start(t, testbed.Options{Kind: k, Args: c.args})
-				d := open(t, Options{Config: newLab(t, server).User})
-				before := testbed.Read(t, d, recordKey("jobs"))
-				testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
-				before = testbed.Read(t, d, recordKey("jobs"))
-				for i, end := range []func(testing.TB){server.Terminate, server.Kill} {
-					end(t)
-					if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
-						t.Errorf("a change without a server: %v", err)
-					}
-					server.Start(t)
-					now := testbed.Read(t, d, recordKey("jobs"))
-					if (now.Epoch == before.Epoch) != c.durable || (now.WentBack == before.WentBack) != c.durable {
-						t.Fatalf("after a restart: epoch %s (went back %d), before %s (%d)", now.Epoch, now.WentBack, before.Epoch, before.WentBack)
-					}
-					_, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: uint64(i + 2)})
-					if c.durable && err != nil || !c.durable && !errors.Is(err, lease.ErrEpoch) {
-						t.Errorf("a change by what was read before the restart: %v", err)
-					}
-					before = testbed.Read(t, d, recordKey("jobs"))
+		t.Run("durable, and then volatile", func(t *testing.T) {
+			t.Parallel()
+			server := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}})
+			l := newLab(t, server)
+			d := open(t, Options{Config: l.User})
+			first := testbed.Read(t, d)
+			for _, end := range []func(testing.TB){server.Terminate, server.Kill} {
+				if now := restarted(t, server, d, end, nil); now.Epoch != first.Epoch || now.WentBack != 0 {
+					t.Fatalf("after a restart: epoch %s (went back %d), before %s", now.Epoch, now.WentBack, first.Epoch)
 				}
-			})
-		}
+			}
+
+			epochs := map[string]bool{first.Epoch: true}
+			for _, weak := range []string{"innodb_flush_log_at_trx_commit = 2", "sync_binlog = 0"} { // recovery rolls back what the binary log does not have
+				l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL sync_binlog = 1", "SET GLOBAL "+weak)
+				if now := testbed.Read(t, d); now.Epoch == first.Epoch {
+					t.Errorf("with %s: epoch %s", weak, now.Epoch)
+				}
+			}
+			epochs[testbed.Read(t, d).Epoch] = true
+			if now := restarted(t, server, d, server.Terminate, lease.ErrEpoch); epochs[now.Epoch] { // it is durable again
+				t.Errorf("after a restart: epoch %s, before %v", now.Epoch, epochs)
+			}
+		})
+		t.Run("volatile", func(t *testing.T) {
+			t.Parallel()
+			server := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
+			d := open(t, Options{Config: newLab(t, server).User})
+			before := testbed.Read(t, d)
+			if now := restarted(t, server, d, server.Kill, lease.ErrEpoch); now.Epoch == before.Epoch || now.WentBack != 1 {
+				t.Errorf("after a restart: epoch %s (went back %d), before %s", now.Epoch, now.WentBack, before.Epoch)
+			}
+		})
 	})
 }
 
-// A server that becomes volatile while it runs, and restarts as a durable one, is not trusted.
-func TestAServerOnceVolatileIsAnotherOne(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k})
-		l := newLab(t, server)
-		d := open(t, Options{Config: l.User})
-		first := testbed.Read(t, d)
-		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
-		weak := testbed.Read(t, d)
-		server.Terminate(t)
-		server.Start(t)
-		if last := testbed.Read(t, d); weak.Epoch == first.Epoch || last.Epoch == weak.Epoch || last.Epoch == first.Epoch {
-			t.Errorf("epochs %s, %s, %s; want three", first.Epoch, weak.Epoch, last.Epoch)
-		}
-	})
+// restarted ends a server and starts it again. A change by what was read before must end with want.
+func restarted(t *testing.T, server *testbed.Server, d *driver, end func(testing.TB), want error) lease.View {
+	t.Helper()
+	before := testbed.Read(t, d, recordKey("jobs"))
+	testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+	before = testbed.Read(t, d, recordKey("jobs"))
+	end(t)
+	if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a change without a server: %v", err)
+	}
+
+	server.Start(t)
+	now := testbed.Read(t, d)
+	if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, want) {
+		t.Errorf("a change by what was read before the restart: %v, want %v", err, want)
+	}
+	return now
 }
 
 // A table that is dropped and made again has another epoch: a change by what was read before is refused.
@@ -124,8 +125,9 @@ func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
 	})
 }
 
-// A promoted replica has an epoch of its own, though it has a copy of the row with the epoch. A process
-// that has read nothing yet cannot change it by what was read on the primary.
+// A server that becomes read-only is left: calls fail, and the next connection finds the new primary. That was a replica,
+// and has an epoch of its own, though it has a copy of the row with the epoch. A process that has read nothing yet cannot
+// change it by what was read on the primary.
 func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -141,10 +143,18 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 			t.Errorf("a reading of a replica: %v, want ErrUnavailable", err)
 		}
 		late := open(t, Options{Config: toReplica})
-		primary.Kill(t)
+
+		primary.ReadOnly(t, true)
+		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("a reading: %v; want ErrUnavailable", err)
+		}
+		if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); err == nil {
+			t.Error("a read-only server has accepted a change")
+		}
+
 		replica.Promote(t)
-		proxy.SetTarget(replica.Addr())
-		proxy.Reset()
+		proxy.SetTarget(replica.Addr()) // connections to the old primary stay open
+		testbed.Read(t, d)
 		for what, d := range map[string]*driver{"one that has read the primary": d, "one that has read nothing": late} {
 			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
@@ -154,6 +164,7 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		if now.Epoch == before.Epoch || now.WentBack != 1 || now.Items[0].Value.(*lease.Record).Term != 1 {
 			t.Errorf("on the promoted replica: %+v", now)
 		}
+		testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2})
 	})
 }
 
@@ -171,88 +182,57 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	})
 }
 
-// Two servers that answer in turn, and both accept writes, are reported with their names.
-func TestServersThatTakeTurnsAreReported(t *testing.T) {
+// Behind one address is one server, and then another one.
+func TestTwoServersBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--server-id=77"}})
+		one, two := testbed.Shared(t, k), testbed.Start(t, testbed.Options{Kind: k})
 		l := newLab(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
 		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).CreateTables(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		proxy := one.Proxy(t)
-		d := open(t, Options{Config: proxy.Config(l.User)})
-		epochs := []string{testbed.Read(t, d).Epoch}
-		turn := func(to *testbed.Server) {
-			proxy.SetTarget(to.Addr())
-			proxy.Reset()
-		}
-		turn(two)
-		epochs = append(epochs, testbed.Read(t, d).Epoch) // this may be a failover
-		turn(one)
-		_, err := d.Read(t.Context(), nil)
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), serverOf(epochs[0])) || !strings.Contains(err.Error(), serverOf(epochs[1])) {
-			t.Errorf("servers that take turns: %v; want ErrDenied with %q", err, epochs)
-		}
-	})
-}
 
-// A node comes back, and connections to the one that stood in for it are still open, also in the program's pool. They are
-// dropped when the first answer of the node that is meant arrives, so the two do not take turns.
-func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		first, second := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--server-id=77"}})
-		l := newLab(t, first)
-		second.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
-			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
-		l.withTable(t, "")
-		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = second.Addr() })}).CreateTables(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		t.Run("that take turns are reported", func(t *testing.T) {
+			proxy := one.Proxy(t)
+			d := open(t, Options{Config: proxy.Config(l.User)})
+			epochs := []string{testbed.Read(t, d).Epoch}
+			turn := func(to *testbed.Server) {
+				proxy.SetTarget(to.Addr())
+				proxy.Reset()
+			}
+			turn(two)
+			epochs = append(epochs, testbed.Read(t, d).Epoch) // this may be a failover
+			turn(one)
+			_, err := d.Read(t.Context(), nil)
+			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), serverOf(epochs[0])) || !strings.Contains(err.Error(), serverOf(epochs[1])) {
+				t.Errorf("servers that take turns: %v; want ErrDenied with %q", err, epochs)
+			}
+		})
+
+		// A node comes back, and connections to the one that stood in for it are still open, also in the program's pool.
+		// They are dropped when the first answer of the node that is meant arrives, so the two do not take turns.
 		for _, own := range []bool{false, true} {
-			proxy := second.Proxy(t)
-			pool := poolOf(t, proxy.Config(l.User))
-			o := Options{DB: pool}
-			if !own {
-				o = Options{Config: proxy.Config(l.User)}
-			}
-			d := open(t, o)
-			before := testbed.Read(t, d).Epoch
-			used, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			proxy.SetTarget(first.Addr())
-			testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
-			used.Close()
-			testbed.NotInTurns(t, d, before)
+			t.Run(fmt.Sprintf("connections of before are dropped, pool %v", own), func(t *testing.T) {
+				proxy := two.Proxy(t)
+				pool := poolOf(t, proxy.Config(l.User))
+				o := Options{DB: pool}
+				if !own {
+					o = Options{Config: proxy.Config(l.User)}
+				}
+				d := open(t, o)
+				before := testbed.Read(t, d).Epoch
+				used, err := pool.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				proxy.SetTarget(one.Addr())
+				testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
+				used.Close()
+				testbed.NotInTurns(t, d, before)
+			})
 		}
-	})
-}
-
-// A server that becomes read-only is left: calls fail, and the next connection finds the new primary.
-func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
-		l, proxy := newLab(t, primary), primary.Proxy(t)
-		d := open(t, Options{Config: proxy.Config(l.User)})
-		v := testbed.Read(t, d)
-		replica.CatchUp(t, primary)
-		primary.ReadOnly(t, true)
-		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
-			t.Errorf("a reading: %v; want ErrUnavailable", err)
-		}
-		if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); err == nil {
-			t.Error("a read-only server has accepted a change")
-		}
-		replica.Promote(t)
-		proxy.SetTarget(replica.Addr()) // connections to the old primary stay open
-		v = testbed.Read(t, d)
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	})
 }
 
@@ -261,7 +241,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 func TestLimitsOfTheServerAreErrors(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--binlog-format=STATEMENT"}}))
+		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--binlog-format=STATEMENT", "--max-connections=20"}}))
 		d := open(t, Options{Config: l.User})
 		_, err := d.Read(t.Context(), nil)
 		if err == nil {
@@ -291,7 +271,7 @@ func TestAClockStepChangesNothing(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
 		l := newLab(t, server)
-		leader := join(t, "a", 6*time.Second, Options{Config: l.User})
+		leader := join(t, "a", 4*time.Second, Options{Config: l.User})
 		lead, err := leader.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -305,7 +285,7 @@ func TestAClockStepChangesNothing(t *testing.T) {
 				t.Errorf("after a step of %v: %+v, before %+v", step, now, before)
 			}
 			testbed.MustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
-			<-time.After(7 * time.Second)
+			<-time.After(5 * time.Second)
 			if !lead.Leading() {
 				t.Errorf("a step of %v has ended a leadership", step)
 			}

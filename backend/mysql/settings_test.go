@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -63,24 +64,38 @@ func TestNoVariableMattersToAnyStatement(t *testing.T) {
 				if strings.ContainsFunc(value, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) {
 					c.Params[name] = "'" + value + "'"
 				}
-				db := testbed.OpenDB(t, c)
-				db.SetMaxIdleConns(1)
-				if db.PingContext(t.Context()) == nil { // or it cannot be set
-					err := changes(t, Options{Config: c}, round)
-					if err == nil && name != "max_statement_time" && name != "completion_type" { // which end the program's own statements, or connections
-						err = fences(t, db)
-					}
-					if says := refusedByName[name]; err != nil && (says == "" || !strings.Contains(err.Error(), says)) {
-						t.Errorf("%s=%s: %v", name, value, err)
-					}
+				if !l.settable(t, name, c.Params[name]) {
+					continue
 				}
-				db.Close()
+				err := changes(t, Options{Config: c}, round)
+				if err == nil && name != "max_statement_time" && name != "completion_type" { // which end the program's own statements, or connections
+					db := testbed.OpenDB(t, c)
+					err = fences(t, db)
+					db.Close()
+				}
+				if says := refusedByName[name]; err != nil && (says == "" || !strings.Contains(err.Error(), says)) {
+					t.Errorf("%s=%s: %v", name, value, err)
+				}
 			}
 		}
 		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+// settable reports whether a session may set a variable to a value.
+func (l *lab) settable(t *testing.T, name, value string) bool {
+	c, err := l.admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(t.Context(), "SET SESSION "+name+" = "+value); err != nil {
+		return false
+	}
+	client.DropConn(c)
+	return true
 }
 
 // otherValues returns those that differ from the usual one.
@@ -98,63 +113,39 @@ func otherValues(value, least, greatest, names string) []string {
 	return nil
 }
 
-const settingsName = "jób 日本 €😀"
-
-// changes makes a record, changes it, finds another change refused, and deletes it but for one.
+// changes uses a driver under some setting.
 func changes(t *testing.T, o Options, term uint64) error {
 	d, err := newDriver(o)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	keys := []lease.Key{{Kind: lease.Metas}, recordKey(settingsName), recordKey(strings.ToUpper(settingsName))}
-	for range 2 {
-		v, err := d.Read(t.Context(), keys)
-		if err != nil {
-			return fmt.Errorf("a reading: %w", err)
-		}
-		for _, want := range []backend.Outcome{backend.Granted, backend.Refused} {
-			results, err := testbed.Put(t, d, &v, &lease.Record{Election: keys[1].Name, Term: 7, ID: "é€", Nonce: "n"}, &lease.Record{Election: keys[2].Name, Term: term})
-			if err != nil || results[0].Outcome != want || results[1].Outcome != want {
-				return fmt.Errorf("a change: %+v, %w, want it %v", results, err, want)
-			}
-		}
-	}
-	list, err := d.List(t.Context(), lease.Records, "", 100)
-	if err != nil || len(list.Items) != 2 || list.Items[0].Key != keys[2] || list.Items[1].Value.(*lease.Record).ID != "é€" {
-		return fmt.Errorf("a list: %+v, %w", list, err)
-	}
-	w, err := d.Write(t.Context(), list.Epoch, list.WentBack, []lease.Change{{Put: []lease.Put{{Over: list.Items[0]}}}}, list.Items)
-	if err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, []int{0}) {
-		return fmt.Errorf("a deletion: %+v, %w", w, err)
-	}
-	return nil
+	return testbed.WorksUnder(t.Context(), d, term)
 }
 
-// fences asks for the leader of that record, in transactions of the program.
+// fences asks for the leader of its record, in transactions of the program.
 func fences(t *testing.T, db *sql.DB) error {
-	for term, want := range map[uint64]error{7: nil, 8: ErrFenced} {
-		if err := (Fence{}).Do(t.Context(), db, settingsName, term, func(*sql.Tx) error { return nil }); !errors.Is(err, want) {
-			return fmt.Errorf("a fence in term %d: %w", term, err)
-		}
-	}
-	return nil
+	return testbed.FencedUnder(ErrFenced, func(election string, term uint64) error {
+		return Fence{}.Do(t.Context(), db, election, term, func(*sql.Tx) error { return nil })
+	})
 }
 
-// Whatever a server or schema has by default, statements mean the same.
+// Whatever a server or schema has by default, statements mean the same. The server takes no message of more than 1 MiB, and
+// MariaDB keeps names of tables in lower case.
 func TestAnySettingsOfTheServerWillDo(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		args := []string{"--character-set-server=latin1", "--sql-mode=ANSI,NO_BACKSLASH_ESCAPES", "--autocommit=0", "--transaction-isolation=SERIALIZABLE",
 			"--default-storage-engine=MyISAM", "--default-time-zone=+05:45", "--big-tables=1", "--group-concat-max-len=4", "--innodb-lock-wait-timeout=1", "--explicit-defaults-for-timestamp=0",
-			"--init-connect=SET sql_safe_updates=1, sql_select_limit=1, collation_connection='utf16_general_ci', character_set_results='utf16'"}
+			"--init-connect=SET sql_safe_updates=1, sql_select_limit=1, collation_connection='utf16_general_ci', character_set_results='utf16'", "--max-allowed-packet=1M"}
 		if k == testbed.MariaDB {
 			args = append(args, "--sql-mode=ORACLE,EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES", "--lower-case-table-names=1", "--query-cache-type=1", "--query-cache-size=1M", "--innodb-snapshot-isolation=ON", "--tmp-disk-table-size=1024")
 		}
 		server := testbed.Start(t, testbed.Options{Kind: k, Args: args})
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
 			l := newLab(t, server)
-			return func(t testing.TB) lease.Driver { return open(t, Options{Config: l.User}) }
+			l.withTable(t, "App")
+			return func(t testing.TB) lease.Driver { return open(t, Options{Config: l.User, Prefix: "App"}) }
 		}})
 		for _, set := range []string{"utf16", "utf16le", "utf32", "ucs2", "latin1", "sjis", "gbk", "binary", "utf8mb3", "utf8mb4 COLLATE utf8mb4_unicode_ci", "swe7"} {
 			d := server.Database(t)
@@ -165,5 +156,53 @@ func TestAnySettingsOfTheServerWillDo(t *testing.T) {
 				t.Errorf("a schema in %s: %v", set, err)
 			}
 		}
+		t.Run("thousands of elections are one message after the other", func(t *testing.T) {
+			grantsAndRenewsThousands(t, backendOn(t, Options{Config: newLab(t, server).User}))
+		})
 	})
+}
+
+// grantsAndRenewsThousands: what a server grants it can renew, whatever the number of elections and the length of their names.
+func grantsAndRenewsThousands(t *testing.T, b *Backend) {
+	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+	leases := make([]backend.Lease, 3000)
+	for i := range leases {
+		leases[i].Election = fmt.Sprintf("%s%05d", strings.Repeat("n", backend.MaxName-5), i)
+	}
+	leases, err := b.Observe(t.Context(), leases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bids []backend.Bid
+	for _, l := range leases {
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: time.Minute, Expected: l})
+	}
+	granted, err := b.Acquire(t.Context(), bids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []backend.Held
+	for _, a := range granted {
+		held = append(held, a.Lease.Held())
+	}
+	renewed, err := b.Renew(t.Context(), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range held {
+		if granted[i].Outcome != backend.Granted || renewed[i].Outcome != backend.Granted {
+			t.Fatalf("bid %d for a free lease: %v; its renewal: %v", i, granted[i], renewed[i])
+		}
+	}
+	if err := b.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if leases, err = b.Observe(t.Context(), leases); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases {
+		if !l.Vacant() {
+			t.Fatalf("after the release of all: %v", l)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -55,47 +56,19 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 				t.Parallel()
 				l := newLab(t, testbed.Shared(t, k))
 				use := "USE " + l.tenant(t)
-				options := func() Options {
-					o := Options{DB: poolOf(t, l.User)}
+				joined := func(id string, o Options) *election.Election {
 					if named {
 						o.Schema = l.Name
 					}
-					return o
+					return join(t, id, 2*time.Second, o)
 				}
-				old := join(t, "old", 2*time.Second, options())
-				led, err := old.Campaign(t.Context())
-				if err != nil {
-					t.Fatal(err)
+				told := Options{DB: poolOf(t, l.User)}
+				testbed.FollowsBesideOneLeader(t, joined("old", Options{DB: poolOf(t, l.User)}),
+					func() { tell(t, told.DB, use) },
+					func() *election.Election { return joined("new", told) })
+				if n := l.tables(t); n != 1 {
+					t.Errorf("there are %d tables, want 1", n)
 				}
-
-				told := options()
-				tell(t, told.DB, use)
-				newer := join(t, "new", 2*time.Second, told)
-				if err := newer.Lead(nil); err != nil {
-					t.Fatal(err)
-				}
-				testbed.Eventually(t, patience, "the new process follows the old one", func() error {
-					if newer.Leading() && old.Leading() {
-						t.Fatal("two processes lead one election, each in a schema of its own")
-					}
-					if who, _, known := newer.Leader(); !known || who.ID != "old" {
-						return errors.New(newer.Current().String())
-					}
-					return nil
-				})
-				if n := l.tables(t); n != 1 || !led.Leading() {
-					t.Errorf("there are %d tables, want 1; the old process leads: %v", n, led.Leading())
-				}
-				tell(t, told.DB, use)
-				if err := led.Resign(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				testbed.Eventually(t, patience, "the new process leads", func() error {
-					if !newer.Leading() {
-						return errors.New(newer.Current().String())
-					}
-					return nil
-				})
 			})
 		}
 	})

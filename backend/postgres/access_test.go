@@ -226,23 +226,8 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 			db := testbed.SharedPostgres(t).Database(t)
 			o, alive := options(db)
 			a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: db.DSN("")})
-			if _, err := b.Campaign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := a.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
-			testbed.Eventually(t, patience, "a follows", func() error {
+			testbed.HandsOver(t, b, a, 5*time.Second, func() error {
 				if who, _, known := a.Leader(); !known || who.ID != "b" {
-					return errors.New(a.Current().String())
-				}
-				return nil
-			})
-			if err := b.Leadership().Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			testbed.Eventually(t, patience, "a leads", func() error {
-				if !a.Leading() {
 					return errors.New(a.Current().String())
 				}
 				return nil

@@ -46,9 +46,9 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, server) })))
 }
 
-// TestConformanceWithServerFaults runs the cases that need their own server. Like those through a failover, they
-// are about time: they run before the package's parallel tests.
+// TestConformanceWithServerFaults runs the cases that need their own server.
 func TestConformanceWithServerFaults(t *testing.T) {
+	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
 		server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 		store := newStore(t, server)
@@ -56,6 +56,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 		return store
 	})
 	h.Only = conformance.Case.OwnServer
+	h.Parallel = false // each case starts servers, and is about time
 	conformance.Run(t, h)
 }
 

@@ -5,40 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A thousand idle elections cost no more messages than one, and nothing polls.
 func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
-	const ttl, idle = 6 * time.Second, 18 * time.Second
-	for _, elections := range []int{1, 1000} {
-		for _, candidates := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%d elections, %d candidates", elections, candidates), func(t *testing.T) {
-				t.Parallel()
-				server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
-				db := server.Database(t)
-				for i := range candidates {
-					testbed.Settle(t, backendOn(t, Options{DSN: db.DSN("")}), elections, ttl, i == 0)
-				}
-				perTTL := 3 // renewals
-				if candidates == 2 {
-					perTTL += 3 + 1 // the follower reads, and writes its session
-				}
-				// Twice as many are allowed, since new connections are checked. On a busy machine messages are
-				// sent again, until it is calm for a while.
-				testbed.Eventually(t, patience, "few messages are sent", func() error {
-					before := server.Messages(t)
-					<-time.After(idle)
-					spent, most := server.Messages(t)-before, 2*int(idle/ttl)*perTTL+2
-					if t.Logf("%d elections, %d candidates, %v: %d messages", elections, candidates, idle, spent); spent > most {
-						return fmt.Errorf("%d messages in %v, want at most %d", spent, idle, most)
-					}
-					return nil
-				})
-			})
-		}
-	}
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
+	o := Options{DSN: server.Database(t).DSN("")}
+	const leader = 3       // renewals
+	const follower = 3 + 1 // it reads, and writes its session
+	testbed.CostsLittle(t, func() backend.Backend { return backendOn(t, o) }, func() int { return server.Messages(t) }, leader, leader+follower)
 }
 
 // A follower learns of a resignation at once.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -17,22 +16,8 @@ func TestAListenerComesBack(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d, writer := open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})
-	heard, position := make(chan uint64, 100), testbed.Read(t, d).Position
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			d.Listen(ctx, position, nil, func(_ []lease.Item, now uint64) bool {
-				position = now
-				heard <- now
-				return true
-			})
-		}
-	}()
+	heard := testbed.Listen(t, d)
 	const listens = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-	last := uint64(0)
 	for range 2 {
 		testbed.Eventually(t, patience, "it listens", func() error {
 			if db.Value(t, "SELECT count(*) "+listens) != "1" {
@@ -40,31 +25,11 @@ func TestAListenerComesBack(t *testing.T) {
 			}
 			return nil
 		})
-		told := time.After(patience)
-		for quiet := time.After(time.Second); quiet != nil; { // what it says of the new connection
-			select {
-			case last = <-heard:
-			case <-quiet:
-				quiet = nil
-			}
-		}
-		v := testbed.Read(t, writer, recordKey("jobs"))
-		w, err := writer.Write(t.Context(), v.Epoch, 0, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
-		if err != nil || w.Results[0].Outcome != backend.Granted {
-			t.Fatal(w, err)
-		}
-		select {
-		case now := <-heard:
-			if now <= last {
-				t.Errorf("position %d after %d", now, last)
-			}
-		case <-told:
-			t.Fatal("it was not told of a change")
-		}
+		heard.Calm()
+		testbed.Notify(t, writer)
+		heard.Told(t, "a change")
 		db.Exec(t, "SELECT pg_terminate_backend(pid) "+listens)
 	}
-	cancel()
-	<-ended
 }
 
 // The server may have no place for another connection, so a call does not break off what makes this one listen.
@@ -90,4 +55,18 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 	if n := proxy.Stats().Accepted; n != 1 {
 		t.Errorf("%d connections were made, want 1", n)
 	}
+}
+
+// The server ends connections that are idle, but not the one that listens.
+func TestAListenerIsIdleForLong(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	if db.Value(t, "SELECT count(*) FROM pg_settings WHERE name = 'idle_session_timeout'") != "0" { // PostgreSQL 13 has none
+		db.Exec(t, "ALTER ROLE "+db.User+" SET idle_session_timeout = 300")
+	}
+	heard := testbed.Listen(t, open(t, Options{DSN: db.DSN("")}))
+	heard.Told(t, "its beginning")
+	heard.NotTold(t, "it was idle for longer than 300 ms")
+	testbed.Notify(t, open(t, Options{DSN: db.DSN("")}))
+	heard.Told(t, "a change")
 }

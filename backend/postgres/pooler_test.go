@@ -38,22 +38,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 	}
 	o := Options{DSN: db.DSN(bouncer.Addr())}
 	a, b := join(t, "a", 2*time.Second, o), join(t, "b", 2*time.Second, o)
-	led, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := led.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	testbed.Eventually(t, patience, "b leads", func() error {
-		if !b.Leading() {
-			return errors.New(b.Current().String())
-		}
-		return nil
-	})
+	testbed.HandsOver(t, a, b, patience, func() error { return nil })
 }
 
 // silent is a driver without its notifications.

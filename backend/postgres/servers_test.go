@@ -22,9 +22,10 @@ import (
 // and its standby promoted, behind the same address. An asynchronous one lacks the last writes at
 // every second failover.
 func TestConformanceThroughAFailover(t *testing.T) {
+	t.Parallel()
 	for _, synchronous := range []bool{false, true} {
 		t.Run(map[bool]string{false: "asynchronous", true: "synchronous"}[synchronous], func(t *testing.T) {
-			t.Parallel() // with the other one; the package's parallel tests wait until both have ended
+			t.Parallel()
 			h := harness(func(t testing.TB) conformance.Store { return newReplicated(t, synchronous) })
 			h.TTL = 3 * time.Second // a new primary answers slowly at first
 			h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }
@@ -39,34 +40,18 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	db := withTable(t, primary.Database(t))
 	proxy := primary.Proxy(t)
-	var standby *testbed.PostgresServer
-	follow := func() {
-		standby = testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	follow := func(primary *testbed.PostgresServer) *testbed.PostgresServer {
+		standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 		if synchronous {
 			primary.Synchronous(t)
 		}
+		return standby
 	}
-	follow()
-	failovers := 0
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			return backendOn(t, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 5 * time.Second})
 		},
-		Faults: map[string]conformance.Fault{conformance.FaultFailover: func(bool, string) error {
-			standby.CatchUp(t, primary)
-			if !synchronous && failovers%2 == 0 {
-				standby.StopReplication(t)
-				<-time.After(time.Second) // renewals that the standby will never see
-			}
-			failovers++
-			primary.Kill(t)
-			standby.Promote(t)
-			proxy.SetTarget(standby.Addr())
-			proxy.Reset()
-			primary = standby
-			follow()
-			return nil
-		}},
+		Faults: map[string]conformance.Fault{conformance.FaultFailover: testbed.Failovers(t, proxy, primary, !synchronous, follow)},
 	}
 }
 
@@ -74,59 +59,47 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 // dropped when the first answer of the node that is meant arrives, so the two do not take turns.
 func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	t.Parallel()
-	none := func() {}
-	for way, options := range map[string]func(t *testing.T, c *pgxpool.Config) (o Options, use func() (release func())){
-		"DSN": func(_ *testing.T, c *pgxpool.Config) (Options, func() func()) {
-			return Options{DSN: c.ConnString()}, func() func() { return none }
-		},
-		"Pool": func(t *testing.T, c *pgxpool.Config) (Options, func() func()) {
+	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.PostgresOptions{})
+	db := withTable(t, first.Database(t))
+	second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
+	withTable(t, db.On(t, second))
+	for way, options := range map[string]func(c *pgxpool.Config) (o Options, used func()){
+		"DSN": func(c *pgxpool.Config) (Options, func()) { return Options{DSN: c.ConnString()}, func() {} },
+		"Pool": func(c *pgxpool.Config) (Options, func()) {
 			pool, err := pgxpool.NewWithConfig(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(pool.Close)
-			return Options{Pool: pool}, func() func() {
-				used, err := pool.Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return used.Release
+			used, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
+			return Options{Pool: pool}, used.Release
 		},
-		"DB": func(t *testing.T, c *pgxpool.Config) (Options, func() func()) {
-			db := stdlib.OpenDB(*c.ConnConfig)
-			t.Cleanup(func() { db.Close() })
-			return Options{DB: db}, func() func() {
-				used, err := db.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return func() { used.Close() }
+		"DB": func(c *pgxpool.Config) (Options, func()) {
+			own := stdlib.OpenDB(*c.ConnConfig)
+			t.Cleanup(func() { own.Close() })
+			used, err := own.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
+			return Options{DB: own}, func() { used.Close() }
 		},
 	} {
 		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			first, second := testbed.StartPostgres(t, testbed.PostgresOptions{}), testbed.StartPostgres(t, testbed.PostgresOptions{})
-			db := withTable(t, first.Database(t))
-			second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
-			withTable(t, db.On(t, second))
 			proxy := testbed.NewProxy(t, second.Addr())
 			config, err := pgxpool.ParseConfig(db.DSN(proxy.Addr()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, use := options(t, config)
+			o, giveBack := options(config)
 			d := open(t, o)
-			v, err := d.Read(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			release := use()
+			before := testbed.Read(t, d).Epoch
 			proxy.SetTarget(first.Addr())
 			testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
-			release()
-			testbed.NotInTurns(t, d, v.Epoch)
+			giveBack()
+			testbed.NotInTurns(t, d, before)
 		})
 	}
 }

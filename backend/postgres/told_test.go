@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -115,44 +115,11 @@ func TestAnotherSearchPathMakesNoSecondLeader(t *testing.T) {
 			t.Parallel()
 			db := withTable(t, withTenant(t))
 			first, second, tell := share(t, db)
-			old := join(t, "old", 2*time.Second, first)
-			led, err := old.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			tell("SET search_path TO tenant1")
-
-			newer := join(t, "new", 2*time.Second, second)
-			if err := newer.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
-			testbed.Eventually(t, patience, "the new process follows the old one", func() error {
-				if newer.Leading() && old.Leading() {
-					t.Fatal("two processes lead one election, each in a schema of its own")
-				}
-				if who, _, known := newer.Leader(); !known || who.ID != "old" {
-					return errors.New(newer.Current().String())
-				}
-				return nil
-			})
-			if !led.Leading() {
-				t.Errorf("the leadership has ended: %v", old.Current())
-			}
+			testbed.FollowsBesideOneLeader(t, join(t, "old", 2*time.Second, first),
+				func() { tell("SET search_path TO tenant1") },
+				func() *election.Election { return join(t, "new", 2*time.Second, second) })
 			if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {
 				t.Errorf("there are %s tables, want 1", n)
-			}
-
-			if err := led.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			testbed.Eventually(t, patience, "the new process leads", func() error {
-				if !newer.Leading() {
-					return errors.New(newer.Current().String())
-				}
-				return nil
-			})
-			if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
-				t.Errorf("the next term is %d, after %d", term, led.Term)
 			}
 		})
 	}

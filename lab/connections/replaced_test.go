@@ -91,12 +91,7 @@ func TestWhatIsReplacedInAFileIsReadAgain(t *testing.T) {
 			if err := e.Lead(nil); err != nil {
 				t.Fatal(err)
 			}
-			testbed.Eventually(t, patience, "it leads", func() error {
-				if !e.Leading() {
-					return fmt.Errorf("%+v", e.Current())
-				}
-				return nil
-			})
+			testbed.Leads(t, e)
 			write(t, file, r.next+"\n")
 			r.replace()
 			ends := time.Now().Add(20 * time.Second)
@@ -172,12 +167,7 @@ func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, file, string(right))
-			testbed.Eventually(t, patience, "it leads", func() error {
-				if !e.Leading() {
-					return fmt.Errorf("%+v", e.Current())
-				}
-				return nil
-			})
+			testbed.Leads(t, e)
 		})
 	}
 }

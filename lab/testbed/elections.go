@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 )
 
@@ -88,6 +89,70 @@ func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready
 	}
 }
 
+// FollowsBesideOneLeader tells connections of a process something, which open makes it use, while another one leads. It
+// must follow that one, and lead after it in a greater term: told by somebody, it must not elect by another table.
+func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), open func() *election.Election) {
+	t.Helper()
+	led, err := old.Campaign(t.Context())
+	noError(t, err)
+	tell()
+	newer := open()
+	noError(t, newer.Lead(nil))
+	Eventually(t, patience, "the new process follows the old one", func() error {
+		if newer.Leading() && old.Leading() {
+			t.Fatal("two processes lead one election, each in a schema of its own")
+		}
+		if who, term, known := newer.Leader(); !known || term != led.Term {
+			return fmt.Errorf("%v leads: %v", who, newer.Current())
+		}
+		return nil
+	})
+	if !led.Leading() {
+		t.Errorf("the leadership has ended: %v", old.Current())
+	}
+
+	tell() // what was opened since, too
+	noError(t, led.Resign(t.Context()))
+	Leads(t, newer)
+	if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
+		t.Errorf("the next term is %d, after %d", term, led.Term)
+	}
+}
+
+// Leads waits until a member leads.
+func Leads(t testing.TB, e *election.Election) {
+	t.Helper()
+	Eventually(t, patience, "it leads", func() error {
+		if !e.Leading() {
+			return errors.New(e.Current().String())
+		}
+		return nil
+	})
+}
+
+// CostsLittle lets a manager lead a thousand elections, and then another one follow it. spent counts the requests of
+// both so far: in a TTL at most alone, and then both.
+func CostsLittle(t testing.TB, open func() backend.Backend, spent func() int, alone, both int) {
+	t.Helper()
+	const ttl, idle = 6 * time.Second, 12 * time.Second
+	for candidates, perTTL := range []int{alone, both} {
+		Settle(t, open(), 1000, ttl, candidates == 0)
+		// Twice as many are allowed, since new connections are set up. On a busy machine requests are sent again, until
+		// it is calm for a while.
+		most := 2*int(idle/ttl)*perTTL + 2
+		Eventually(t, patience, "few requests are sent", func() error {
+			before := spent()
+			<-time.After(idle)
+			n := spent() - before
+			t.Logf("%d candidates in 1000 elections for %v: %d requests", candidates+1, idle, n)
+			if n > most {
+				return fmt.Errorf("%d requests in %v, want at most %d", n, idle, most)
+			}
+			return nil
+		})
+	}
+}
+
 // A replicated server is a primary, or a replica that can be promoted.
 type replicated[S any] interface {
 	Addr() string
@@ -96,6 +161,27 @@ type replicated[S any] interface {
 	CatchUp(t testing.TB, primary S)
 	StopReplication(t testing.TB)
 	Promote(t testing.TB)
+}
+
+// Failovers is the fault of a suite that kills a primary and promotes its replica, behind a proxy that leads to the
+// primary. If loses is set, the replica lacks the last writes at each second failover. follow starts a replica.
+func Failovers[S replicated[S]](t testing.TB, proxy *Proxy, primary S, loses bool, follow func(primary S) S) conformance.Fault {
+	replica, failovers := follow(primary), 0
+	return func(bool, string) error {
+		replica.CatchUp(t, primary)
+		if loses && failovers%2 == 0 {
+			replica.StopReplication(t)
+			<-time.After(time.Second) // renewals that the replica will never see
+		}
+		failovers++
+		primary.Kill(t)
+		replica.Promote(t)
+		proxy.SetTarget(replica.Addr())
+		proxy.Reset()
+		primary = replica
+		replica = follow(primary)
+		return nil
+	}
 }
 
 // WatchesItsOwnLeftover promotes a replica that shows the leadership of A, which has resigned since. The lost primary

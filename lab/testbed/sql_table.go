@@ -1,0 +1,267 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A SQLTable is the table of a SQL driver on a real server, whose rows an operator or another program edits and locks.
+type SQLTable struct {
+	// Open opens another client of the driver. greatest is its MaxTTL; 0: the default.
+	Open func(t testing.TB, greatest time.Duration) lease.Driver
+
+	// Backend opens another client with the lease protocol.
+	Backend func(t testing.TB) backend.Backend
+
+	// Exec runs statements as the administrator.
+	Exec func(t testing.TB, statements ...string)
+
+	// Lock runs a statement in a transaction of the administrator, which unlock rolls back.
+	Lock func(t testing.TB, statement string) (unlock func())
+
+	// Edits change the record of the election jobs, each by some statements. There is another record, others.
+	Edits map[string][]string
+
+	// Times are those that a row may have after a restoration or an edit.
+	Times []string
+
+	// Insertion makes the record of the election taken.
+	Insertion string
+}
+
+// RunSQLTable tests what a SQL driver must do beside others who edit rows and lock them. newTable makes a new table.
+func RunSQLTable(t *testing.T, newTable func(t testing.TB) SQLTable) {
+	for what, test := range map[string]func(SQLTable, *testing.T){
+		"an edit by hand shows":                    SQLTable.editsShow,
+		"a row of any time is read":                SQLTable.anyTimeIsRead,
+		"a locked row costs its own election only": SQLTable.lockedRowCostsOneElection,
+		"a locked record is renewed":               SQLTable.lockedRecordIsRenewed,
+		"hostile text is only text":                SQLTable.hostileTextIsOnlyText,
+		"all processes have the same max_ttl":      SQLTable.allHaveOneMaxTTL,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			test(newTable(t), t)
+		})
+	}
+}
+
+func record(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
+
+const jobsRow = " WHERE kind = 'record' AND name = 'jobs'"
+
+// editsShow: an edit of any column shows, also one that puts the former text back, and the next write over what was
+// read before is refused.
+func (s SQLTable) editsShow(t *testing.T) {
+	d := s.Open(t, 0)
+	for what, edit := range s.Edits {
+		v := Read(t, d, record("jobs"), record("others"))
+		MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"}, &lease.Record{Election: "others", Term: 1})
+		v = Read(t, d, record("jobs"))
+		if v.Items[0].Edited {
+			t.Errorf("before an edit %s: %+v", what, v.Items[0])
+		}
+
+		s.Exec(t, edit...)
+		if now := Read(t, d, record("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
+			t.Errorf("an edit %s: %+v, before it was %+v", what, now, v.Items[0])
+		}
+		s.isRefused(t, d, &v, "after an edit "+what)
+	}
+
+	v := Read(t, d, record("jobs"))
+	s.Exec(t, "DELETE FROM election_item"+jobsRow)
+	s.isRefused(t, d, &v, "over a deleted row")
+	if now := Read(t, d, record("jobs")).Items[0]; now.Version != "" {
+		t.Errorf("a deleted row: %+v", now)
+	}
+}
+
+// isRefused makes a change of jobs over what was read before.
+func (s SQLTable) isRefused(t *testing.T, d lease.Driver, v *lease.View, what string) {
+	t.Helper()
+	results, err := Put(t, d, v, &lease.Record{Election: "jobs", Term: 2})
+	if err != nil || results[0].Outcome != backend.Refused {
+		t.Errorf("a write %s: %+v, %v; want it refused", what, results, err)
+	}
+}
+
+// anyTimeIsRead: a row may have a time that is no time, or whose age is no duration.
+func (s SQLTable) anyTimeIsRead(t *testing.T) {
+	d := s.Open(t, 0)
+	v := Read(t, d, record("jobs"))
+	MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	for _, at := range s.Times {
+		s.Exec(t, "UPDATE election_item SET at = '"+at+"'"+jobsRow)
+		v, err := d.Read(t.Context(), []lease.Key{record("jobs")})
+		if err != nil || v.Items[0].Age < 0 || v.Items[0].Version == "" {
+			t.Errorf("written %s: %+v, %v", at, v.Items, err)
+		}
+		if _, err := d.List(t.Context(), lease.Records, "", 10); err != nil {
+			t.Errorf("written %s: list: %v", at, err)
+		}
+	}
+}
+
+// lockedRowCostsOneElection: what was sent with a change of a row that somebody has locked, or inserts, is done.
+func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
+	d := s.Open(t, 0)
+	v := Read(t, d)
+	MustPut(t, d, &v, &lease.Record{Election: "free", Term: 1}, &lease.Record{Election: "locked", Term: 1})
+	v = Read(t, d, record("free"), record("locked"))
+	costsOne := func(what string, records ...*lease.Record) {
+		t.Helper()
+		results, err := Put(t, d, &v, records...)
+		if err != nil || results[0].Outcome != backend.Unknown || !errors.Is(results[0].Err, backend.ErrUnavailable) {
+			t.Errorf("a change of %s: %+v, %v; want it unavailable", what, results, err)
+		}
+		for _, other := range results[1:] {
+			if other.Outcome != backend.Granted {
+				t.Errorf("beside %s: %+v; want the other changes granted", what, results)
+			}
+		}
+	}
+
+	unlock := s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' AND name = 'locked' FOR UPDATE")
+	costsOne("a locked row", &lease.Record{Election: "locked", Term: 2}, &lease.Record{Election: "free", Term: 2}, &lease.Record{Election: "new", Term: 1})
+	v = Read(t, d, record("locked"))
+	if r := v.Items[0].Value.(*lease.Record); r.Term != 1 {
+		t.Errorf("a locked row was written: %+v", r)
+	}
+	unlock()
+	MustPut(t, d, &v, &lease.Record{Election: "locked", Term: 2})
+
+	undo := s.Lock(t, s.Insertion)
+	costsOne("a row that is being inserted", &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "other", Term: 1})
+	undo()
+	s.Exec(t, s.Insertion)
+	if results, err := Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
+		t.Errorf("after the insertion: %+v, %v; want it refused", results, err)
+	}
+}
+
+// lockedRecordIsRenewed: somebody who keeps the row of a record locked ends no leadership.
+func (s SQLTable) lockedRecordIsRenewed(t *testing.T) {
+	const ttl = 2 * time.Second
+	led, err := Join(t, "a", ttl, s.Backend(t)).Campaign(t.Context())
+	noError(t, err)
+	defer s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' FOR UPDATE")()
+	select {
+	case <-led.Context().Done():
+		t.Errorf("it has ended: %v", context.Cause(led.Context()))
+	case <-time.After(2 * ttl):
+	}
+}
+
+// hostileTextIsOnlyText: text of a candidate cannot become SQL, and names are compared byte by byte.
+func (s SQLTable) hostileTextIsOnlyText(t *testing.T) {
+	d := s.Open(t, 0)
+	var keys []lease.Key
+	var records []*lease.Record
+	for _, name := range []string{`'; DROP TABLE election_item; -- `, `\'; SELECT 1`, `\`, `"`, "`", `$1 {payload} {table} ?`, "é€𝄞\u2028\u202e", "👑", "A", "a", "a ", "á", "%", strings.Repeat("é", 127)} {
+		keys = append(keys, record(name))
+		records = append(records, &lease.Record{Election: name, Term: 1, ID: name, Metadata: name + "\x00\x1b"})
+	}
+	v := Read(t, d, keys...)
+	MustPut(t, d, &v, records...)
+	for i, it := range Read(t, d, keys...).Items {
+		if got, ok := it.Value.(*lease.Record); !ok || lease.Encode(got) != lease.Encode(records[i]) {
+			t.Errorf("%q is read as %+v", it.Name, got)
+		}
+	}
+}
+
+// allHaveOneMaxTTL: processes with different greatest TTLs would wait differently after a failover.
+func (s SQLTable) allHaveOneMaxTTL(t *testing.T) {
+	Read(t, s.Open(t, 20*time.Second))
+	_, err := s.Open(t, 0).Read(t.Context(), nil)
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
+		t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
+	}
+
+	// What the pages say to change it.
+	s.Exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
+	Read(t, s.Open(t, 0))
+}
+
+// IsAnotherStore puts another table, whose rows are a copy, in the place of a table, and back. The other one is another
+// store for a driver that knew the first, and for one that did not.
+func IsAnotherStore(t testing.TB, open func() lease.Driver, put, back func()) {
+	t.Helper()
+	knew := open()
+	before := Read(t, knew, record("jobs"))
+	MustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+	put()
+	if _, err := Put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+		t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
+	}
+	after := Read(t, knew, record("jobs"))
+	if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
+		t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
+	}
+	if fresh := Read(t, open(), record("jobs")); fresh.Epoch != after.Epoch {
+		t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
+	}
+
+	back()
+	if _, err := knew.Read(t.Context(), []lease.Key{record("jobs")}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "take turns") {
+		t.Errorf("tables that take turns: %v, want ErrDenied", err)
+	}
+}
+
+// settingsName is a name that another character set would garble.
+const settingsName = "jób 日本 €😀"
+
+// WorksUnder makes a record, changes it, finds another change refused, and deletes all but it, with a driver whose
+// connections have some setting. term differs from call to call.
+func WorksUnder(ctx context.Context, d lease.Driver, term uint64) error {
+	keys := []lease.Key{{Kind: lease.Metas}, record(settingsName), record(strings.ToUpper(settingsName))}
+	put := func(v *lease.View, name string, r lease.Record) lease.Change {
+		r.Election = name
+		over := v.Items[slices.IndexFunc(v.Items, func(it lease.Item) bool { return it.Name == name })]
+		return lease.Change{Put: []lease.Put{{Over: over, Value: &r}}}
+	}
+	for range 2 {
+		v, err := d.Read(ctx, keys)
+		if err != nil {
+			return fmt.Errorf("a reading: %w", err)
+		}
+		for _, want := range []backend.Outcome{backend.Granted, backend.Refused} {
+			w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{
+				put(&v, keys[1].Name, lease.Record{Term: 7, ID: "é€", Nonce: "n"}),
+				put(&v, keys[2].Name, lease.Record{Term: term}),
+			}, nil)
+			if err != nil || w.Results[0].Outcome != want || w.Results[1].Outcome != want {
+				return fmt.Errorf("a change: %+v, %w, want it %v", w.Results, err, want)
+			}
+		}
+	}
+
+	list, err := d.List(ctx, lease.Records, "", 100)
+	if err != nil || len(list.Items) != 2 || list.Items[0].Key != keys[2] || list.Items[1].Value.(*lease.Record).ID != "é€" {
+		return fmt.Errorf("a list: %+v, %w", list, err)
+	}
+	w, err := d.Write(ctx, list.Epoch, list.WentBack, []lease.Change{{Put: []lease.Put{{Over: list.Items[0]}}}}, list.Items)
+	if err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, []int{0}) {
+		return fmt.Errorf("a deletion: %+v, %w", w, err)
+	}
+	return nil
+}
+
+// FencedUnder is true of a fence: it lets the term pass under which the record of WorksUnder was written, and no other.
+func FencedUnder(fenced error, check func(election string, term uint64) error) error {
+	for term, want := range map[uint64]error{7: nil, 8: fenced} {
+		if err := check(settingsName, term); !errors.Is(err, want) {
+			return fmt.Errorf("a fence in term %d: %w", term, err)
+		}
+	}
+	return nil
+}
