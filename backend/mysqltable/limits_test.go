@@ -85,7 +85,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: virtual(t, d.User, ""), Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: virtual(t, d.User), Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
 			if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
 				t.Fatal(err)
 			}

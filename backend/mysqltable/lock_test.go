@@ -14,21 +14,23 @@ import (
 // A fleet's table does what package beside relies on, beside the fleet's own statement.
 func TestTheTableObeysTheRulesOfLocks(t *testing.T) {
 	t.Parallel()
-	for _, layout := range layouts {
-		t.Run(string(layout), func(t *testing.T) {
-			t.Parallel()
-			besidetest.Run(t, func(t testing.TB) besidetest.Harness {
-				l := newLab(t, testbed.MariaDB, layout, 4*time.Second)
-				return besidetest.Harness{
-					Open: l.lock,
-					Run: func(t testing.TB, election, program string) bool {
-						return l.runOnce(t, election, program) == program
-					},
-					Threshold: l.options.Threshold,
-				}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, layout := range layouts {
+			t.Run(string(layout), func(t *testing.T) {
+				t.Parallel()
+				besidetest.Run(t, func(t testing.TB) besidetest.Harness {
+					l := newLab(t, k, layout, 4*time.Second)
+					return besidetest.Harness{
+						Open: l.lock,
+						Run: func(t testing.TB, election, program string) bool {
+							return l.runOnce(t, election, program) == program
+						},
+						Threshold: l.options.Threshold,
+					}
+				})
 			})
-		})
-	}
+		}
+	})
 }
 
 // lock opens the fleet's table alone.
