@@ -76,7 +76,7 @@ chaos: deps ## HISTORIES=30: inject faults into real processes and servers, add 
 	@cd lab/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
 
 road: deps ## move Java processes from ZooKeeper to MySQL and back, under kills, and check that two never lead
-	@go test ./backend/migration -run TestTheRoadFromCuratorToMySQLAndBack -count=1 -timeout 15m -v | grep --line-buffered -vE '^(===|---)' | sed -u 's/^ *java_test.go:[0-9]*: //'
+	@go test ./backend/curator -run TestTheRoadFromOtherProgramsToMySQLAndBack/LeaderLatch -count=1 -timeout 15m -v | grep --line-buffered -vE '^ *(===|---)' | sed -u 's/^ *[a-z_]*.go:[0-9]*: //'
 
 # FUZZTIME is the time for each target. FUZZ selects targets: make fuzz FUZZ=FuzzRow
 # FUZZTIME=10m. Failing inputs are written to testdata/fuzz beside the target, and every

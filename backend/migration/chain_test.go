@@ -60,7 +60,13 @@ func (s stores) migrate(t *testing.T, stage migration.Stage, from, to string, ch
 
 // campaign starts a manager that campaigns until stop is called.
 func campaign(t *testing.T, b backend.Backend, id string, watch ...func(election.Event)) (e *election.Election, stop func()) {
-	m, err := election.New(b, election.Options{ID: id})
+	t.Helper()
+	return campaignAs(t, b, election.Options{ID: id}, watch...)
+}
+
+func campaignAs(t *testing.T, b backend.Backend, o election.Options, watch ...func(election.Event)) (e *election.Election, stop func()) {
+	t.Helper()
+	m, err := election.New(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 // TestConformance runs the suite on two stores in memory, at each stage.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
 		for _, poll := range []bool{false, true} {
 			name := string(stage) + ", pushed"

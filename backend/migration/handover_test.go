@@ -56,18 +56,10 @@ func mysqlOpener(t *testing.T) opener {
 	}
 }
 
-func leading(e *election.Election) func() error {
-	return func() error {
-		if !e.Leading() {
-			return errors.New("it does not lead")
-		}
-		return nil
-	}
-}
-
 // A leader ends in order at stage both. The follower hears of the first half before the second is free, and
 // must lead all the same long before it would read again.
 func TestAHandoverAtBothTakesNoReading(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string][2]func(*testing.T) opener{
 		"redis to postgres": {redisOpener, postgresOpener},
 		"postgres to redis": {postgresOpener, redisOpener},
@@ -77,27 +69,17 @@ func TestAHandoverAtBothTakesNoReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from, to := open[0](t), open[1](t)
-			start := func(id string) (*election.Manager, *election.Election) {
+			start := func(id string) (*election.Election, func()) {
 				b, err := migration.New(migration.Options{From: from(t), To: to(t), Stage: migration.Both})
-				m, err := election.New(opened(t, b, err), election.Options{ID: id, TTL: 10 * time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { m.Close(context.Background()) })
-				e, err := m.Join("jobs")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Lead(nil); err != nil {
-					t.Fatal(err)
-				}
-				return m, e
+				e, stop := campaignAs(t, opened(t, b, err), election.Options{ID: id, TTL: 10 * time.Second})
+				t.Cleanup(stop)
+				return e, stop
 			}
 
-			leader, e := start("0")
-			testbed.Eventually(t, time.Minute, "the first to lead", leading(e))
+			e, stop := start("0")
+			testbed.Leads(t, e)
 			for i := range 8 {
-				next, follower := start(fmt.Sprint(i + 1))
+				follower, stopNext := start(fmt.Sprint(i + 1))
 				testbed.Eventually(t, time.Minute, "the follower to know its leader", func() error {
 					if _, _, known := follower.Leader(); !known {
 						return errors.New("it knows none")
@@ -105,16 +87,14 @@ func TestAHandoverAtBothTakesNoReading(t *testing.T) {
 					return nil
 				})
 				began := time.Now()
-				if err := leader.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				testbed.Eventually(t, time.Minute, "the follower to lead", leading(follower))
+				stop()
+				testbed.Leads(t, follower)
 				took := time.Since(began)
 				t.Logf("a handover took %v", took)
 				if took > 2*time.Second { // a reading comes after 3.3 s
 					t.Errorf("a handover took %v", took)
 				}
-				leader = next
+				stop = stopNext
 			}
 		})
 	}
@@ -143,34 +123,21 @@ func TestAHalfThatIsReleasedLateCostsNoReading(t *testing.T) {
 				var lines strings.Builder
 				logger := slog.New(slog.NewTextHandler(&lines, nil)) // one, since a handler locks its writer
 				from, to := memory.New(), memory.New()
-				start := func(id string) (*election.Manager, *election.Election) {
+				start := func(id string) (*election.Election, func()) {
 					b, err := migration.New(migration.Options{From: slow{from.Backend(), by[0]}, To: slow{to.Backend(), by[1]}, ToName: "new", Stage: migration.Both})
-					m, err := election.New(opened(t, b, err), election.Options{ID: id, TTL: 5 * time.Second, Logger: logger})
-					if err != nil {
-						t.Fatal(err)
-					}
-					e, err := m.Join("jobs")
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := e.Lead(nil); err != nil {
-						t.Fatal(err)
-					}
-					return m, e
+					return campaignAs(t, opened(t, b, err), election.Options{ID: id, TTL: 5 * time.Second, Logger: logger})
 				}
-				leader, _ := start("0")
+				_, stop := start("0")
 				time.Sleep(10 * time.Second)
-				next, follower := start("1")
+				follower, stopNext := start("1")
 				time.Sleep(10 * time.Second)
 				began := time.Now()
-				if err := leader.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				testbed.Eventually(t, time.Minute, "the follower to lead", leading(follower))
+				stop()
+				testbed.Leads(t, follower)
 				if took := time.Since(began); took > 500*time.Millisecond {
 					t.Errorf("a handover took %v", took)
 				}
-				next.Close(t.Context())
+				stopNext()
 				if log := lines.String(); strings.Contains(log, "nobody can be elected") {
 					t.Errorf("half a release is reported as a fault of the store: %s", log)
 				}

@@ -20,6 +20,7 @@ import (
 // is named. Without a directory an assignment cannot be sealed, so members at stage to have
 // Unsealed.
 func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
+	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		t.Run(string(stage), func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/manual"
@@ -12,6 +13,11 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
+)
+
+const (
+	realTTL  = 3 * time.Second
+	patience = 3 * time.Minute // a kill takes a few seconds of it
 )
 
 // The test binary is also the program of these members.
