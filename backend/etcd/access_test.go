@@ -101,9 +101,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if got := eye.read("jobs"); got.Term != held.Term {
 		t.Errorf("an observer whose token has expired sees %+v", got)
 	}
-	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
-		t.Fatal(err)
-	}
+	a.mustRelease(a.mustRenew(held))
 	if err := <-returned; err != nil {
 		t.Errorf("Listen beyond the expiry of a token: %v", err)
 	}
@@ -148,26 +146,11 @@ func exerciseAll(t *testing.T, a, b *node) {
 		t.Errorf("records: %v, %v", records, err)
 	}
 	returned := b.listenAsync(b.read("all"))
-	if err := a.release(held, backend.Released); err != nil {
-		t.Fatal(err)
-	}
+	a.mustRelease(held)
 	if err := <-returned; err != nil {
 		t.Errorf("listen: %v", err)
 	}
-	if err := b.release(b.lead("all"), backend.Released); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// listenAsync calls Listen in the background.
-func (n *node) listenAsync(seen ...backend.Lease) chan error {
-	returned := make(chan error, 1)
-	go func() {
-		ctx, cancel := n.ctx()
-		defer cancel()
-		returned <- n.Listen(ctx, seen)
-	}()
-	return returned
+	b.mustRelease(b.lead("all"))
 }
 
 func TestTLSWithClientCertificates(t *testing.T) {
@@ -333,30 +316,19 @@ func TestOpenByName(t *testing.T) {
 // client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
-	l := newLab(t, n.URL())
-	l.admin.Get(t.Context(), "warm")
+	admin := dial(t, n.URL())
+	admin.Get(t.Context(), "warm")
 	before := runtime.NumGoroutine()
-	for i, o := range []Options{l.options(), {Client: l.admin, Prefix: l.prefix}} {
+	for i, o := range []Options{options(n.URL()), {Client: admin, Prefix: "own/"}} {
 		a := openNode(t, "a", o)
 		held := a.lead("jobs")
-		ctx, cancel := a.ctx()
-		if err := a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
-			t.Fatal(err)
-		}
-		listening, stop := context.WithCancel(t.Context())
-		returned := make(chan error, 1)
-		seen := a.read("jobs")
-		go func() { returned <- a.Listen(listening, []backend.Lease{seen}) }()
-		if err := a.release(held, backend.Released); err != nil {
-			t.Fatal(err)
-		}
+		returned := a.listenAsync(a.read("jobs"))
+		a.mustRelease(held)
 		<-returned
-		stop()
-		cancel()
 		if err := errors.Join(a.Close(), a.Close()); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		sessions, err := l.admin.Get(t.Context(), l.prefix+"session/", clientv3.WithPrefix())
+		sessions, err := admin.Get(t.Context(), o.Prefix+"session/", clientv3.WithPrefix())
 		if err != nil || len(sessions.Kvs) != 0 {
 			t.Errorf("%d: sessions after Close: %v, %v", i, sessions, err)
 		}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
@@ -21,18 +22,51 @@ import (
 // TestDriver runs what every driver must pass.
 func TestDriver(t *testing.T) {
 	t.Parallel()
-	endpoints := testbed.SharedEtcd(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-		l := newLab(t, endpoints...)
-		return func(t testing.TB) lease.Driver {
-			d, err := newDriver(l.options())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { d.Close() })
-			return d
+	leasetest.Run(t, driverHarness(t, testbed.SharedEtcd(t)...))
+}
+
+// TestDriverOfARestoredNode runs the same on a node whose data an operator restores from a copy.
+func TestDriverOfARestoredNode(t *testing.T) {
+	t.Parallel()
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	h := driverHarness(t, n.URL())
+	h.GoBack = func() func() {
+		saved := filepath.Join(t.TempDir(), "saved")
+		n.Kill(t)
+		err := os.CopyFS(saved, os.DirFS(filepath.Join(n.Dir(), "data")))
+		n.Start(t)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}})
+		return func() {
+			n.Kill(t)
+			n.ReplaceData(t, saved)
+			n.Start(t)
+		}
+	}
+	leasetest.Run(t, h)
+}
+
+// driverHarness makes stores, each of which has a fresh prefix.
+func driverHarness(t testing.TB, endpoints ...string) leasetest.Harness {
+	admin := dial(t, endpoints...)
+	var o Options
+	return leasetest.Harness{
+		NewStore: func(testing.TB) func(testing.TB) lease.Driver {
+			o = options(endpoints...)
+			return func(t testing.TB) lease.Driver { return open(t, o).driver }
+		},
+		Edit: func(k lease.Key, text string) {
+			key := keyPrefix(o.Prefix).key(k)
+			_, err := admin.Put(t.Context(), key, text)
+			if text == "" {
+				_, err = admin.Delete(t.Context(), key)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	}
 }
 
 // TestConformance runs the conformance suite on a single node.
@@ -53,6 +87,11 @@ func TestConformanceWithServerFaults(t *testing.T) {
 	})
 	h.Only = conformance.Case.OwnServer
 	conformance.Run(t, h)
+}
+
+// harness configures the conformance suite for etcd in real time.
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
 
 // newStore returns a store with a fresh prefix for one case, behind proxies.
@@ -105,15 +144,4 @@ func plant(admin *clientv3.Client, key string) error {
 	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
 	_, err = admin.Put(ctx, key, lease.Encode(r))
 	return err
-}
-
-// dial returns a client for changes that tests make in the store.
-func dial(t testing.TB, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
 }

@@ -3,7 +3,9 @@ package etcd
 import (
 	"testing"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestKeysAreParsedAsTheyWereMade(t *testing.T) {
@@ -48,4 +50,21 @@ func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
 	if now = o.Note("2", "", 102, &now); now.WentBack != 5 {
 		t.Errorf("the key origin is gone: %+v", now)
 	}
+}
+
+// A restored store counts revisions anew, so the same revision may have another value.
+func TestRememberedRecordsAreComparedByValue(t *testing.T) {
+	t.Parallel()
+	d, jobs := open(t, options(testbed.SharedEtcd(t)...)).driver, lease.Key{Kind: lease.Records, Name: "jobs"}
+	v := testbed.Read(t, d, jobs)
+	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v = testbed.Read(t, d, jobs)
+	now, next := v.Items[0].Value, &lease.Record{Election: "jobs", Term: 3}
+
+	v.Items[0].Remembered, v.Items[0].Value = true, &lease.Record{Election: "jobs", Term: 2}
+	if results, err := testbed.Put(t, d, &v, next); err != nil || results[0].Outcome != backend.Refused {
+		t.Errorf("a change over this revision with another value: %v, %v; want it refused", results, err)
+	}
+	v.Items[0].Value = now
+	testbed.MustPut(t, d, &v, next)
 }

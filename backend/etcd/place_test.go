@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -20,6 +18,7 @@ import (
 // a leader. The prefix is the whole beginning of each key all the same.
 func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 	t.Parallel()
+	const joinTTL = 4 * time.Second
 	for what, assign := range map[string]func(c *clientv3.Client){
 		"the keys alone": func(c *clientv3.Client) { c.KV = namespace.NewKV(c.KV, "tenant/") },
 		"keys and watches": func(c *clientv3.Client) {
@@ -28,16 +27,18 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			before, now := dial(t, l.endpoints...), dial(t, l.endpoints...)
-			leader := join(t, "old", Options{Client: before, Prefix: l.prefix})
+			o := options()
+			before, now := dial(t, testbed.SharedEtcd(t)...), dial(t, testbed.SharedEtcd(t)...)
+			o.Client = before
+			leader := join(t, "old", joinTTL, o)
 			lead, err := leader.Campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			assign(before)
 			assign(now)
-			follower := join(t, "new", Options{Client: now, Prefix: l.prefix})
+			o.Client = now
+			follower := join(t, "new", joinTTL, o)
 			if err := follower.Lead(nil); err != nil {
 				t.Fatal(err)
 			}
@@ -53,61 +54,11 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 			if err := lead.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			testbed.Eventually(t, patience, "the other one leads", leads(follower))
+			testbed.LeadsAlone(t, follower, leader)
 			if took := time.Since(resigned); took > joinTTL/2 {
 				t.Errorf("the other one leads %v later: it was not told", took)
 			}
 		})
-	}
-}
-
-// A program leads its client to another cluster under a leader. What was granted in the first one is not renewed in
-// the second, and whoever knew the first watches.
-func TestAnotherClusterBehindTheClientIsAnotherStore(t *testing.T) {
-	t.Parallel()
-	first, second := testbed.StartEtcd(t, testbed.EtcdOptions{}), testbed.StartEtcd(t, testbed.EtcdOptions{})
-	l := newLab(t, first.URL())
-	c := dial(t, first.URL())
-	a := openNode(t, "a", Options{Client: c, Prefix: l.prefix})
-	held := a.lead("jobs")
-	c.SetEndpoints(second.URL())
-	testbed.Eventually(t, patience, "the renewal fails", func() error {
-		if got, err := a.renew(held); err == nil && got.Outcome == backend.Granted { // the connection to the first one is there for a moment
-			return errors.New("it is granted")
-		}
-		return nil
-	})
-	a.mustRefuse(held, "which another cluster has granted")
-	next := a.mustTakeOver(a.mustBeWatched("jobs", "another cluster answers"))
-	if stays := l.node(t, "b").read("jobs"); next.Term <= held.Term || stays.Term != held.Term {
-		t.Errorf("term %d after %d; the first cluster has %+v", next.Term, held.Term, stays)
-	}
-}
-
-// The id of a cluster follows from names, peer URLs and a token, which here are the defaults, as of two machines on which
-// nothing was configured.
-func TestAnotherClusterOfTheSameIDIsAnotherStore(t *testing.T) {
-	t.Parallel()
-	first, second := sameID(t), sameID(t)
-	address := first.Proxy(t)
-	o := Options{Endpoints: []string{"http://" + address.Addr()}, Prefix: "app/"}
-	a, b := openNode(t, "a", o), openNode(t, "b", Options{Endpoints: []string{second.URL()}, Prefix: "app/"})
-	held := a.lead("jobs")
-	watcher := openNode(t, "c", o)
-	watcher.read("jobs")
-	for range 100 { // the second one is in use, and ahead
-		b.mustRelease(b.lead("jobs"))
-	}
-
-	address.SetTarget(second.Addr())
-	address.Reset()
-	testbed.Eventually(t, patience, "the other cluster answers", func() error {
-		_, err := watcher.tryRead("jobs")
-		return err
-	})
-	next := watcher.mustTakeOver(watcher.mustBeWatched("jobs", "another cluster answers"))
-	if next.Term <= held.Term {
-		t.Errorf("term %d after %d", next.Term, held.Term)
 	}
 }
 
@@ -197,39 +148,5 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 		if !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("%s: %v, want ErrDenied", what, err)
 		}
-	}
-}
-
-const joinTTL = 4 * time.Second
-
-// join opens a manager that has joined the election jobs.
-func join(t testing.TB, id string, o Options) *election.Election {
-	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := election.New(b, election.Options{ID: id, TTL: joinTTL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		m.Close(ctx)
-	})
-	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func leads(e *election.Election) func() error {
-	return func() error {
-		if !e.Leading() {
-			return fmt.Errorf("it does not: %v", e.Current())
-		}
-		return nil
 	}
 }

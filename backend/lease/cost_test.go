@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -134,5 +135,54 @@ func TestElectionsOfThePastAreForgotten(t *testing.T) {
 			known, items := of.FieldByName("known").Len(), of.FieldByName("cache").FieldByName("items").Len()
 			w.want(known < 250 && items < 250, "%s remembers %d elections and %d items of an hour of 60 elections", p.me.ID, known, items)
 		}
+	})
+}
+
+// A follower listens. The renewals that it is told of are not read, and a handover takes one write of each.
+func TestWhatAListenerIsToldIsNotRead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		d := w.store.Driver()
+		sent := &requests{Driver: d}
+		b.b = lease.New(struct {
+			*requests
+			lease.Listener
+		}{sent, d.(lease.Listener)})
+		if err := b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has a session
+			w.Fatal(err)
+		}
+
+		l := a.leads("jobs")
+		seen := b.sees("jobs")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		w.meanwhile(func() { b.b.Listen(ctx, []backend.Lease{seen}) })
+		synctest.Wait()
+		observes := func(changes, requests int, why string) {
+			w.Helper()
+			synctest.Wait()
+			before := sent.reads + sent.writes
+			changed, err := b.b.Observe(w.Context(), []backend.Lease{seen})
+			n := sent.reads + sent.writes - before
+			w.want(err == nil && len(changed) == changes && n == requests, "%v, %v, by %d requests: rule violated: %s", changed, err, n, why)
+			if len(changed) == 1 {
+				seen = changed[0]
+			}
+		}
+		for range 3 {
+			a.renews(l)
+			observes(1, 0, "what was told is not read")
+			time.Sleep(ttl / 6)
+		}
+		observes(0, 1, "if nothing was told, the store is asked")
+
+		before := len(a.wire.history)
+		a.releases(l)
+		observes(1, 0, "what was told is not read")
+		sent.reads, sent.writes = 0, 0
+		answers, err := b.bids(seen)
+		w.want(err == nil && answers[0].Outcome == backend.Granted, "a bid for what was released: %v, %v", answers, err)
+		w.want(len(a.wire.history) == before+1 && sent.writes == 1 && sent.reads == 0,
+			"a handover has taken %d writes of a, %d of b and %d readings", len(a.wire.history)-before, sent.writes, sent.reads)
 	})
 }

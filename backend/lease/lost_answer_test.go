@@ -1,10 +1,13 @@
 package lease_test
 
 import (
+	"cmp"
+	"context"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // The heartbeat is written and its answer is lost. The next renewal goes on from it.
@@ -206,5 +209,43 @@ func TestAnUnknownLeftoverIsNotGrantedAtOnce(t *testing.T) {
 		b.leads("jobs")
 		w.store.Restore(held, "1") // an operator's mistake: the old server, with its old epoch
 		w.want(a.sees("jobs").ObserveFor > 0, "a leftover that was released is free for its former holder")
+	})
+}
+
+// A halved driver makes half of the changes of a call, and then fails.
+type halved struct {
+	lease.Driver
+	fails bool
+}
+
+func (d *halved) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	if !d.fails {
+		return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+	}
+	half := len(changes) / 2
+	w, err := d.Driver.Write(ctx, epoch, wentBack, changes[:half], nil)
+	w.Results = append(w.Results, make([]lease.Result, len(changes)-half)...)
+	return w, cmp.Or(err, error(backend.ErrUnavailable))
+}
+
+// Many leases take several requests. If the second one fails, the rest is still held, and Release must not return nil.
+func TestAReleaseThatIsCutShortIsAnError(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		d := &halved{Driver: w.store.Driver()}
+		a.b = lease.New(d)
+		names := longNames(100, 10)
+		leases := a.leadsAll(names)
+		var held []backend.Held
+		for _, l := range leases {
+			h := l.Held()
+			h.End = backend.Released
+			held = append(held, h)
+		}
+		d.fails = true
+		w.want(a.b.Release(w.Context(), held) != nil, "a release that was cut short has no error")
+		d.fails = false
+		a.releases(leases...)
+		b.leads(names...)
 	})
 }

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,5 +89,58 @@ func TestAFollowerReadsThoughItCannotAnnounceItself(t *testing.T) {
 		}
 		w.want(len(b.wire.history) == before+1, "a reading has tried to write %d times", len(b.wire.history)-before)
 		w.want(b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}) == nil, "Announce fails after the faults")
+	})
+}
+
+// The session is the member's record. So a renewal announces the member, and Announce writes only what has changed.
+func TestARenewalAnnouncesTheMember(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		l := a.leads("jobs")
+		for _, c := range []struct {
+			stage  string
+			writes int
+		}{{"from", 1}, {"from", 0}, {"both", 1}} {
+			a.renews(l)
+			before := len(a.wire.history)
+			if err := a.b.Announce(w.Context(), backend.Member{Candidate: a.me, TTL: ttl, Stage: c.stage}); err != nil {
+				w.Fatal(err)
+			}
+			w.want(len(a.wire.history)-before == c.writes, "stage %s is announced by %d writes, want %d", c.stage, len(a.wire.history)-before, c.writes)
+			list, err := b.b.Members(w.Context(), "", 10)
+			w.want(err == nil && len(list) == 1 && list[0].Candidate == a.me && list[0].Stage == c.stage, "members %+v, %v; want a in stage %s", list, err, c.stage)
+		}
+		a.goesOn(ttl, "it has announced itself", l)
+	})
+}
+
+// A member is listed until two of its TTLs after its last announcement, even if pages are full of expired ones. A foreign
+// key is no nonce, and hides no member after it.
+func TestExpiredMembersAreNotListed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const first = 100 * ttl
+		began := time.Now()
+		for _, c := range []struct {
+			nonce string
+			ago   time.Duration
+		}{{"1", first}, {"3", first}, {"4", first}, {"6", 5 * ttl}, {"5", 3 * ttl / 2}, {"2", ttl}, {"\x01", 0}, {"2\xff", 0}, {" \u202e", 0}} {
+			time.Sleep(time.Until(began.Add(first - c.ago)))
+			s := &lease.Session{ID: "x", Nonce: c.nonce, TTL: lease.Span(ttl), At: time.Now().UTC()}
+			w.store.Edit(lease.Key{Kind: lease.Sessions, Name: c.nonce}, func(string) string { return lease.Encode(s) })
+		}
+		a := w.start("a")
+		var nonces []string
+		for from := ""; ; {
+			page, err := a.b.Members(w.Context(), from, 1)
+			if err != nil {
+				w.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			nonces = append(nonces, string(page[0].Nonce))
+			from = string(page[0].Nonce + "\x00")
+		}
+		w.want(slices.Equal(nonces, []string{"2", "5"}), "members %q are listed; want 2 and 5, which have not expired", nonces)
 	})
 }

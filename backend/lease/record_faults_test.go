@@ -5,10 +5,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 )
 
 // A record is deleted and an older text of it put back: it is again the first write of its key.
@@ -200,4 +202,51 @@ func TestARecordThatWasPutBackAndAskedIsRenewedByNobody(t *testing.T) {
 		w.meanwhile(func() { a.goesOn(2*greatestTTL, "nothing was done to it", m) })
 		b.waits("jobs", greatestTTL, "the record is renewed by nobody")
 	})
+}
+
+// While several deleted elections are watched, one that is led again does not make the others wait anew.
+func TestDeletedElectionsAreWatchedSeparately(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		a.leads("one", "two")
+		for _, name := range []string{"one", "two"} {
+			w.store.Delete(recordOf(name))
+			a.distrusts(name)
+		}
+		watched := b.sees("two")
+		w.want(watched.ObserveFor > 0, "a deleted election is free at once: %+v", watched)
+		answers, err := c.bids(c.sees("one")) // as if it had watched it
+		w.want(err == nil && answers[0].Outcome == backend.Granted, "a bid for a deleted election: %v, %v", answers, err)
+		if now := b.sees("two"); !now.Unchanged(watched) && now.ObserveFor > 0 {
+			w.Errorf("after another deleted election was led: %+v after %+v; want the watch to continue, or a free lease, since that one was watched", now, watched)
+		}
+		w.store.Delete(recordOf("one"))
+		w.want(!b.sees("two").Unchanged(watched), "another election was deleted, which may have been this one, and its watch continues")
+	})
+}
+
+// b has read that there is no record. Its bid arrives after a's grant, whose record was deleted since: only the meta item
+// shows that.
+func TestALateFirstBidGrantsNothing(t *testing.T) {
+	for _, before := range []string{"no record before", "a record before"} {
+		t.Run(before, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{T: t, store: leasetest.NewStore()}
+				a, b := w.start("a"), w.start("b")
+				if err := b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has a session
+					w.Fatal(err)
+				}
+				if before == "a record before" {
+					a.leads("other")
+				}
+				seen := b.sees("jobs")
+				b.wire.before = func() {
+					a.leads("jobs")
+					w.store.Delete(recordOf("jobs"))
+				}
+				answers, err := b.bids(seen)
+				w.want(err == nil && answers[0].Outcome == backend.Refused, "a late first bid: %v, %v", answers, err)
+			})
+		})
+	}
 }

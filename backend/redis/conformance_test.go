@@ -18,10 +18,24 @@ import (
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedRedis(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-		o := settled(t, server, options(server))
-		return func(t testing.TB) lease.Driver { return open(t, o) }
-	}})
+	var d *driver
+	leasetest.Run(t, leasetest.Harness{
+		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+			o := settled(t, server, options(server))
+			return func(t testing.TB) lease.Driver {
+				d = open(t, o)
+				return d
+			}
+		},
+		Edit: func(k lease.Key, text string) {
+			hash := map[lease.Kind]string{lease.Records: d.keys()[2], lease.Sessions: d.keys()[3]}[k.Kind]
+			if text == "" {
+				server.Do(t, "HDEL", hash, k.Name)
+				return
+			}
+			server.Do(t, "HSET", hash, k.Name, text)
+		},
+	})
 }
 
 // TestConformance runs the conformance suite on a server that all cases share.

@@ -30,17 +30,27 @@ func TestMain(m *testing.M) {
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-		o := Options{Servers: servers, Root: newRoot(t, servers)}
-		return func(t testing.TB) lease.Driver {
-			d, err := newDriver(o)
-			if err != nil {
-				t.Fatal(err)
+	admin := dial(t, servers)
+	var o Options
+	leasetest.Run(t, leasetest.Harness{
+		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+			o = Options{Servers: servers, Root: newRoot(t, servers)}
+			return func(t testing.TB) lease.Driver { return start(t, "", o).driver }
+		},
+		Edit: func(k lease.Key, text string) {
+			path := root(o.Root).path(k)
+			_, err := admin.Set(path, []byte(text), -1)
+			switch {
+			case text == "":
+				err = admin.Delete(path, -1)
+			case err == zk.ErrNoNode:
+				_, err = admin.Create(path, []byte(text), 0, zk.WorldACL(zk.PermAll))
 			}
-			t.Cleanup(func() { d.Close() })
-			return d
-		}
-	}})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	})
 }
 
 // TestConformance runs the conformance suite on one server.

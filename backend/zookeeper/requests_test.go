@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -31,22 +30,10 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			servers := testbed.SharedZooKeeper(t)
 			root := newRoot(t, servers)
 			leads, follows := newMeter(t, servers[0]), newMeter(t, servers[0])
-			eventually := func(what string, all []*election.Election, ok func(*election.Election) bool) {
-				t.Helper()
-				testbed.Eventually(t, patience, what, func() error {
-					for _, e := range all {
-						if !ok(e) {
-							return errors.New(e.Name())
-						}
-					}
-					return nil
-				})
+			for _, meter := range []*meter{leads, follows} {
+				p := start(t, "", Options{Servers: []string{meter.addr}, Root: root})
+				testbed.Settle(t, p.Backend, elections, ttl, meter == leads)
 			}
-			eventually("a leads all", leadMany(t, Options{Servers: []string{leads.addr}, Root: root}, ttl, elections), (*election.Election).Leading)
-			eventually("b knows the leaders", leadMany(t, Options{Servers: []string{follows.addr}, Root: root}, ttl, elections), func(e *election.Election) bool {
-				_, _, ok := e.Leader()
-				return ok
-			})
 			testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
 				leads.take()
 				follows.take()
@@ -66,35 +53,6 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			})
 		})
 	}
-}
-
-// leadMany starts a manager that campaigns for as many elections.
-func leadMany(t *testing.T, o Options, ttl time.Duration, elections int) (all []*election.Election) {
-	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := election.New(b, election.Options{TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), ttl)
-		defer cancel()
-		m.Close(ctx)
-	})
-	for i := range elections {
-		e, err := m.Join(fmt.Sprint("jobs", i))
-		if err == nil {
-			err = e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil })
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	return all
 }
 
 // A change that is refused because of another item leaves the record's watch as it is.

@@ -18,6 +18,7 @@ type lab struct {
 
 	goBack   func() (restore func()) // see Harness
 	rollBack func(lease.Key)
+	edit     func(k lease.Key, text string)
 }
 
 // limit is how long a test of one rule may take, so that a driver that hangs fails the test.
@@ -97,7 +98,7 @@ func (l *lab) created(name string, term uint64) lease.Item {
 
 // over is a change of one item.
 func over(it lease.Item, v lease.Value) lease.Change {
-	return lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: it, Value: v}}}
+	return lease.Change{Put: []lease.Put{{Over: it, Value: v}}}
 }
 
 // term returns the term of the record of an election; 0 if it is not there.

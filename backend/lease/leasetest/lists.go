@@ -86,7 +86,7 @@ func counted(l *lab) {
 		}
 		l.created(fmt.Sprint("r", n), 1)
 	}
-	l.put(backend.Granted, "the meta item and a session", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: none(meta), Value: &lease.Meta{Layout: 1}},
+	l.put(backend.Granted, "the meta item and a session", lease.Change{Put: []lease.Put{{Over: none(meta), Value: &lease.Meta{Layout: 1}},
 		{Over: none(session), Value: &lease.Session{Nonce: "0123"}}}})
 	l.put(backend.Granted, "a deletion", over(l.item(key("r1")), nil))
 	if v := l.read(l.d, meta); v.Records != 2 {

@@ -76,6 +76,9 @@ var mutants = []struct {
 	{"does not say that its store went back",
 		func(d *driver) lease.Driver { return forgetful{d} },
 		[]string{goesBack}},
+	{"does not say that somebody else wrote an item",
+		func(d *driver) lease.Driver { return trusting{d} },
+		[]string{edits}},
 }
 
 var meeting = make(chan bool)
@@ -138,6 +141,16 @@ func (d changer) Write(_ context.Context, _ string, _ int, changes []lease.Chang
 	return w, nil
 }
 
+type trusting struct{ *driver }
+
+func (d trusting) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	v, err := d.driver.Read(ctx, keys)
+	for i := range v.Items {
+		v.Items[i].Edited = false
+	}
+	return v, err
+}
+
 type forgetful struct{ *driver }
 
 func (d forgetful) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
@@ -175,6 +188,7 @@ func TestEachBrokenDriverIsFound(t *testing.T) {
 						return func() { store.GoBack(was) }
 					},
 					RollBack: func(k lease.Key) { store.rollBackUnlocked(k) },
+					Edit:     func(k lease.Key, text string) { store.Edit(k, func(string) string { return text }) },
 				}
 				seen := &verdict{TB: t}
 				done := make(chan bool)

@@ -115,7 +115,7 @@ func crossed(l *lab) {
 		}
 		l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
 			for n := range changes {
-				changes[n] = lease.Change{Lasts: time.Minute, Check: []lease.Item{now[1-n]}, Put: []lease.Put{{Over: now[n], Value: value(keys[n], uint64(round+2))}}}
+				changes[n] = lease.Change{Check: []lease.Item{now[1-n]}, Put: []lease.Put{{Over: now[n], Value: value(keys[n], uint64(round+2))}}}
 			}
 			return changes
 		}, func(sides [2]side, after []lease.Item) {

@@ -29,12 +29,17 @@ type Harness struct {
 	// RollBack changes an item of the store that NewStore made last in a transaction, as somebody else than the driver, and
 	// rolls it back. nil: the store has no transactions that can be rolled back, or a test cannot make them.
 	RollBack func(k lease.Key)
+
+	// Edit replaces the text of an item of the store that NewStore made last, as an operator does with the store's own
+	// tools. "" deletes the item. nil: a test cannot do that.
+	Edit func(k lease.Key, text string)
 }
 
-// Rules that only a harness with GoBack, or with RollBack, can test.
+// Rules that only a harness with GoBack, RollBack or Edit can test.
 const (
 	goesBack  = "a store that went back is noticed"
 	rollsBack = "a writer that rolls back changes nothing"
+	edits     = "what somebody else writes is edited"
 )
 
 // rules are what every driver must keep to, in the words of its contract.
@@ -48,6 +53,7 @@ var rules = []struct {
 	{"each change is done by itself", eachByItself},
 	{"names that only bytes tell apart are written together", lookAlikes},
 	{"no version comes twice", versions},
+	{edits, editedByHand},
 	{"verify names the items that have changed", verify},
 	{"a reading with a change shows it", readsToo},
 	{"of many writers over one version one wins", contended},
@@ -69,7 +75,7 @@ var rules = []struct {
 // Run runs what every driver must pass. It takes seconds; package conformance has the rest.
 func Run(t *testing.T, h Harness) {
 	for _, c := range rules {
-		if c.rule == goesBack && h.GoBack == nil || c.rule == rollsBack && h.RollBack == nil {
+		if c.rule == goesBack && h.GoBack == nil || c.rule == rollsBack && h.RollBack == nil || c.rule == edits && h.Edit == nil {
 			continue
 		}
 		t.Run(c.rule, func(t *testing.T) {
@@ -83,7 +89,7 @@ func (h *Harness) try(t testing.TB, test func(*lab)) {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack})
+	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack, edit: h.Edit})
 }
 
 func written(l *lab) {
@@ -92,7 +98,7 @@ func written(l *lab) {
 	}
 	s := &lease.Session{ID: "x", Nonce: "0123", Generation: "g", Heartbeat: 7, Apart: map[string]lease.Heartbeat{"b": 1<<63 + 1}, At: time.Now().UTC().Round(0)}
 	m := &lease.Meta{Layout: lease.Layout, Made: 1, MaxTTL: lease.Span(time.Minute), Epoch: "e"}
-	puts := l.put(backend.Granted, "a record, a session and the meta item", lease.Change{Lasts: time.Minute, Put: []lease.Put{
+	puts := l.put(backend.Granted, "a record, a session and the meta item", lease.Change{Put: []lease.Put{
 		{Over: none(key("a")), Value: record("a", 1)},
 		{Over: none(session), Value: s},
 		{Over: none(meta), Value: m}}})

@@ -20,7 +20,17 @@ func TestTheStoreInsideTheProcessIsADriver(t *testing.T) {
 			return func() { store.GoBack(was) }
 		},
 		RollBack: func(lease.Key) {}, // a change that others never see
+		Edit:     func(k lease.Key, text string) { edit(store, k, text) },
 	})
+}
+
+// edit is Edit of a harness.
+func edit(store *leasetest.Store, k lease.Key, text string) {
+	if text == "" {
+		store.Delete(k)
+		return
+	}
+	store.Edit(k, func(string) string { return text })
 }
 
 // A driver that waits for its store must not hang the whole test: each call has a deadline.
