@@ -56,7 +56,6 @@ type simItem struct {
 	value            lease.Value
 	version, created uint64
 	at               time.Duration // by the store's clock
-	lasts            time.Duration
 	edited           bool
 }
 
@@ -196,7 +195,7 @@ func (it *simItems) apply(d *simDriver, c *lease.Change) (r lease.Result) {
 		if p.Over.Kind == lease.Records {
 			it.check(d, p)
 		}
-		it.put(p.Over.Key, simItem{value: p.Value, lasts: c.Lasts})
+		it.put(p.Over.Key, simItem{value: p.Value})
 		it.tell(c.Notify)
 		item, _ := it.item(p.Over.Key)
 		item.Value = nil

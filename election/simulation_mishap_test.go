@@ -163,7 +163,7 @@ func (it *simItems) deleteSession() {
 		return
 	}
 	for _, k := range sessions {
-		if e := it.table[k]; it.st.clock()-e.at > e.lasts {
+		if e := it.table[k]; it.st.clock()-e.at > 5*time.Minute {
 			it.put(k, simItem{})
 		}
 	}

@@ -1,6 +1,8 @@
 package consul
 
 import (
+	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
@@ -59,13 +61,60 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 // TestDriver runs what every driver must pass.
 func TestDriver(t *testing.T) {
 	t.Parallel()
-	agent := testbed.SharedConsul(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-		prefix := "test/" + string(backend.NewNonce()[:16])
-		root := admins(t, agent)
-		t.Cleanup(func() { wipe(root, prefix) })
-		return func(t testing.TB) lease.Driver { return open(t, Options{Address: agent.URL(), Prefix: prefix}).driver }
-	}})
+	leasetest.Run(t, driverHarness(t, testbed.SharedConsul(t)))
+}
+
+// TestDriverOfARestoredServer runs the same on a server to which an operator restores a snapshot.
+func TestDriverOfARestoredServer(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+	h, root := driverHarness(t, agent), admins(t, agent)
+	h.GoBack = func() func() {
+		snapshot, _, err := root.Snapshot().Save(nil)
+		fatal(t, err)
+		defer snapshot.Close()
+		saved, err := io.ReadAll(snapshot)
+		fatal(t, err)
+		return func() {
+			fatal(t, root.Snapshot().Restore(nil, bytes.NewReader(saved)))
+			testbed.Eventually(t, time.Minute, "the server answers", func() error {
+				_, _, err := root.KV().Get("x", &api.QueryOptions{RequireConsistent: true})
+				return err
+			})
+		}
+	}
+	leasetest.Run(t, h)
+}
+
+// driverHarness makes stores, each of which has a prefix of its own.
+func driverHarness(t *testing.T, agent *testbed.ConsulAgent) leasetest.Harness {
+	root := admins(t, agent)
+	var d *driver
+	return leasetest.Harness{
+		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+			prefix := "test/" + string(backend.NewNonce()[:16])
+			t.Cleanup(func() { wipe(root, prefix) })
+			return func(t testing.TB) lease.Driver {
+				d = open(t, Options{Address: agent.URL(), Prefix: prefix}).driver
+				return d
+			}
+		},
+		Edit: func(k lease.Key, text string) {
+			pair, _, err := root.KV().Get(d.key(k), nil)
+			if pair == nil {
+				pair = &api.KVPair{Key: d.key(k)}
+			}
+			pair.Value = []byte(text)
+			switch {
+			case err == nil && text == "":
+				_, err = root.KV().Delete(pair.Key, nil)
+			case err == nil:
+				_, err = root.KV().Put(pair, nil) // with the flags that it has, as the UI does
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	}
 }
 
 // newStore makes a store with a prefix of its own. Each client connects through a proxy to one of

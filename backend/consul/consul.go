@@ -1,20 +1,14 @@
 package consul
 
 import (
-	"cmp"
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // Name is the registered name of this backend.
@@ -45,8 +39,7 @@ type Options struct {
 	// TLS replaces those files. It is copied.
 	TLS *tls.Config `yaml:"-" json:"-"`
 
-	// Datacenter, Namespace and Partition are where keys and session live. Datacenter
-	// must be the agent's, since sessions are made on its node. The others need Consul
+	// Datacenter, Namespace and Partition are where the keys live. The last two need Consul
 	// Enterprise. Default: those of the agent and the token.
 	Datacenter string `yaml:"datacenter" json:"datacenter"`
 	Namespace  string `yaml:"namespace" json:"namespace"`
@@ -55,12 +48,6 @@ type Options struct {
 	// Prefix of all keys: 1 to 128 bytes, without a slash at either end. Default:
 	// "election".
 	Prefix string `yaml:"prefix" json:"prefix"`
-
-	// Checks and ServiceChecks name health checks of the agent's node, such as serfHealth,
-	// that must pass for this process to lead. When one fails, Consul ends the session and
-	// the leader steps down. The package comment says what that costs. Default: none.
-	Checks        []string `yaml:"checks" json:"checks"`
-	ServiceChecks []string `yaml:"service_checks" json:"service_checks"`
 
 	// Client is used as it is: the fields about address, token and TLS are ignored. Datacenter,
 	// Namespace and Partition are named in each request, and must be set if Client has its own:
@@ -99,13 +86,9 @@ func init() {
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.
 // Errors are [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
-	a, err := consulagent.Connect(Name, consulagent.Options(o))
+	a, err := newAgent(&o)
 	if err != nil {
 		return nil, err
-	}
-	a.Policy = fmt.Sprintf("key_prefix %q { policy = \"write\" }", a.Prefix+"/")
-	if a.HasChecks() {
-		a.Policy += ` session_prefix "" { policy = "write" }`
 	}
 	d := newDriver(a)
 	return &Backend{lease.New(d), d}, nil
@@ -113,52 +96,11 @@ func Open(o Options) (*Backend, error) {
 
 // Location implements [backend.Located]. It is empty with Options.Client, which does not
 // tell its address.
-func (b *Backend) Location() string { return b.driver.Location(b.driver.Prefix) }
-
-// Inspect implements [backend.Inspector], which asks the agent.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
-	if err := b.Enter(""); err != nil {
-		return nil, err
+func (b *Backend) Location() string {
+	if b.driver.host == "" {
+		return ""
 	}
-	list, err := b.driver.Inspect(ctx)
-	if err == nil {
-		err = b.driver.tryLargest(ctx)
-	}
-	if errors.Is(err, backend.ErrDenied) {
-		list = append(list, clean.Diagnosticf(true, "messages", "a process that leads thousands of elections cannot renew all of them: a request of %d bytes fails: %v", maxBytes, err))
-		err = nil
-	}
-	return list, err
-}
-
-// tryLargest sends as much as a member may send in one request, on condition of an index that no key has: not every token
-// may read the limits. The error is that of a limit, if the token may write.
-func (d *driver) tryLargest(ctx context.Context) error {
-	key := d.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
-	_, _, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: math.MaxInt64, Value: make([]byte, maxBytes)}})
-	return d.Fail(err)
-}
-
-// Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session. With
-// health checks it makes a session of Consul, which soon ends.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	d, sets, errs := b.driver, make([][]string, len(bids)), make([]error, len(bids))
-	for i, bid := range bids {
-		for _, k := range []lease.Key{{Kind: lease.Records, Name: bid.Election}, {Kind: lease.Sessions, Name: string(bid.Candidate.Nonce)}, {Kind: lease.Metas}} {
-			sets[i] = append(sets[i], d.key(k))
-		}
-	}
-	err := b.Enter(bids[0].Candidate.Nonce)
-	if err == nil && d.HasChecks() {
-		_, err = d.checkedFor(ctx, 0, true)
-	}
-	if err == nil {
-		errs = d.TryWrites(ctx, sets)
-	}
-	for i := range errs {
-		errs[i] = d.Wrap(fmt.Sprintf("preflight %q", bids[i].Election), cmp.Or(err, errs[i]))
-	}
-	return errs
+	return clean.Location(b.driver.Prefix, b.driver.host)
 }
 
 // Fence returns an operation for the front of a transaction on the caller's own keys in the same
@@ -180,6 +122,6 @@ func (b *Backend) Fence(election string, term uint64) (*api.KVTxnOp, error) {
 		return nil, fmt.Errorf("consul: fence %q in term %d: %w", election, term, backend.ErrStale)
 	}
 	op := b.driver.pin(&it)
-	b.driver.SetPlace(op)
+	op.Namespace, op.Partition = b.driver.namespace, b.driver.partition
 	return op, nil
 }

@@ -17,18 +17,14 @@
 // [Options] has the agent's address, the token, TLS, the datacenter and the prefix of all
 // keys ("election" by default). No environment variable is read.
 //
-// With [Options].Checks the process's key depends on health checks of the agent's node. While one
-// fails, the process cannot renew its leases, and is not elected.
-//
 // # Rights
 //
 // A token needs this right. Observers need only list.
 //
 //	key_prefix "election/" { policy = "write" }
 //
-// With Checks or ServiceChecks it also needs session:write on the agent's node. Anyone with the
-// right to write these keys can depose or impersonate any leader. A program that keeps data in the
-// same Consul can fence its writes: [Backend.Fence].
+// Anyone with the right to write these keys can depose or impersonate any leader. A program that keeps
+// data in the same Consul can fence its writes: [Backend.Fence].
 //
 // # Limits
 //

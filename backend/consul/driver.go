@@ -12,15 +12,13 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
 // implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON. The key
 // changes is written with each change of a record.
 type driver struct {
-	*consulagent.Agent
-	checked checkedSession
+	*agent
 
 	mu         sync.Mutex
 	calls      uint64              // how many calls have begun
@@ -42,15 +40,13 @@ type index struct {
 
 var _ lease.Listener = (*driver)(nil)
 
-func newDriver(a *consulagent.Agent) *driver {
-	return &driver{Agent: a, checked: checkedSession{mutex: make(chan struct{}, 1)}, newest: make(map[lease.Key]index)}
-}
+func newDriver(a *agent) *driver { return &driver{agent: a, newest: make(map[lease.Key]index)} }
 
 // Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
-// A put of a record takes three operations, one of a session up to two.
+// A put of a record takes three operations.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: consulagent.MaxOps / 3, Checks: consulagent.MaxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
 }
 
 // Now implements [lease.Driver].
@@ -58,7 +54,9 @@ func (d *driver) Now() time.Time { return time.Now() }
 
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
-	d.Agent.Close()
+	if d.Transport != nil {
+		d.Transport.idle()
+	}
 	return nil
 }
 
@@ -119,7 +117,7 @@ func (d *driver) read(ctx context.Context, call uint64, keys []lease.Key, found 
 	single, meta := singly(keys), slices.Contains(keys, lease.Key{Kind: lease.Metas})
 	changes := uint64(0)
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(single, consulagent.MaxOps-2) {
+	for part := range slices.Chunk(single, maxOps-2) {
 		if changes, err = d.get(ctx, call, part, found, items); err != nil {
 			return v, d.Fail(err)
 		}
@@ -238,7 +236,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 // list reads all items of a kind, and the index of their keys.
 func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.Item, uint64, error) {
 	call := d.begin()
-	found, index, err := d.Agent.List(ctx, d.directory(kind))
+	found, index, err := d.agent.List(ctx, d.directory(kind))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -2,9 +2,7 @@ package consul
 
 import (
 	"context"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -55,71 +52,25 @@ type node struct {
 
 // A wire records the requests of a client.
 type wire struct {
-	next   http.RoundTripper
-	mu     sync.Mutex
-	sent   []sentRequest
-	before func(sentRequest) // is called before a request is sent; nil: nothing
+	next http.RoundTripper
+	mu   sync.Mutex
+	sent []string // their URLs
 }
 
-type sentRequest struct{ method, url, body string }
-
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	body := ""
-	if r.Body != nil {
-		text, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		body = string(text)
-		r.Body = io.NopCloser(strings.NewReader(body))
-	}
 	w.mu.Lock()
-	sent := sentRequest{r.Method, r.URL.String(), body}
-	w.sent = append(w.sent, sent)
-	before := w.before
+	w.sent = append(w.sent, r.URL.String())
 	w.mu.Unlock()
-	if before != nil {
-		before(sent)
-	}
 	return w.next.RoundTrip(r)
 }
 
 // take returns the requests since the last call.
-func (w *wire) take() []sentRequest {
+func (w *wire) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sent := w.sent
 	w.sent = nil
 	return sent
-}
-
-// interrupt calls once before the next request that writes a record is sent.
-func (w *wire) interrupt(once func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.before = func(r sentRequest) {
-		if !strings.Contains(r.body, `/record/`) || !strings.Contains(r.body, `"cas"`) {
-			return
-		}
-		w.mu.Lock()
-		w.before = nil
-		w.mu.Unlock()
-		once()
-	}
-}
-
-// again repeats a request, like one that was delayed.
-func (r sentRequest) again(t *testing.T) {
-	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
 }
 
 func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
@@ -214,29 +165,6 @@ func (n *node) release(end backend.End, held ...backend.Lease) {
 	if err := n.Release(ctx, testbed.Held(held...)); err != nil {
 		n.t.Fatalf("%s releases: %v", n.me.ID, err)
 	}
-}
-
-// manager runs a manager through an address and joins "x".
-func (l *lab) manager(t *testing.T, address, id string, ttl time.Duration, change ...func(*election.Options)) (*election.Manager, *election.Election) {
-	t.Helper()
-	o := election.Options{ID: id, TTL: ttl}
-	for _, c := range change {
-		c(&o)
-	}
-	m, err := election.New(open(t, Options{Address: address, Prefix: l.prefix}), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		m.Close(ctx)
-	})
-	e, err := m.Join("x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m, e
 }
 
 func fatal(t *testing.T, errs ...error) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // maxTold is how many records Listen tells with each change. If there are more, it only says that
@@ -61,7 +60,7 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 // known and no longer there.
 func (d *driver) waitForRecords(ctx context.Context, after uint64, known []lease.Item) (items []lease.Item, now uint64, err error) {
 	q := d.Consistent(ctx)
-	q.WaitIndex, q.WaitTime = after, consulagent.ListenWait
+	q.WaitIndex, q.WaitTime = after, listenWait
 	found, meta, err := d.Client.KV().List(d.directory(lease.Records), q)
 	if err != nil {
 		return nil, 0, err

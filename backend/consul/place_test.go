@@ -128,35 +128,3 @@ func TestAPlaceThatIsNamedIsNotIgnored(t *testing.T) {
 		}
 	}
 }
-
-// An address leads to another Consul, in which the same election is free and was led later. Whoever has read the first one
-// watches: the leader there may still trust its lease.
-func TestAnotherConsulBehindTheAddressIsAnotherStore(t *testing.T) {
-	t.Parallel()
-	first, second := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
-	proxy := testbed.NewProxy(t, first.Addr())
-	led, used := newLab(t, first), newLab(t, second)
-	behind := func(o *Options) { o.Address, o.Prefix = proxy.Addr(), led.prefix }
-	a, b := led.node(t, "a", behind), led.node(t, "b", behind)
-	held := a.win("jobs")
-	b.observe("jobs")
-
-	c := used.node(t, "c", func(o *Options) { o.Prefix = led.prefix })
-	for range 5 { // its indexes are greater
-		c.release(backend.Released, c.win("jobs"))
-	}
-	proxy.SetTarget(second.Addr())
-	proxy.Reset()
-	seen := b.observe("jobs")
-	if seen.Term <= held.Term || !seen.Vacant() {
-		t.Fatalf("the second Consul has %+v; want a later term that has ended", seen)
-	}
-	if seen.ObserveFor < labTTL {
-		t.Errorf("it is to be watched for %v, want at least %v", seen.ObserveFor, labTTL)
-	}
-	ctx, cancel := a.ctx()
-	defer cancel()
-	if got, err := a.Renew(ctx, []backend.Held{held.Held()}); err == nil && got[0].Outcome == backend.Granted {
-		t.Errorf("a renewal of what the first has granted: %+v", got)
-	}
-}

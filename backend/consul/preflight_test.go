@@ -38,12 +38,6 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			}
 		}
 	}
-	n := l.node(t, "n", func(o *Options) {
-		o.Token, o.Checks = token(t, l.root, all).SecretID, []string{"serfHealth"}
-	})
-	if errs := n.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}}); !errors.Is(errs[0], backend.ErrDenied) {
-		t.Errorf("health checks without the right to make sessions: %v", errs[0])
-	}
 	pairs, _, err := l.root.KV().List(l.prefix, nil)
 	if fatal(t, err); len(pairs) > 0 {
 		t.Errorf("after Preflight there are %d keys", len(pairs))

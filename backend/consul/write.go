@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/consulagent"
 )
 
 // maxBytes is about the most that one transaction has. Consul allows 512 KiB by default
@@ -41,14 +40,10 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
 	todo := make([]int, len(changes))
 	for i := range changes {
-		todo[i] = i
-		var err error
-		if w.plans[i], err = d.plan(ctx, &changes[i]); err != nil {
-			return lease.Written{Results: w.results}, d.Fail(err)
-		}
+		todo[i], w.plans[i] = i, d.plan(&changes[i])
 	}
 	if len(changes) == 1 && changes[0].Read != nil {
-		if names := d.names(singly(changes[0].Read)); 1+len(w.plans[0].ops)+len(names) <= consulagent.MaxOps {
+		if names := d.names(singly(changes[0].Read)); 1+len(w.plans[0].ops)+len(names) <= maxOps {
 			w.names = names
 		}
 	}
@@ -70,7 +65,7 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 }
 
 // plan returns the operations of a change.
-func (d *driver) plan(ctx context.Context, c *lease.Change) (p plan, err error) {
+func (d *driver) plan(c *lease.Change) (p plan) {
 	p.change = c
 	add := func(op *api.KVTxnOp) {
 		p.ops = append(p.ops, op)
@@ -90,24 +85,15 @@ func (d *driver) plan(ctx context.Context, c *lease.Change) (p plan, err error) 
 		lease.SetWrite(put.Value, int64(version(&put.Over)))
 		value := []byte(lease.Encode(put.Value))
 		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Value: value, Index: version(&put.Over), Flags: checksum(key, value)}
-		switch {
-		case put.Over.Kind == lease.Records:
+		if put.Over.Kind == lease.Records {
 			if add(d.pin(&put.Over)); !made {
 				add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
 			}
 			set.Index = 0
-		case put.Over.Kind == lease.Sessions && d.HasChecks():
-			if set.Session, err = d.checkedFor(ctx, c.Lasts, made); err != nil {
-				return p, err
-			}
-			if made {
-				add(d.pin(&put.Over))
-				set.Verb = api.KVLock
-			}
 		}
 		add(set)
 	}
-	return p, nil
+	return p
 }
 
 // version returns the index of an item; 0 if it is not there.
@@ -147,7 +133,7 @@ type writing struct {
 func (w *writing) fit(todo []int) (n int) {
 	for ops, bytes := 1, 0; n < len(todo); n++ { // one for the key that every change writes
 		p := &w.plans[todo[n]]
-		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > consulagent.MaxOps || bytes > maxBytes) {
+		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > maxOps || bytes > maxBytes) {
 			break
 		}
 	}
@@ -170,7 +156,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	case w.compare:
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
-	ok, answer, err := w.Txn(ctx, append(ops, consulagent.Gets(w.names)...))
+	ok, answer, err := w.Txn(ctx, append(ops, gets(w.names)...))
 	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
 		w.results[part[0]].Err = err
 		return nil, nil
@@ -180,21 +166,21 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	}
 	if ok {
 		if w.names != nil {
-			w.found, _ = consulagent.Found(answer, w.names) // if it may not be read, the next reading says so
+			w.found, _ = found(answer, w.names) // if it may not be read, the next reading says so
 		}
 		return nil, w.applied(ctx, part, answer.Results)
 	}
 	failed := make(map[int]string)
 	for _, e := range answer.Errors {
 		if e.OpIndex < 0 || e.OpIndex >= len(of) {
-			return nil, consulagent.Refusal(answer)
+			return nil, refusal(answer)
 		}
 		if i := of[e.OpIndex]; failed[i] == "" {
 			failed[i] = e.What
 		}
 	}
 	if len(failed) == 0 {
-		return nil, consulagent.Refusal(answer)
+		return nil, refusal(answer)
 	}
 	for _, i := range part {
 		switch text, bad := failed[i]; {
@@ -260,7 +246,7 @@ func (w *writing) verify(ctx context.Context, items []lease.Item) (stale []int, 
 // changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
 // the beginning of the text is Consul's; the rest contains the name of the key.
 func changedMeanwhile(text string) bool {
-	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
+	for _, begin := range []string{"failed to set key ", "failed to check index, ", "failed index check for ", "key "} {
 		if strings.HasPrefix(text, begin) {
 			return true
 		}

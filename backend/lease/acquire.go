@@ -88,7 +88,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 		return nil, err
 	}
 	first := &a.bids[todo[0]]
-	s, err := a.b.ensureSession(ctx, first.Candidate, first.TTL)
+	s, err := a.b.ensureSession(ctx, first.Candidate)
 	if err != nil {
 		return nil, err
 	}

@@ -200,10 +200,6 @@ type Change struct {
 	// Put has the items that are written, if all conditions hold.
 	Put []Put
 
-	// Lasts is for a session that is put: the store may delete it when it was not written for so long. With 0
-	// the driver chooses.
-	Lasts time.Duration
-
 	// Notify says that listeners wait for this change.
 	Notify bool
 

@@ -66,7 +66,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		s := b.currentSession()
 		if s == nil {
 			var err error
-			if s, err = b.makeSession(ctx, m.Candidate, m.TTL); err != nil {
+			if s, err = b.makeSession(ctx, m.Candidate); err != nil {
 				return err
 			}
 		}
@@ -81,7 +81,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 				return nil
 			}
 		}
-		if w, err := b.writeSession(ctx, s, next, m.TTL, nil); w.outcome == sessionWritten || err != nil {
+		if w, err := b.writeSession(ctx, s, next, nil); w.outcome == sessionWritten || err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) 
 		after = ttl * 3 / 4 // instead of it
 	}
 	if b.due(s, after) {
-		if v := b.announceWith(ctx, s, ttl, keys); v != nil {
+		if v := b.announceWith(ctx, s, keys); v != nil {
 			return *v, nil
 		}
 	}
@@ -117,7 +117,7 @@ func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) 
 }
 
 // announceWith writes the session, unless somebody else is about to, and returns what was read with that, or nil.
-func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duration, keys []Key) *View {
+func (b *Backend) announceWith(ctx context.Context, s *session, keys []Key) *View {
 	select {
 	case b.sessionMutex <- struct{}{}:
 		defer func() { <-b.sessionMutex }()
@@ -131,7 +131,7 @@ func (b *Backend) announceWith(ctx context.Context, s *session, ttl time.Duratio
 	}
 	next, now := s.value, b.driver.Now()
 	next.At = now.UTC().Round(0)
-	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl, Read: keys}}, nil)
+	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Read: keys}}, nil)
 	r := w.result(0)
 	if err != nil || r.Outcome != backend.Granted { // readings do not try again before Announce has succeeded
 		b.setSession(&session{place: s.place, item: s.item, value: s.value})

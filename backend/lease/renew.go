@@ -88,7 +88,6 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	if len(part) == 0 || s == nil { // rewrite may have found out that the session is lost
 		return nil
 	}
-	ttl := r.held[part[0]].TTL
 
 	names, records := r.names(part), make([]Item, len(part))
 	for n, i := range part {
@@ -97,11 +96,11 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
 	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
-		_, err := b.writeSession(ctx, s, s.value.successor(), ttl, nil)
+		_, err := b.writeSession(ctx, s, s.value.successor(), nil)
 		return err // the next round moves the leases to the new generation
 	}
 
-	w, err := b.writeSession(ctx, s, next, ttl, records)
+	w, err := b.writeSession(ctx, s, next, records)
 	switch {
 	case err != nil:
 		return err
@@ -176,7 +175,7 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 			r.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}
 			continue
 		}
-		s, err := b.makeSession(ctx, r.held[i].Holder, r.held[i].TTL)
+		s, err := b.makeSession(ctx, r.held[i].Holder)
 		if err != nil {
 			return err
 		}

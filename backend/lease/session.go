@@ -8,10 +8,6 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// sessionTTLs is for how many TTLs a store keeps the session of a process that writes it no more.
-// It only clears up: nothing depends on its end.
-const sessionTTLs = 24
-
 // A session is this process's session as it was last read or written.
 type session struct {
 	place
@@ -47,7 +43,7 @@ func (b *Backend) setSession(s *session) {
 func (b *Backend) sessionKey() Key { return Key{Sessions, string(b.owner.Nonce())} }
 
 // ensureSession makes the session if there is none.
-func (b *Backend) ensureSession(ctx context.Context, c backend.Candidate, ttl time.Duration) (*session, error) {
+func (b *Backend) ensureSession(ctx context.Context, c backend.Candidate) (*session, error) {
 	if s := b.currentSession(); s != nil {
 		return s, nil
 	}
@@ -56,11 +52,11 @@ func (b *Backend) ensureSession(ctx context.Context, c backend.Candidate, ttl ti
 		return nil, err
 	}
 	defer unlock()
-	return b.makeSession(ctx, c, ttl)
+	return b.makeSession(ctx, c)
 }
 
 // makeSession makes the session if there is none. The caller holds the session mutex.
-func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time.Duration) (*session, error) {
+func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*session, error) {
 	if s := b.currentSession(); s != nil {
 		return s, nil
 	}
@@ -73,7 +69,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time
 	over := Item{Key: b.sessionKey()}
 	for range rounds {
 		if at.epoch != "" {
-			w, err := b.writeSession(ctx, &session{place: at, item: over}, next.successor(), ttl, nil)
+			w, err := b.writeSession(ctx, &session{place: at, item: over}, next.successor(), nil)
 			if w.outcome == sessionWritten || err != nil {
 				return b.currentSession(), err
 			}
@@ -113,10 +109,10 @@ type sessionWrite struct {
 // writeSession writes the next value of the session over s, on condition that the records in check have
 // not changed: in the same step if they are few, otherwise they are compared after it. The caller holds
 // the session mutex.
-func (b *Backend) writeSession(ctx context.Context, s *session, next Session, ttl time.Duration, check []Item) (sessionWrite, error) {
+func (b *Backend) writeSession(ctx context.Context, s *session, next Session, check []Item) (sessionWrite, error) {
 	now := b.driver.Now()
 	next.At = now.UTC().Round(0)
-	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
+	c := Change{Put: []Put{{s.item, &next}}}
 	if len(check) <= b.limits.Checks {
 		c.Check, check = check, nil
 	}

@@ -224,7 +224,7 @@ func s3Site(t testing.TB) *Site {
 }
 
 func consulSite(t testing.TB) *Site {
-	a := testbed.StartConsul(t, testbed.ConsulOptions{SessionTTLMin: time.Second})
+	a := testbed.StartConsul(t, testbed.ConsulOptions{})
 	site := &Site{Backend: "consul", TTL: ttl, Bound: bound(ttl + 2*time.Second), takesOver: true, proxies: proxiesFor(t, a.Addr())}
 	prefix := rand.Text()
 	site.environ = func(i int) []string {

@@ -44,11 +44,11 @@ var leaseMutants = []mutant{
 
 	// Renewals and releases.
 	{"a renewal does not check the records", "renew.go",
-		"b.writeSession(ctx, s, next, ttl, records)",
-		"b.writeSession(ctx, s, next, ttl, records[:0])", "S13:", overLease},
+		"b.writeSession(ctx, s, next, records)",
+		"b.writeSession(ctx, s, next, records[:0])", "S13:", overLease},
 	{"a renewal does not check the records as they were", "renew.go",
-		"b.writeSession(ctx, s, next, ttl, records)",
-		"b.writeSession(ctx, s, next, ttl, records[:0])", "a lease that was taken over is not renewed", protocol("TestARenewalNeeds")},
+		"b.writeSession(ctx, s, next, records)",
+		"b.writeSession(ctx, s, next, records[:0])", "a lease that was taken over is not renewed", protocol("TestARenewalNeeds")},
 	{"many records are not compared after the write", "renew.go",
 		"if !ok || unsure[n] {",
 		"if _ = unsure; !ok || n < 0 {", "only a lease whose record is as it was granted is renewed", protocol("TestManyLeases")},

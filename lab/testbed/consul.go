@@ -34,9 +34,6 @@ type ConsulOptions struct {
 
 	// Limits are added to the limits of the configuration, such as txn_max_req_len.
 	Limits map[string]any
-
-	// SessionTTLMin is the least TTL of a session. Default: Consul's, 10 s.
-	SessionTTLMin time.Duration
 }
 
 // A ConsulAgent is one server of Consul.
@@ -58,12 +55,12 @@ func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 
 // SharedConsul returns the server that all tests of the binary share, or the one
 // that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
-// takes its own prefix. Sessions may be as short as a second.
+// takes its own prefix.
 var SharedConsul = share(func() *ConsulAgent {
 	if addr := Consul.named(); addr != "" {
 		return &ConsulAgent{Daemon: alreadyRunning(Consul, addr)}
 	}
-	return startConsul(ConsulOptions{SessionTTLMin: time.Second})
+	return startConsul(ConsulOptions{})
 })
 
 // StartConsulCluster starts n servers for this test on the hosts of network. All of
@@ -78,7 +75,7 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 		a, host := &ConsulAgent{}, network.Host(i)
 		d := prepareConsul(false)
 		d.host = host
-		a.Daemon = launch(a.configure(d, ConsulOptions{SessionTTLMin: time.Second}, map[string]any{
+		a.Daemon = launch(a.configure(d, ConsulOptions{}, map[string]any{
 			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s", "node_name": fmt.Sprint("node", i+1),
 			"bind_addr": host.PeerIP(), "client_addr": host.IP(),
 		}, [3]int{8500, 8300, 8301}))
@@ -124,9 +121,6 @@ func (a *ConsulAgent) configure(d daemonOptions, o ConsulOptions, config map[str
 		"telemetry": map[string]any{"prometheus_retention_time": "1h", "disable_hostname": true},
 		"limits":    limits, "ports": ports,
 	})
-	if o.SessionTTLMin > 0 {
-		config["session_ttl_min"] = o.SessionTTLMin.String()
-	}
 	if o.ACL {
 		a.token = consulToken
 		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}

@@ -129,6 +129,9 @@ func (j *Member) Last(word string) string {
 	return ""
 }
 
+// Pid returns the number of the member's process.
+func (j *Member) Pid() int { return j.cmd.Process.Pid }
+
 // Led returns the times during which the member believed that it led.
 func (j *Member) Led() []Span {
 	j.mu.Lock()

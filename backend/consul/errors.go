@@ -1,4 +1,4 @@
-package consulagent
+package consul
 
 import (
 	"context"
@@ -14,28 +14,25 @@ import (
 )
 
 var (
-	// ErrConflict says that a transaction was not applied because a key has changed.
-	ErrConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
+	// errConflict says that a transaction was not applied because a key has changed.
+	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
 
-	// ErrDelayed says that a key cannot be locked yet.
-	ErrDelayed = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
-
-	// ErrFiltered says that the servers have left out keys.
-	ErrFiltered = errors.New("permission denied: keys are missing in the answer")
+	// errFiltered says that the servers have left out keys.
+	errFiltered = errors.New("permission denied: keys are missing in the answer")
 
 	errNoIndex = fmt.Errorf("%w: the answer has no X-Consul-Index: let the proxy before the agent pass this header", backend.ErrDenied)
 )
 
 // Wrap adds to err the name of the backend and the operation, and what Fail adds.
-func (a *Agent) Wrap(what string, err error) error {
+func (a *agent) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", a.name, what, a.Fail(err))
+	return fmt.Errorf("consul: %s: %w", what, a.Fail(err))
 }
 
 // Fail adds to err its class and what an operator can do.
-func (a *Agent) Fail(err error) error {
+func (a *agent) Fail(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -62,20 +59,16 @@ func (a *Agent) Fail(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
-	case has("'key:read'", "'key:list'") || errors.Is(err, ErrFiltered):
+	case has("'key:read'", "'key:list'") || errors.Is(err, errFiltered):
 		class, hint = backend.ErrDenied, fmt.Sprintf("; an observer's token must be allowed this: key_prefix %q { policy = \"list\" }; and a member's: %s", a.Prefix+"/", a.Policy)
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this: "+a.Policy
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
 		class = backend.ErrDenied
-	case has("No path to datacenter", "Enterprise feature", "Missing check"):
+	case has("No path to datacenter", "Enterprise feature"):
 		class, hint = backend.ErrDenied, "; correct the option that names it"
-	case has("Missing node registration"):
-		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node must be registered there"
 	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 		class = backend.ErrDenied
-	case has("Invalid Session TTL"):
-		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
 	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
 		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
 	case has("#txn_max_req_len"):
@@ -94,26 +87,21 @@ func (a *Agent) Fail(err error) error {
 }
 
 // redact removes the token and its predecessors from the text.
-func (a *Agent) redact(err error) error {
+func (a *agent) redact(err error) error {
 	if err == nil {
 		return nil
 	}
 	return clean.Secrets(err, a.token.All()...)
 }
 
-// Refusal returns why a transaction was not applied.
-func Refusal(answer *api.KVTxnResponse) error {
+// refusal returns why a transaction was not applied.
+func refusal(answer *api.KVTxnResponse) error {
 	if answer == nil || len(answer.Errors) == 0 {
-		return ErrConflict
+		return errConflict
 	}
 	text := answer.Errors[0].What
-	if delayed(text) {
-		return ErrDelayed
-	}
 	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") || strings.Contains(text, "unknown KV ") {
 		return errors.New(text)
 	}
-	return fmt.Errorf("%w: %s", ErrConflict, clean.Text(text, 200, false))
+	return fmt.Errorf("%w: %s", errConflict, clean.Text(text, 200, false))
 }
-
-func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

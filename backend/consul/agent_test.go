@@ -1,4 +1,4 @@
-package consulagent
+package consul
 
 import (
 	"context"
@@ -17,15 +17,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-func connect(t *testing.T, address string) *Agent {
-	t.Helper()
-	a, err := Connect("consul", Options{Address: address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.Close)
-	return a
-}
+func connect(t *testing.T, address string) *driver { return open(t, Options{Address: address}).driver }
 
 // Of three servers one dies, and then another one, so that none leads.
 func TestInspectSaysWhenServersAreLost(t *testing.T) {
@@ -38,7 +30,7 @@ func TestInspectSaysWhenServersAreLost(t *testing.T) {
 		testbed.Eventually(t, 2*time.Minute, when, func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			list, err := a.Inspect(ctx)
+			list, err := a.servers(ctx)
 			if err != nil {
 				return err
 			}
@@ -66,21 +58,11 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartConsul(t, testbed.ConsulOptions{Limits: map[string]any{"kv_max_value_size": 300_000}})
 	a := connect(t, server.URL())
-	missing := connect(t, server.URL())
-	missing.checks = []string{"no-such-check"}
 	for want, do := range map[string]func(ctx context.Context) error{
-		"lower session_ttl_min of the servers": func(ctx context.Context) error {
-			_, err := a.CreateSession(ctx, &api.SessionEntry{TTL: "1s"})
-			return err
-		},
-		"correct the option that names it": func(ctx context.Context) error {
-			_, err := missing.CreateSession(ctx, &api.SessionEntry{TTL: "10s"})
-			return err
-		},
 		"Consul 1.14 or later is needed": func(ctx context.Context) error {
 			_, answer, err := a.Txn(ctx, api.KVTxnOps{{Verb: "no-such-verb", Key: "election/x"}})
 			if err == nil {
-				err = Refusal(answer)
+				err = refusal(answer)
 			}
 			return err
 		},

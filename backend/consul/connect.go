@@ -1,4 +1,4 @@
-package consulagent
+package consul
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 )
 
 // connect makes the client.
-func (a *Agent) connect(o *Options) error {
+func (a *agent) connect(o *Options) error {
 	if o.Client != nil {
 		a.Client = o.Client
 		return nil
@@ -46,12 +46,12 @@ func (a *Agent) connect(o *Options) error {
 		return err
 	}
 	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
-	transport := &http.Transport{
+	next := &http.Transport{
 		DialContext:         dialer.DialContext,
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
 	}
 	fresh := client.Fresh(config, o.CAFile)
-	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	next.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -59,13 +59,13 @@ func (a *Agent) connect(o *Options) error {
 		return client.Handshake(ctx, c, fresh(), address)
 	}
 	if socket != "" {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		next.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		}
 	}
-	a.Transport = &Transport{Next: transport, idle: transport.CloseIdleConnections, token: &a.token, namespace: o.Namespace, partition: o.Partition}
+	a.Transport = &transport{Next: next, idle: next.CloseIdleConnections, token: &a.token, namespace: o.Namespace, partition: o.Partition}
 	// The library fills in zero fields from the environment. So every field that matters
-	// is set here, and Transport removes the rest.
+	// is set here, and transport removes the rest.
 	a.Client, err = api.NewClient(&api.Config{
 		Address: address, Scheme: "http", Token: "set for each request",
 		Datacenter: o.Datacenter, Namespace: o.Namespace, Partition: o.Partition,

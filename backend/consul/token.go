@@ -1,4 +1,4 @@
-package consulagent
+package consul
 
 import (
 	"errors"
@@ -48,9 +48,9 @@ func (t *aclToken) reload() error {
 // maxAnswer is the most that is read of one answer.
 const maxAnswer = 256 << 20
 
-// A Transport adds the token to every request, so that the library and its errors never contain it.
+// A transport adds the token to every request, so that the library and its errors never contain it.
 // It removes what the library took from the environment, and bounds answers.
-type Transport struct {
+type transport struct {
 	Next http.RoundTripper // tests replace it before the first request
 
 	idle                 func() // closes idle connections
@@ -59,7 +59,7 @@ type Transport struct {
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (v *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if now := v.token.Get(); now != "" {
 		r.Header.Set("X-Consul-Token", now)

@@ -1,0 +1,178 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// An agent is access to a Consul agent: what the driver needs, and nothing about leases. Its errors have a class, say what
+// an operator can do, and show no token.
+type agent struct {
+	Client    *api.Client
+	Transport *transport // of Client; nil with Options.Client
+	Prefix    string
+	Policy    string // the rights that the token needs, for errors
+
+	token aclToken // none with Options.Client
+	host  string   // or the path of a unix socket; empty with Options.Client
+
+	datacenter, namespace, partition string // "": that of Client
+}
+
+// newAgent checks o and returns an agent. It makes no request. Errors are [backend.ErrInvalid].
+func newAgent(o *Options) (*agent, error) {
+	if o.Prefix == "" {
+		o.Prefix = "election"
+	}
+	a := &agent{Prefix: o.Prefix, datacenter: o.Datacenter, namespace: o.Namespace, partition: o.Partition}
+	a.Policy = fmt.Sprintf("key_prefix %q { policy = \"write\" }", a.Prefix+"/")
+	err := checkPrefix(o.Prefix)
+	if err == nil {
+		err = a.connect(o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
+	}
+	return a, nil
+}
+
+func checkPrefix(prefix string) error {
+	if err := backend.CheckText("prefix", prefix, 128, false); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(prefix, "/") {
+		if part == "" || part == "." || part == ".." { // agents redirect such paths
+			return fmt.Errorf("prefix %q has a part that is \"\", \".\" or \"..\"", prefix)
+		}
+	}
+	return nil
+}
+
+// Consistent returns the options of a consistent read: the servers' leader answers it after it has
+// made sure that it is still the leader.
+func (a *agent) Consistent(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true, Datacenter: a.datacenter, Namespace: a.namespace, Partition: a.partition}).WithContext(ctx)
+}
+
+// Complete returns an error if a listing has no index, by which it is known whether anything has changed. It returns
+// errFiltered if the servers have left out keys, because the token may not read them. They do not say so in an answer to
+// a request without a token. So it is made again by the name of the token that they then use, unless the agent has put
+// one of its own in its place.
+func (a *agent) Complete(ctx context.Context, prefix string, meta *api.QueryMeta) error {
+	if meta.LastIndex == 0 {
+		return errNoIndex
+	}
+	if meta.ResultsFilteredByACLs {
+		return errFiltered
+	}
+	if a.token.Get() != "" || meta.DefaultACLPolicy != "deny" {
+		return nil
+	}
+	q := a.Consistent(ctx)
+	q.Token = anonymous
+	_, named, err := a.Client.KV().Keys(prefix, "/", q)
+	if denied(err) || err == nil && named.ResultsFilteredByACLs {
+		_, _, err = a.Client.ACL().TokenReadSelf(a.Consistent(ctx)) // only the anonymous token may not read itself
+		if denied(err) {
+			return errFiltered
+		}
+	}
+	return err
+}
+
+// maxOps is the most operations of one transaction that Consul allows.
+const maxOps = 128
+
+// Txn runs a transaction: Consul applies all of it or nothing. refusal says why it applied nothing.
+func (a *agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {
+	for _, op := range ops { // the client does not do it
+		op.Namespace, op.Partition = a.namespace, a.partition
+	}
+	ok, answer, _, err = a.Client.KV().Txn(ops, a.Consistent(ctx))
+	if err != nil && strings.Contains(err.Error(), "connection reset") { // some are wrapped, others only printed
+		// An agent that expects TLS says so and closes the connection. If it has not read
+		// the whole request, only the reset arrives. A short request gets the answer.
+		if _, why := a.Client.Status().LeaderWithQueryOptions(a.Consistent(ctx)); why != nil {
+			err = why
+		}
+	}
+	return ok, answer, err
+}
+
+// Get reads up to maxOps keys consistently, in one transaction. Keys that do not exist are nil.
+func (a *agent) Get(ctx context.Context, keys ...string) (map[string]*api.KVPair, error) {
+	ok, answer, err := a.Txn(ctx, gets(keys))
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, refusal(answer)
+	}
+	return found(answer, keys)
+}
+
+// gets returns the operations of a transaction that read keys.
+func gets(keys []string) api.KVTxnOps {
+	ops := make(api.KVTxnOps, len(keys))
+	for i, key := range keys {
+		ops[i] = &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key}
+	}
+	return ops
+}
+
+// found returns what operations of gets have read. Keys that do not exist are nil.
+func found(answer *api.KVTxnResponse, keys []string) (map[string]*api.KVPair, error) {
+	pairs := make(map[string]*api.KVPair, len(keys))
+	for _, pair := range answer.Results {
+		if pairs[pair.Key] = pair; pair.ModifyIndex == 0 {
+			pairs[pair.Key] = nil
+		}
+	}
+	for _, key := range keys {
+		if _, ok := pairs[key]; !ok { // the servers leave out keys that the token may not read
+			return nil, errFiltered
+		}
+	}
+	return pairs, nil
+}
+
+// List reads all keys with a prefix consistently.
+func (a *agent) List(ctx context.Context, prefix string) (api.KVPairs, uint64, error) {
+	pairs, meta, err := a.Client.KV().List(prefix, a.Consistent(ctx))
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.Complete(ctx, prefix, meta); err != nil {
+		return nil, 0, err
+	}
+	if len(pairs) == 0 { // without a token, the servers do not say that they left out keys
+		if _, err := a.Get(ctx, prefix); err != nil {
+			return nil, 0, err
+		}
+	}
+	return pairs, meta.LastIndex, nil
+}
+
+// listenWait is the longest that one blocking query waits.
+const listenWait = 5 * time.Minute
+
+// Index reads the index of the keys with a prefix, which moves with every write and deletion of
+// one. With after, it waits until the index differs from that, or for a while; then the answer is
+// only a hint.
+func (a *agent) Index(ctx context.Context, prefix string, after uint64) (uint64, error) {
+	q := a.Consistent(ctx)
+	if after > 0 {
+		q.RequireConsistent, q.WaitIndex, q.WaitTime = false, after, listenWait
+	}
+	_, meta, err := a.Client.KV().Keys(prefix, "/", q) // with this separator the answer is short
+	if err != nil {
+		return 0, err
+	}
+	return meta.LastIndex, a.Complete(ctx, prefix, meta)
+}
