@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -288,76 +287,5 @@ func TestQueuedNodesAreCuratorsAndNeverWritten(t *testing.T) {
 				t.Errorf("%s: node %q holds %q and was written %d times, %v", layout, n, data, stat.Version, err)
 			}
 		}
-	}
-}
-
-// brokenLocks do one thing wrong. Each has the rule that must find it.
-var brokenLocks = map[string]struct {
-	rule   string
-	broken func(k *lock) beside.Lock
-}{
-	"trusts its session for longer than it lasts": {"no other program takes a lock within ValidFor", func(k *lock) beside.Lock { return trusting{k} }},
-	"gives the lock back and keeps its node":      {"what is dropped can be taken at once by anybody", func(k *lock) beside.Lock { return keeping{k} }},
-	"seals nothing":                               {"no other program takes a sealed lock", func(k *lock) beside.Lock { return open{k} }},
-	"leads behind another program's node":         {"another program's lock is firm, and its renewals show", func(k *lock) beside.Lock { return pushing{k} }},
-}
-
-type trusting struct{ *lock }
-
-func (l trusting) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
-	results, err := l.lock.Keep(ctx, owned)
-	for i := range results {
-		results[i].ValidFor += l.options.Session + 4*tick
-	}
-	return results, err
-}
-
-type keeping struct{ *lock }
-
-func (l keeping) Drop(context.Context, []beside.Owned) error { return nil }
-
-type open struct{ *lock }
-
-func (l open) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
-	owned = slices.Clone(owned)
-	for i := range owned {
-		owned[i].Sealed = false
-	}
-	results, err := l.lock.Keep(ctx, owned)
-	for i := range results {
-		results[i].State.Sealed, results[i].ValidFor = true, beside.Always
-	}
-	return results, err
-}
-
-type pushing struct{ *lock }
-
-func (l pushing) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
-	results, err := l.lock.Take(ctx, takings)
-	for i := range results {
-		results[i].Outcome, results[i].ValidFor = backend.Granted, time.Second
-	}
-	return results, err
-}
-
-func TestEachBrokenLockIsFoundByItsRule(t *testing.T) {
-	t.Parallel()
-	for name, b := range brokenLocks {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLine(t)
-			l.Session = 6 * tick
-			i := slices.IndexFunc(besidetest.Rules(), func(r besidetest.Rule) bool { return r.Name == b.rule })
-			if i < 0 {
-				t.Fatalf("no rule is called %q", b.rule)
-			}
-			h := besidetest.Harness{
-				Open: func(t testing.TB) beside.Lock { return b.broken(openLock(t, l.Options)) },
-				Run:  l.programs.run, End: l.programs.end, Threshold: l.Session,
-			}
-			if besidetest.Rules()[i].Try(t, h) {
-				t.Errorf("%q does not find it", b.rule)
-			}
-		})
 	}
 }

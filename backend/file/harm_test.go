@@ -3,7 +3,6 @@
 package file_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
-	"github.com/go-election/go-election/election"
 )
 
 func read(t testing.TB, path string) []byte {
@@ -261,57 +259,5 @@ func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
 		}
 		last, future = got[0].Term, 0
 		file.Die(c.Backend)
-	}
-}
-
-// campaign starts a manager that campaigns for jobs. It polls, because a synctest bubble does not know that a
-// read from the kernel blocks.
-func campaign(t *testing.T, dir, id string) *election.Election {
-	t.Helper()
-	m, err := election.New(open(t, dir, id).Backend, election.Options{ID: id, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), ttl)
-		defer cancel()
-		m.Close(ctx)
-	})
-	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-// Two managers, with their own rules of trust. In the end one of them leads again.
-func TestManagersNeverBothLeadThoughFilesAreHarmed(t *testing.T) {
-	for what, harm := range harms {
-		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				dir := newDir(t)
-				x := open(t, dir, "x")
-				x.release(x.win("jobs"))
-				do := harm.before(t, dir)
-				a := campaign(t, dir, "a")
-				time.Sleep(ttl)
-				b := campaign(t, dir, "b")
-				time.Sleep(ttl / 20)
-				if err := do(); err != nil {
-					t.Fatal(err)
-				}
-				for range 30000 {
-					if time.Sleep(10 * time.Millisecond); a.Leading() && b.Leading() {
-						t.Fatal("two lead")
-					}
-				}
-				if !a.Leading() && !b.Leading() {
-					t.Error("nobody leads after five minutes")
-				}
-			})
-		})
 	}
 }
