@@ -3,7 +3,6 @@ package config_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,49 +10,26 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionshard"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// fleet joins 200 elections as a candidate.
-func fleet(t *testing.T, text string) (*election.Manager, *said) {
-	t.Helper()
-	c, err := config.Parse("", []byte("ttl: 5s\n"+text), config.Options{Environ: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := new(said)
-	c.Election.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	m, err := c.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close(t.Context()) })
-	for i := range 200 {
-		e, err := m.Join(fmt.Sprintf("e%03d", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return m, log
-}
+// fleetNames are the elections of a fleet.
+var fleetNames = electionshard.Names("e", 200)
 
 func leadsAll(t *testing.T, ms ...*election.Manager) {
 	t.Helper()
 	testbed.Eventually(t, time.Minute, "they lead all", func() error {
 		n := 0
-		for i := range 200 {
+		for _, name := range fleetNames {
 			for _, m := range ms {
-				if m.Election(fmt.Sprintf("e%03d", i)).Leading() {
+				if m.Election(name).Leading() {
 					n++
 				}
 			}
 		}
-		if n != 200 {
+		if n != len(fleetNames) {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
@@ -114,9 +90,9 @@ func TestAnEmptyServerIsSaidOnce(t *testing.T) {
 // pair starts a leader and a follower, and waits until all of their elections are renewed and read together.
 func pair(t *testing.T, text string) (a *election.Manager, leader *said, b *election.Manager, follower *said) {
 	t.Helper()
-	a, leader = fleet(t, "id: a\n"+text)
+	a, leader = candidates(t, "id: a\n"+text, fleetNames...)
 	leadsAll(t, a)
-	b, follower = fleet(t, "id: b\n"+text)
+	b, follower = candidates(t, "id: b\n"+text, fleetNames...)
 	<-time.After(6 * time.Second)
 	leader.forget()
 	follower.forget()

@@ -1,14 +1,10 @@
 package config_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,24 +12,31 @@ import (
 
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/config"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
+// The test binary is also the program of the candidates that it starts, and of their guards.
+const candidateArg = "GO_ELECTION_TEST_CANDIDATE"
+
 func TestMain(m *testing.M) {
 	config.RunGuard()
-	if text := os.Getenv("GUARDED_CONFIG"); text != "" {
-		if err := candidate(text); err != nil {
-			fmt.Println("error", err)
+	if arg := os.Getenv(candidateArg); arg != "" {
+		if err := candidate(arg); err != nil {
+			fmt.Fprintln(os.Stderr, "candidate:", err)
+			os.Exit(1)
 		}
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// candidate leads "jobs" if it can, says so, and ends with its input.
-func candidate(text string) error {
-	os.Unsetenv("GUARDED_CONFIG")
+// candidate is the program of a [testbed.Member] with a configuration.
+func candidate(arg string) error {
+	os.Unsetenv(candidateArg)
+	var text string
+	if err := json.Unmarshal([]byte(arg), &text); err != nil {
+		return err
+	}
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{Environ: []string{}})
 	if err != nil {
 		return err
@@ -46,18 +49,13 @@ func candidate(text string) error {
 	if err != nil {
 		return err
 	}
-	e.Watch(func(ev election.Event) {
-		switch {
-		case ev.Leading && ev.Kind == election.Elected:
-			fmt.Println("leads", ev.Term, ev.Previous.ID, ev.Why())
-		case ev.Kind == election.Vacant:
-			fmt.Println("vacant", ev.Why())
-		}
-	})
 	if err := e.Lead(nil); err != nil {
 		return err
 	}
-	io.Copy(io.Discard, os.Stdin)
+	testbed.Say(e.Leading, func() string {
+		leader, _, _ := e.Leader()
+		return leader.ID
+	})
 	return m.Close(context.Background())
 }
 
@@ -77,80 +75,28 @@ func guardStores(t *testing.T) map[string]string {
 	}
 }
 
-// A process is a candidate.
-type process struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines chan string
+// startCandidate starts a process that campaigns.
+func startCandidate(f *testbed.Fleet, id, store string, guard bool) *testbed.Member {
+	return f.Program(id, true, candidateArg, fmt.Sprintf("id: %s\nttl: %v\nguard: %v\n%s\n", id, guardTTL, guard, store))
 }
 
-func startCandidate(t *testing.T, id, store string, guard bool) *process {
+// guardOf returns the process that guards a candidate.
+func guardOf(t *testing.T, m *testbed.Member) int {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 1000)}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("GUARDED_CONFIG=id: %s\nttl: %v\nguard: %v\n%s\n", id, guardTTL, guard, store))
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
+	pid, err := testbed.GuardOf(m.Pid())
 	if err != nil {
 		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			p.lines <- s.Text()
-		}
-		close(p.lines)
-	}()
-	t.Cleanup(func() {
-		in.Close() // then it ends in order, and its guard does
-		testbed.Eventually(t, time.Minute, "the candidate ends", func() error {
-			select {
-			case _, ok := <-p.lines:
-				if !ok {
-					return nil
-				}
-			default:
-			}
-			return errors.New("it is there")
-		})
-		p.cmd.Wait()
-	})
-	return p
-}
-
-// leads waits until the process leads, and returns the term.
-func (p *process) leads() uint64 {
-	p.t.Helper()
-	limit := time.After(time.Minute)
-	for {
-		select {
-		case line, ok := <-p.lines:
-			if !ok || strings.HasPrefix(line, "error") {
-				p.t.Fatalf("the candidate says %q", line)
-			}
-			if f := strings.Fields(line); f[0] == "leads" {
-				term, _ := strconv.ParseUint(f[1], 10, 64)
-				return term
-			}
-		case <-limit:
-			p.t.Fatal("no leader within a minute")
-		}
-	}
-}
-
-// guard returns the process that guards p.
-func (p *process) guard() int {
-	p.t.Helper()
-	pid, err := testbed.GuardOf(p.cmd.Process.Pid)
-	if err != nil {
-		p.t.Fatal(err)
 	}
 	return pid
+}
+
+// isSucceeded kills a leader, and returns after what time the next one leads.
+func isSucceeded(f *testbed.Fleet, leader, next *testbed.Member) time.Duration {
+	next.Follows(leader.ID)
+	killed := time.Now()
+	leader.Kill()
+	f.Leads(next)
+	return next.Led()[0].From.Sub(killed)
 }
 
 // After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.
@@ -158,26 +104,17 @@ func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
 	testbed.Full(t, "kills processes")
 	for name, store := range guardStores(t) {
 		t.Run(name, func(t *testing.T) {
-			leader, next := startCandidate(t, "p0", store, true), (*process)(nil)
-			term := leader.leads()
-			var took []time.Duration
+			f := testbed.NewFleet(t)
+			leader := f.Leads(startCandidate(f, "p0", store, true))
 			for i := range 5 {
-				next = startCandidate(t, fmt.Sprint("p", i+1), store, true)
-				<-time.After(time.Second) // it observes by then
-				killed := time.Now()
-				leader.cmd.Process.Kill()
-				now := next.leads()
-				took = append(took, time.Since(killed).Round(time.Millisecond))
-				if now <= term {
-					t.Errorf("term %d after %d", now, term)
+				next := startCandidate(f, fmt.Sprint("p", i+1), store, true)
+				if took := isSucceeded(f, leader, next); took > guardTTL/2 {
+					t.Errorf("it took %v, with a TTL of %v", took, guardTTL)
 				}
-				leader, term = next, now
+				leader = next
 			}
-			t.Log("from kill -9 until the next leads:", took)
-			for _, d := range took {
-				if d > guardTTL/2 {
-					t.Errorf("it took %v, with a TTL of %v", d, guardTTL)
-				}
+			if both := f.Overlaps(); len(both) > 0 {
+				t.Errorf("two leaders: %v", both)
 			}
 		})
 	}
@@ -211,15 +148,10 @@ func TestAKilledLeaderWithAGuardIsSucceededAtOnceInAMigration(t *testing.T) {
 	testbed.Full(t, "kills processes")
 	for name, store := range migrations(t) {
 		t.Run(name, func(t *testing.T) {
-			leader := startCandidate(t, "p0", store, true)
-			term := leader.leads()
-			next := startCandidate(t, "p1", store, true)
-			<-time.After(2 * time.Second) // it observes by then
-			killed := time.Now()
-			leader.cmd.Process.Kill()
-			now := next.leads()
-			if took := time.Since(killed); took > guardTTL/2 || now <= term {
-				t.Errorf("it took %v to lead in term %d after %d, with a TTL of %v", took, now, term, guardTTL)
+			f := testbed.NewFleet(t)
+			leader := f.Leads(startCandidate(f, "p0", store, true))
+			if took := isSucceeded(f, leader, startCandidate(f, "p1", store, true)); took > guardTTL/2 {
+				t.Errorf("it took %v, with a TTL of %v", took, guardTTL)
 			}
 		})
 	}
@@ -231,13 +163,12 @@ func TestALateGuardReleasesNothing(t *testing.T) {
 	for name, store := range guardStores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leader := startCandidate(t, "p0", store, true)
-			leader.leads()
-			next := startCandidate(t, "p1", store, false)
-			guard := leader.guard()
+			f := testbed.NewFleet(t)
+			leader := f.Leads(startCandidate(f, "p0", store, true))
+			next, guard := startCandidate(f, "p1", store, false), guardOf(t, leader)
 			syscall.Kill(guard, syscall.SIGSTOP)
-			leader.cmd.Process.Kill()
-			next.leads()
+			leader.Kill()
+			f.Leads(next)
 			syscall.Kill(guard, syscall.SIGCONT)
 			testbed.Eventually(t, time.Minute, "the guard ends", func() error {
 				if err := syscall.Kill(guard, 0); err == nil {
@@ -245,10 +176,9 @@ func TestALateGuardReleasesNothing(t *testing.T) {
 				}
 				return nil
 			})
-			select {
-			case line := <-next.lines:
-				t.Errorf("after the late guard the leader says %q", line)
-			case <-time.After(guardTTL / 2): // a renewal and more
+			<-time.After(guardTTL / 2) // a renewal and more
+			if led := next.Led(); len(led) != 1 || !next.Leads() {
+				t.Errorf("after the late guard the leader has led %v, and leads: %v", led, next.Leads())
 			}
 		})
 	}
@@ -260,17 +190,17 @@ func TestAGuardWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	store := fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", server.Database(t).DSN(""))
-	leader := startCandidate(t, "p0", store, true)
-	leader.leads()
-	next := startCandidate(t, "p1", store, true)
-	<-time.After(time.Second) // it observes by then
+	f := testbed.NewFleet(t)
+	leader := f.Leads(startCandidate(f, "p0", store, true))
+	next := startCandidate(f, "p1", store, true)
+	next.Follows("p0")
 	server.Stop(t)
 	killed := time.Now()
-	leader.cmd.Process.Kill()
+	leader.Kill()
 	const away = 2 * time.Second
 	<-time.After(away)
 	server.Continue(t)
-	next.leads()
+	f.Leads(next)
 	if took := time.Since(killed); took < away || took > guardTTL*6/10 { // without a guard, two thirds of the TTL and more
 		t.Errorf("the next one leads %v after the kill, with a store that was away for %v", took, away)
 	}
@@ -281,10 +211,10 @@ func TestAGuardShowsNoSecret(t *testing.T) {
 	testbed.Full(t, "needs a server")
 	t.Parallel()
 	d := testbed.SharedPostgres(t).Database(t)
-	leader := startCandidate(t, "p0", fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", d.DSN("")), true)
-	leader.leads()
+	f := testbed.NewFleet(t)
+	leader := f.Leads(startCandidate(f, "p0", fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", d.DSN("")), true))
 	for _, file := range []string{"cmdline", "environ"} {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", leader.guard(), file))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", guardOf(t, leader), file))
 		if err != nil || strings.Contains(string(text), d.Password) {
 			t.Errorf("%s of the guard has the password, or cannot be read: %v", file, err)
 		}

@@ -42,6 +42,13 @@ func (s *said) want(t *testing.T, text string, n int) {
 // logged joins "jobs" as a candidate with this configuration.
 func logged(t *testing.T, text string) (*election.Election, *said) {
 	t.Helper()
+	m, log := candidates(t, text, "jobs")
+	return m.Election("jobs"), log
+}
+
+// candidates joins elections as a candidate with this configuration.
+func candidates(t *testing.T, text string, names ...string) (*election.Manager, *said) {
+	t.Helper()
 	c, err := config.Parse("", []byte("ttl: 5s\n"+text), config.Options{Environ: []string{}})
 	if err != nil {
 		t.Fatal(err)
@@ -53,14 +60,16 @@ func logged(t *testing.T, text string) (*election.Election, *said) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close(t.Context()) })
-	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		e, err := m.Join(name)
+		if err == nil {
+			err = e.Lead(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := e.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
-	return e, log
+	return m, log
 }
 
 func leads(t *testing.T, e *election.Election) {
