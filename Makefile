@@ -72,7 +72,7 @@ HISTORIES ?= 30
 JOBS ?= 4
 CHAOS ?=
 
-chaos: deps ## HISTORIES=30: inject faults into real processes and servers, add to docs/chaos.json, print the table
+chaos: deps ## HISTORIES=30: inject faults into real processes and servers, add to docs/chaos.json and docs/chaos.md
 	@cd lab/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
 
 road: deps ## move Java processes from ZooKeeper to MySQL and back, under kills, and check that two never lead

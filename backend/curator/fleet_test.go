@@ -139,6 +139,18 @@ func (f *fleet) startJava(kind, id string) *testbed.Member {
 	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.ZooKeeper.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), false)
 }
 
+// waits waits until a member says that it waits for the leader to leave. On a busy machine the leader may already have
+// left, and the member leads.
+func (f *fleet) waits(m *testbed.Member) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, m.ID+" waits", func() error {
+		if m.Last("waits") == "" && !m.Leads() {
+			return errNone
+		}
+		return nil
+	})
+}
+
 // waitQueued waits until a member of another program is in the queue.
 func (f *fleet) waitQueued(m *testbed.Member) {
 	f.t.Helper()

@@ -24,7 +24,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 		},
 		"OneEphemeralNode": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newNodes(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("node", id) }, Waits: (*testbed.Member).Waits}
+			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("node", id) }, Waits: f.waits}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

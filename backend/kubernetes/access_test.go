@@ -128,7 +128,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, k)
 			user := "without-" + without
-			k.AllowLeases(t, l.namespace, user, slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }))
+			l.allow(t, user, slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }))
 			l.file = k.Kubeconfig(t, user)
 			n := l.node(t, "n")
 			ctx, cancel := n.ctx()
@@ -144,7 +144,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	l := newLab(t, k)
 	l.node(t, "leader").lead("jobs")
-	k.AllowLeases(t, l.namespace, "observer", []string{"get", "list", "watch"})
+	l.allow(t, "observer", []string{"get", "list", "watch"})
 	l.file = k.Kubeconfig(t, "observer")
 	m, _ := l.manager(t, "observer", election.Options{Observer: true})
 	e, err := m.Join("jobs")

@@ -103,9 +103,7 @@ func TestTheNextLeaderComesSoon(t *testing.T) {
 		}
 		members, leader = []*testbed.Member{next, f.ours(fmt.Sprint(i + 2))}, next
 	}
-	if both := f.Overlaps(); len(both) > 0 {
-		t.Errorf("S1: two leaders at %d times", len(both))
-	}
+	f.NeverTwo()
 	t.Logf("after a resignation %v, after kill -9 (TTL 4 s) %v", resigned, killed)
 	for _, gap := range killed {
 		if gap > 6*time.Second {

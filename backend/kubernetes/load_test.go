@@ -159,7 +159,7 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=2", "--max-mutating-requests-inflight=1",
 	}})
 	l := newLab(t, k)
-	k.AllowLeases(t, l.namespace, "app", []string{"*"})
+	l.allow(t, "app", []string{"*"})
 	l.file = k.Kubeconfig(t, "app") // administrators are not throttled
 	m, w := l.manager(t, "a", election.Options{TTL: 10 * time.Second})
 	leading := join(t, m, 20)

@@ -93,7 +93,7 @@ func TestARightToOneLeaseShowsNoneAsMissing(t *testing.T) {
 	admin := l.node(t, "admin")
 	admin.lead("jobs")
 	admin.lead("other")
-	k.AllowLeases(t, l.namespace, "narrow", []string{"get", "list", "watch", "create", "update", "delete"}, "jobs", "missing")
+	l.allow(t, "narrow", []string{"get", "list", "watch", "create", "update", "delete"}, "jobs", "missing")
 	l.file = k.Kubeconfig(t, "narrow")
 	n := l.node(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), patient)

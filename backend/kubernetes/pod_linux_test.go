@@ -23,7 +23,7 @@ func TestAPodNeedsNoConfiguration(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	l := newLab(t, k)
 	user, token := k.ServiceAccount(t, l.namespace, "app")
-	k.AllowLeases(t, l.namespace, user, []string{"get", "list", "watch", "create", "update", "delete"})
+	l.allow(t, user, []string{"get", "list", "watch", "create", "update", "delete"})
 	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestAHalfSentChangeHoldsNoLockForLong(t *testing.T) {
 					{Over: v.Items[1], Value: &lease.Record{Election: "large", Metadata: strings.Repeat("x", 500_000)}}}}}, nil)
 			}()
 			trap.Wait(t, patience)
-			proxy.Refuse(true) // it is stopped, and sends no copy
+			proxy.SetTarget("127.0.0.1:1") // it is stopped, and sends no copy
 			began, tries := time.Now(), 0
 			testbed.Eventually(t, patience, "another process makes its change", func() error {
 				tries++

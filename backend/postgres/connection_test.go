@@ -29,7 +29,7 @@ func TestABusyServerIsNotKeptBusy(t *testing.T) {
 		}
 		cancel()
 	}
-	if opened := proxy.Stats().Accepted; succeeded < 5 || opened > 8 {
+	if opened := proxy.Accepted(); succeeded < 5 || opened > 8 {
 		t.Errorf("%d of 10 calls succeeded, over %d connections; want at least 5, over at most 8", succeeded, opened)
 	}
 }
@@ -60,7 +60,7 @@ func TestALateAnswerDoesNotEndTheConnection(t *testing.T) {
 	if err := read(10 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if opened := proxy.Stats().Accepted; opened > maxConns {
+	if opened := proxy.Accepted(); opened > maxConns {
 		t.Errorf("21 calls opened %d connections, want at most the %d of the pool", opened, maxConns)
 	}
 }

@@ -52,7 +52,7 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	if n := proxy.Stats().Accepted; n != 1 {
+	if n := proxy.Accepted(); n != 1 {
 		t.Errorf("%d connections were made, want 1", n)
 	}
 }

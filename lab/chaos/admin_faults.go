@@ -3,15 +3,13 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,94 +21,80 @@ import (
 // it belongs. The leader finds out at its next renewal. Until then no other process may
 // lead.
 
-// callHTTP sends a request with a JSON body and decodes the JSON answer.
-func callHTTP(r *run, method, address string, body any, into any) {
-	r.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		r.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(text))
-	if err != nil {
-		r.Fatal(err)
-	}
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer a.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(a.Body, 1<<20))
-	if err == nil && a.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", a.Status, answer)
-	}
-	if err == nil && into != nil {
-		err = json.Unmarshal(answer, into)
-	}
-	if err != nil {
-		r.Fatalf("%s %s: %v", method, address, err)
-	}
-}
-
-// adminFault is a manual edit of one election.
-func adminFault(name string, f func(r *run, election string)) fault {
+// edit is a manual edit of one election.
+func edit(f func(r *run, election string)) fault {
 	return func(r *run) {
 		election := elections[r.IntN(len(elections))]
-		r.inject(name, election, byEnd, func() { f(r, election) })
-		r.wait(r.TTL/2, r.TTL) // meanwhile the leader finds out
+		r.inject(election, byEnd, func() { f(r, election) })
+		r.wait(ttl/2, ttl) // meanwhile the leader finds out
 	}
 }
 
-func consulAdmin(base, prefix string) map[string]fault {
-	kv := base + "/v1/kv/"
+// closing closes the members' connections again and again.
+func closing(addr string, do func(r *run)) fault {
+	return func(r *run) {
+		r.inject(addr, byCall, func() {
+			r.again(ttl, 20*time.Millisecond, 200*time.Millisecond, func() { do(r) })
+		})
+	}
+}
+
+// nonceOf returns the nonce of the holder that a record names, or "".
+func nonceOf(record []byte) string {
+	var holder struct{ Nonce string }
+	json.Unmarshal(record, &holder)
+	return holder.Nonce
+}
+
+func consulAdmin(a *testbed.Daemon, prefix string) map[string]fault {
+	kv := "/v1/kv/" + prefix
 	return map[string]fault{
-		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
-			callHTTP(r, http.MethodDelete, kv+prefix+"/record/"+election, nil, nil)
+		"lock deleted": edit(func(r *run, election string) {
+			a.Request(r, http.MethodDelete, kv+"/record/"+election, nil, nil)
 		}),
-		"session ended": adminFault("session ended", func(r *run, election string) {
+		"session ended": edit(func(r *run, election string) {
 			var found []struct {
 				Key   string
 				Value []byte
 			}
-			callHTTP(r, http.MethodGet, kv+prefix+"/?recurse", nil, &found)
+			a.Request(r, http.MethodGet, kv+"/?recurse", nil, &found)
 			for _, f := range found {
-				var record struct{ Nonce string }
-				if f.Key == prefix+"/record/"+election && json.Unmarshal(f.Value, &record) == nil && record.Nonce != "" {
-					callHTTP(r, http.MethodDelete, kv+prefix+"/session/"+record.Nonce, nil, nil)
+				if nonce := nonceOf(f.Value); f.Key == prefix+"/record/"+election && nonce != "" {
+					a.Request(r, http.MethodDelete, kv+"/session/"+nonce, nil, nil)
 				}
 			}
 		}),
 	}
 }
 
-func etcdAdmin(base, prefix string) map[string]fault {
-	key := func(key string) map[string]any {
-		return map[string]any{"key": base64.StdEncoding.EncodeToString([]byte(prefix + key))}
+func etcdAdmin(n *testbed.Daemon, prefix string) map[string]fault {
+	request := func(r *run, what, key string, into any) {
+		key = base64.StdEncoding.EncodeToString([]byte(prefix + key))
+		n.Request(r, http.MethodPost, "/v3/kv/"+what, map[string]any{"key": key}, into)
 	}
 	return map[string]fault{
-		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
-			callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("record/"+election), nil)
-		}),
-		"session ended": adminFault("session ended", func(r *run, election string) {
+		"lock deleted": edit(func(r *run, election string) { request(r, "deleterange", "record/"+election, nil) }),
+		"session ended": edit(func(r *run, election string) {
 			var found struct{ Kvs []struct{ Value []byte } }
-			callHTTP(r, http.MethodPost, base+"/v3/kv/range", key("record/"+election), &found)
-			var record struct{ Nonce string }
-			if len(found.Kvs) == 1 && json.Unmarshal(found.Kvs[0].Value, &record) == nil && record.Nonce != "" {
-				callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("session/"+record.Nonce), nil)
+			request(r, "range", "record/"+election, &found)
+			for _, kv := range found.Kvs {
+				if nonce := nonceOf(kv.Value); nonce != "" {
+					request(r, "deleterange", "session/"+nonce, nil)
+				}
 			}
 		}),
 	}
 }
 
 func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) map[string]fault {
-	record := func(election string) string { return " WHERE kind = 'record' AND name = '" + election + "'" }
+	change := func(statement string) fault {
+		return edit(func(r *run, election string) { d.Exec(r, statement+" WHERE kind = 'record' AND name = '"+election+"'") })
+	}
 	return map[string]fault{
-		"row deleted": adminFault("row deleted", func(r *run, election string) { d.Exec(r, "DELETE FROM election_item"+record(election)) }),
-		// Only the transaction that wrote the row changes.
-		"row edited": adminFault("row edited", func(r *run, election string) { d.Exec(r, "UPDATE election_item SET value = value"+record(election)) }),
+		"row deleted": change("DELETE FROM election_item"),
+		"row edited":  change("UPDATE election_item SET value = value"), // only the transaction that wrote the row changes
 		"row locked": func(r *run) {
-			r.inject("row locked", server.Addr(), byCall, func() {
+			r.inject(server.Addr(), byCall, func() {
 				tx, err := d.Admin().Begin(r.Context())
 				if err != nil {
 					r.Fatal(err)
@@ -119,49 +103,43 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 				if _, err := tx.Exec(r.Context(), "SELECT FROM election_item FOR UPDATE"); err != nil {
 					r.Fatal(err)
 				}
-				r.wait(r.TTL/2, 2*r.TTL)
+				r.wait(ttl/2, 2*ttl)
 			})
 		},
-		"connections closed": func(r *run) {
-			r.inject("connections closed", server.Addr(), byCall, func() {
-				for end := Now() + r.TTL; Now() < end; {
-					d.Exec(r, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
-					r.wait(20*time.Millisecond, 200*time.Millisecond)
-				}
-			})
-		},
+		"connections closed": closing(server.Addr(), func(r *run) {
+			d.Exec(r, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
+		}),
 	}
 }
 
 func redisAdmin(server *testbed.RedisServer, prefix string) map[string]fault {
-	records := "{" + prefix + "}:record"
+	key := func(name string) string { return "{" + prefix + "}:" + name }
 	return map[string]fault{
-		"row deleted": adminFault("row deleted", func(r *run, election string) { server.Do(r, "HDEL", records, election) }),
-		"row edited": adminFault("row edited", func(r *run, election string) {
-			if text, ok := server.Do(r, "HGET", records, election).(string); ok {
-				server.Do(r, "HSET", records, election, text+" ")
+		"row deleted": edit(func(r *run, election string) { server.Do(r, "HDEL", key("record"), election) }),
+		"row edited": edit(func(r *run, election string) {
+			if text, ok := server.Do(r, "HGET", key("record"), election).(string); ok {
+				server.Do(r, "HSET", key("record"), election, text+" ")
 			}
 		}),
-		"all versions deleted": adminFault("all versions deleted", func(r *run, _ string) { server.Do(r, "DEL", "{"+prefix+"}:version") }),
-		"epoch deleted":        adminFault("epoch deleted", func(r *run, _ string) { server.Do(r, "DEL", "{"+prefix+"}:origin") }),
-		"connections closed": func(r *run) {
-			r.inject("connections closed", server.Addr(), byCall, func() {
-				for end := Now() + r.TTL; Now() < end; {
-					server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-					r.wait(20*time.Millisecond, 200*time.Millisecond)
-				}
-			})
-		},
+		"all versions deleted": edit(func(r *run, _ string) { server.Do(r, "DEL", key("version")) }),
+		"epoch deleted":        edit(func(r *run, _ string) { server.Do(r, "DEL", key("origin")) }),
+		"connections closed":   closing(server.Addr(), func(r *run) { server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }),
 	}
+}
+
+// connect is a client of ZooKeeper.
+func connect(t testing.TB, addr string) *zk.Conn {
+	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func curatorAdmin(addr, root string) map[string]fault {
 	return map[string]fault{
-		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
-			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
-			if err != nil {
-				r.Fatal(err)
-			}
+		"lock deleted": edit(func(r *run, election string) {
+			c := connect(r, addr)
 			defer c.Close()
 			queues, _, err := c.Children(root + "/latch")
 			if err != nil {
@@ -184,23 +162,19 @@ func curatorAdmin(addr, root string) map[string]fault {
 }
 
 func zooKeeperAdmin(addr, root string) map[string]fault {
-	with := func(name string, do func(c *zk.Conn, record string)) fault {
-		return adminFault(name, func(r *run, election string) {
-			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
-			if err != nil {
-				r.Fatal(err)
-			}
+	with := func(do func(c *zk.Conn, record string)) fault {
+		return edit(func(r *run, election string) {
+			c := connect(r, addr)
 			defer c.Close()
 			do(c, root+"/record/"+strings.ReplaceAll(election, "/", "%2F"))
 		})
 	}
 	return map[string]fault{
-		"lock deleted": with("lock deleted", func(c *zk.Conn, record string) { c.Delete(record, -1) }),
-		"session ended": with("session ended", func(c *zk.Conn, record string) {
-			text, _, err := c.Get(record)
-			var holder struct{ Nonce string }
-			if err == nil && json.Unmarshal(text, &holder) == nil && holder.Nonce != "" {
-				c.Delete(root+"/session/"+holder.Nonce, -1)
+		"lock deleted": with(func(c *zk.Conn, record string) { c.Delete(record, -1) }),
+		"session ended": with(func(c *zk.Conn, record string) {
+			text, _, _ := c.Get(record)
+			if nonce := nonceOf(text); nonce != "" {
+				c.Delete(root+"/session/"+nonce, -1)
 			}
 		}),
 	}

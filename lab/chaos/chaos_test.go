@@ -3,12 +3,14 @@
 package chaos
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +84,7 @@ func TestOneHistory(t *testing.T) {
 	checkHistory(t, Run(t, Sites[*only](t), *fault1, *seed, *length))
 }
 
-// TestChaos runs many histories, adds them to the figures and prints the table. It begins with the faults that have the fewest histories.
+// TestChaos runs many histories and adds them to the figures. It begins with the faults that have the fewest histories.
 func TestChaos(t *testing.T) {
 	if *histories == 0 {
 		t.Skip("needs -histories")
@@ -118,20 +120,17 @@ func TestChaos(t *testing.T) {
 					mu.Unlock()
 					h := Run(t, s, name, n, *length)
 					broke := checkHistory(t, h)
-					if err := AddToFile(*figures, h, broke != nil); err != nil {
-						t.Error(err)
-					}
 					mu.Lock()
 					defer mu.Unlock()
 					all = append(all, h)
+					kept.Add(h, broke != nil)
+					if err := kept.Write(*figures); err != nil {
+						t.Error(err)
+					}
 				})
 			}
 		}
 	})
-	if kept, err = ReadFigures(*figures); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Print(kept.Table())
 	if *doc != "" && *figures == keptFigures {
 		if err := kept.WriteInto(*doc); err != nil {
 			t.Error(err)
@@ -150,13 +149,14 @@ func TestChaos(t *testing.T) {
 }
 
 // leastTested returns the fault of a site with the fewest histories.
-func (f *Figures) leastTested(s *Site) (name string) {
-	for _, n := range sorted(s.faults) {
-		if name == "" || f.Of(s.Backend, n).Seed < f.Of(s.Backend, name).Seed {
-			name = n
+func (f Figures) leastTested(s *Site) string {
+	seeds := map[string]uint64{}
+	for _, l := range f {
+		if l.Backend == s.Backend {
+			seeds[l.Fault] = l.Seed
 		}
 	}
-	return name
+	return slices.MinFunc(sorted(s.faults), func(a, b string) int { return cmp.Compare(seeds[a], seeds[b]) })
 }
 
 // short has the histories of every full test run: two for each backend.

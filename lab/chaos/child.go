@@ -107,20 +107,9 @@ func (c *child) alive() bool {
 // stop stops all threads and waits until they have stopped.
 func (c *child) stop(t testing.TB) {
 	t.Helper()
-	c.signal(syscall.SIGSTOP)
-	tick := time.NewTicker(200 * time.Microsecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); !c.stopped(); <-tick.C {
-		if time.Now().After(deadline) || !c.alive() {
-			t.Fatalf("%s does not stop", c.Process)
-		}
+	if err := testbed.Pause(c.cmd.Process, true); err != nil || !c.alive() {
+		t.Fatalf("%s does not stop: %v", c.Process, err)
 	}
-}
-
-// stopped reports whether all threads are stopped.
-func (c *child) stopped() bool {
-	stopped, others := testbed.Threads(c.cmd.Process.Pid)
-	return stopped > 0 && others == 0
 }
 
 func (c *child) resume() { c.signal(syscall.SIGCONT) }

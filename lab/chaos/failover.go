@@ -3,8 +3,8 @@
 package chaos
 
 import (
-	"context"
-	"fmt"
+	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,104 +30,118 @@ type pair[S replicated[S]] struct {
 // failover replaces the primary, which members reach by an address that moves, and starts a standby
 // of the new one. It calls lose when the standby has caught up. The old primary is killed before the
 // new one accepts writes, and never comes back: the backends require that fence.
-func (p *pair[S]) failover(site *Site, name string, lose func(r *run)) fault {
+func (p *pair[S]) failover(lose func(r *run)) fault {
 	return func(r *run) {
 		p.standby.CatchUp(r, p.primary)
-		r.inject(name, p.primary.Addr(), byEnd, func() {
+		r.inject(p.primary.Addr(), byEnd, func() {
 			lose(r)
 			p.primary.Kill(r)
-			r.wait(0, r.TTL/4)
+			r.wait(0, ttl/4)
 			p.standby.Promote(r)
-			for _, proxies := range site.proxies {
-				proxies[0].SetTarget(p.standby.Addr())
-				proxies[0].Reset()
-			}
+			r.lead(p.standby.Addr(), 1)
 		})
 		p.primary = p.standby
 		p.standby = p.another(r, p.primary)
 	}
 }
 
-// failovers are all ways in which a standby can replace its primary asynchronously.
-func (p *pair[S]) failovers(site *Site) map[string]fault {
-	all := map[string]fault{}
-	for name, lose := range map[string]func(r *run){
-		"failover, nothing lost": func(r *run) { p.standby.CatchUp(r, p.primary) },
-		"failover, asynchronous": func(*run) {},
-		// The last writes never arrive: renewals, or a grant.
-		"failover, writes lost": func(r *run) {
-			p.standby.StopReplication(r)
-			r.wait(r.TTL/4, r.TTL)
-		},
-		"failover, a grant lost": func(r *run) {
-			p.standby.StopReplication(r)
-			if c := r.someLeader(); c != nil {
-				c.terminate(r) // another member is granted the lease, and the standby does not receive that
-				r.wait(r.TTL/4, r.TTL)
-			}
-		},
-	} {
-		all[name] = p.failover(site, name, lose)
+// lead leads every member, or every second one, to another server.
+func (r *run) lead(addr string, every int) {
+	for i, proxies := range r.proxies {
+		if i%every == 0 {
+			proxies[0].SetTarget(addr)
+			proxies[0].Reset()
+		}
 	}
-	return all
+}
+
+// failovers are all ways in which a standby can replace its primary asynchronously.
+func (p *pair[S]) failovers() map[string]fault {
+	return map[string]fault{
+		"failover, nothing lost": p.failover(func(r *run) { p.standby.CatchUp(r, p.primary) }),
+		"failover, asynchronous": p.failover(func(*run) {}),
+		// The last writes never arrive: renewals, or a grant.
+		"failover, writes lost": p.failover(func(r *run) {
+			p.standby.StopReplication(r)
+			r.wait(ttl/4, ttl)
+		}),
+		"failover, a grant lost": p.failover(func(r *run) {
+			p.standby.StopReplication(r)
+			r.someLeader().terminate(r) // another member is granted the lease, and the standby does not receive that
+			r.wait(ttl/4, ttl)
+		}),
+	}
 }
 
 // pairSite is a primary with a replica.
 func pairSite(t testing.TB, k testbed.Kind) *Site {
-	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
-	d := primary.Database(t)
-	makeTables(t, d)
-	replica.CatchUp(t, primary)
-	site := &Site{Backend: "mysql on " + string(k) + " x2", TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, primary.Addr())}
-	site.environ = func(i int) []string {
-		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
+	o := testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}}
+	if k == testbed.MySQL { // MariaDB has them built in
+		o.Args = append(o.Args, "--plugin-load-add=semisync_source.so", "--plugin-load-add=semisync_replica.so")
 	}
+	primary, replica := testbed.StartPair(t, o)
+	d := primary.Database(t)
+	makeTables(t, d, "")
+	replica.CatchUp(t, primary)
 	p := &pair[*testbed.Server]{primary, replica, testbed.StartReplica}
-	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+	return newSite(t, "mysql on "+string(k)+" x2", greatestTTL, []string{primary.Addr()}, mysqlEnviron(d), networkFaults(), p.failovers(), map[string]fault{
 		"failover, semi-synchronous": func(r *run) {
-			if err := semiSync(p.primary, p.standby, k); err != nil {
-				r.Fatalf("semi-synchronous replication: %v", err)
-			}
-			p.failover(site, "failover, semi-synchronous", func(*run) {})(r)
+			semiSync(r, p.primary, p.standby)
+			p.failover(func(*run) {})(r)
 		},
 	})
-	return site
+}
+
+// semiSync makes the primary acknowledge a commit only after the replica has received it.
+func semiSync(r *run, primary, replica *testbed.Server) {
+	source, follower := "rpl_semi_sync_master", "rpl_semi_sync_slave"
+	if primary.Kind() == testbed.MySQL {
+		source, follower = "rpl_semi_sync_source", "rpl_semi_sync_replica"
+	}
+	replica.Exec(r, "SET GLOBAL "+follower+"_enabled = ON", "STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD")
+	primary.Exec(r, "SET GLOBAL "+source+"_timeout = 600000", "SET GLOBAL "+source+"_wait_point = 'AFTER_SYNC'", "SET GLOBAL "+source+"_enabled = ON")
+	testbed.Eventually(r, 2*time.Minute, "the replica acknowledges commits", func() error {
+		var name, clients string
+		err := primary.Admin().QueryRowContext(r.Context(), "SHOW STATUS LIKE '"+source+"_clients'").Scan(&name, &clients)
+		if err == nil && clients == "0" {
+			err = errors.New("it does not")
+		}
+		return err
+	})
 }
 
 // postgresPair is a primary with a streaming standby.
 func postgresPair(t testing.TB) *Site {
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	d := postgresDatabase(t, primary)
-	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
-	site := postgresSiteOn(t, "postgres x2", primary.Addr(), d)
-	p := &pair[*testbed.PostgresServer]{primary, standby, func(t testing.TB, primary *testbed.PostgresServer) *testbed.PostgresServer {
+	another := func(t testing.TB, primary *testbed.PostgresServer) *testbed.PostgresServer {
 		return testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
-	}}
-	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+	}
+	p := &pair[*testbed.PostgresServer]{primary, another(t, primary), another}
+	return newSite(t, "postgres x2", greatestTTL, []string{primary.Addr()}, postgresEnviron(d), networkFaults(), p.failovers(), map[string]fault{
 		"failover, synchronous": func(r *run) {
 			p.primary.Synchronous(r)
-			p.failover(site, "failover, synchronous", func(*run) {})(r)
+			p.failover(func(*run) {})(r)
 		},
 	})
-	return site
+}
+
+func redisReplica(t testing.TB, master *testbed.RedisServer) *testbed.RedisServer {
+	return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 }
 
 // redisPair is a master with a replica.
 func redisPair(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
-	site, _ := redisSiteOn(t, "redis x2", master)
-	p := &pair[*testbed.RedisServer]{master, replica, func(t testing.TB, master *testbed.RedisServer) *testbed.RedisServer {
-		return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
-	}}
-	site.faults = join(processFaults(), networkFaults(), p.failovers(site), map[string]fault{
+	p := &pair[*testbed.RedisServer]{master, redisReplica(t, master), redisReplica}
+	return newSite(t, "redis x2", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text()), networkFaults(), p.failovers(), map[string]fault{
 		// The same process, perhaps with older data: its replica is promoted, and then it is again.
 		"failover, and back": func(r *run) {
 			master, replica := p.primary, p.standby
 			replica.CatchUp(r, master)
-			r.inject("failover, and back", master.Addr(), byEnd, func() {
+			r.inject(master.Addr(), byEnd, func() {
 				replica.StopReplication(r)
-				r.wait(r.TTL/4, r.TTL)
+				r.wait(ttl/4, ttl)
 				replica.Promote(r)
 				master.Follow(r, replica)
 				master.Promote(r)
@@ -135,78 +149,24 @@ func redisPair(t testing.TB) *Site {
 			})
 		},
 	})
-	return site
 }
 
 // redisWaits is a master with a replica that must have each change. The replica is promoted although the
 // master goes on, and some members reach the one, some the other.
 func redisWaits(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
-	site, _ := redisSiteOn(t, "redis x2 waits", master, "WAIT_REPLICAS", "1")
-	move := func(every int) {
-		for i, proxies := range site.proxies {
-			if i%every == 0 {
-				proxies[0].SetTarget(replica.Addr())
-				proxies[0].Reset()
-			}
-		}
-	}
-	site.faults = join(processFaults(), networkFaults(), map[string]fault{
+	replica := redisReplica(t, master)
+	return newSite(t, "redis x2 waits", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text(), "WAIT_REPLICAS", "1"), networkFaults(), map[string]fault{
 		"failover, old master goes on": func(r *run) {
-			r.inject("failover, old master goes on", master.Addr(), byEnd, func() {
+			r.inject(master.Addr(), byEnd, func() {
 				replica.Promote(r)
-				next := testbed.StartRedisReplica(r, replica, testbed.RedisOptions{})
-				move(2)
-				r.wait(r.TTL, greatestTTL+2*r.TTL)
+				next := redisReplica(r, replica)
+				r.lead(replica.Addr(), 2)
+				r.wait(ttl, greatestTTL+2*ttl)
 				master.Kill(r)
-				move(1)
+				r.lead(replica.Addr(), 1)
 				master, replica = replica, next
 			})
 		},
 	})
-	return site
-}
-
-// semiSync makes the primary acknowledge a commit only after the replica has received it.
-func semiSync(primary *testbed.Server, replica *testbed.Server, k testbed.Kind) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	source, follower := []string{
-		"SET GLOBAL rpl_semi_sync_master_timeout = 600000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'", "SET GLOBAL rpl_semi_sync_master_enabled = ON",
-	}, []string{"SET GLOBAL rpl_semi_sync_slave_enabled = ON"}
-	status := "Rpl_semi_sync_master_clients"
-	if k == testbed.MySQL {
-		source = []string{
-			"INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
-			"SET GLOBAL rpl_semi_sync_source_timeout = 600000", "SET GLOBAL rpl_semi_sync_source_enabled = ON",
-		}
-		follower = []string{
-			"SET GLOBAL super_read_only = OFF", "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'",
-			"SET GLOBAL super_read_only = ON", "SET GLOBAL rpl_semi_sync_replica_enabled = ON",
-		}
-		status = "Rpl_semi_sync_source_clients"
-	}
-	for _, s := range append(follower, "STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD") {
-		if _, err := replica.Admin().ExecContext(ctx, s); err != nil && !installed(err) {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
-	for _, s := range source {
-		if _, err := primary.Admin().ExecContext(ctx, s); err != nil && !installed(err) {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var name, clients string
-		if err := primary.Admin().QueryRowContext(ctx, "SHOW STATUS LIKE '"+status+"'").Scan(&name, &clients); err != nil {
-			return err
-		}
-		if clients != "0" {
-			return nil
-		}
-		<-tick.C
-	}
 }

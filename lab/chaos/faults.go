@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,194 +25,168 @@ const Mixed = "mixed"
 // longPause is the fault against which only a fence helps.
 const longPause = "pause, long"
 
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// strike is a fault of the process that leads. It counts if that led when it was hit, by do. The rest follows.
+func strike(do, rest func(r *run, c *child)) fault {
+	return func(r *run) {
+		c, at, led := r.someLeader(), Now(), false
+		r.inject(c.Process, byTarget, func() {
+			do(r, c)
+			led = c.ledAfter(at)
+			rest(r, c)
+		}).hit = led
+	}
+}
+
+// nothing is done to a process that is to be asked first whether it leads.
+func nothing(*run, *child) {}
+
+func stop(r *run, c *child) { c.stop(r) }
+
+// pause is a fault of the process that leads: it is stopped for some time.
+func pause(least, most time.Duration) fault {
+	return strike(stop, func(r *run, c *child) {
+		r.wait(least, most)
+		c.resume()
+	})
+}
 
 // processFaults are faults of the process that leads. Every store has them.
 func processFaults() map[string]fault {
 	return map[string]fault{
-		"kill -9": func(r *run) {
-			c, at := r.someLeader(), Now()
-			b := r.inject("kill -9", c.Process, byTarget, func() {
-				c.kill()
-				r.wait(0, 2*r.TTL) // its replacement starts before or after another member has taken over
-			})
-			b.hit = c.ledAfter(at)
-		},
-		"leave": func(r *run) {
-			c := r.someLeader()
-			led := c.ledAfter(Now())
-			r.inject("leave", c.Process, byTarget, func() { c.terminate(r) }).hit = led
-		},
-		"pause, short": func(r *run) { r.pauseLeader("pause, short", r.TTL/10, r.TTL/2) },
-		longPause:      func(r *run) { r.pauseLeader(longPause, 3*r.TTL/2, 5*r.TTL/2) },
+		"kill -9": strike(func(_ *run, c *child) { c.kill() }, func(r *run, _ *child) {
+			r.wait(0, 2*ttl) // its replacement starts before or after another member has taken over
+		}),
+		"leave":        strike(nothing, func(r *run, c *child) { c.terminate(r) }),
+		"pause, short": pause(ttl/10, ttl/2),
+		longPause:      pause(3*ttl/2, 5*ttl/2),
 		// Like a host that is suspended or live-migrated: all processes resume at the same
 		// moment, and find by their clocks that a lease has expired.
-		"freeze": func(r *run) {
-			c, at := r.someLeader(), Now()
-			led := false
-			r.inject("freeze", c.Process, byTarget, func() {
-				all := slices.Clone(r.current)
-				for _, c := range all {
+		"freeze": strike(
+			func(r *run, _ *child) {
+				for _, c := range r.current {
 					c.stop(r)
 				}
-				led = c.ledAfter(at)
-				r.wait(r.TTL/2, 5*r.TTL/2)
-				for _, c := range all {
+			},
+			func(r *run, _ *child) {
+				r.wait(ttl/2, 5*ttl/2)
+				for _, c := range r.current {
 					c.resume()
 				}
-			}).hit = led
-		},
+			}),
 		// Like a CPU quota: the process runs for a few milliseconds in each hundred.
-		"starved": func(r *run) {
-			c := r.someLeader()
-			led := c.ledAfter(Now())
-			r.inject("starved", c.Process, byTarget, func() {
-				for end := Now() + r.TTL + r.N(2*r.TTL); Now() < end; {
-					c.stop(r)
-					r.wait(92*time.Millisecond, 99*time.Millisecond)
-					c.resume()
-					r.wait(time.Millisecond, 8*time.Millisecond)
-				}
-			}).hit = led
-		},
+		"starved": strike(nothing, func(r *run, c *child) {
+			r.again(ttl+r.N(2*ttl), time.Millisecond, 8*time.Millisecond, func() {
+				c.stop(r)
+				r.wait(92*time.Millisecond, 99*time.Millisecond)
+				c.resume()
+			})
+		}),
 	}
-}
-
-func (r *run) pauseLeader(name string, least, most time.Duration) {
-	c, at := r.someLeader(), Now()
-	led := false
-	r.inject(name, c.Process, byTarget, func() {
-		c.stop(r)
-		led = c.ledAfter(at)
-		r.wait(least, most)
-		c.resume()
-	}).hit = led
 }
 
 // networkFaults are faults of the network of the process that leads.
 func networkFaults() map[string]fault {
-	cut := func(name string, f func(p *testbed.Proxy, on bool)) fault {
+	// of does something to all proxies of the leader.
+	of := func(rule hitRule, do func(r *run, each func(func(p *testbed.Proxy)))) fault {
 		return func(r *run) {
 			c := r.someLeader()
-			r.inject(name, c.Process, byCall, func() {
-				for _, p := range r.proxies[c.member] {
-					f(p, true)
-				}
-				r.wait(r.TTL/2, 5*r.TTL/2)
-				for _, p := range r.proxies[c.member] {
-					f(p, false)
-				}
+			r.inject(c.Process, rule, func() {
+				do(r, func(f func(p *testbed.Proxy)) {
+					for _, p := range r.proxies[c.member] {
+						f(p)
+					}
+				})
 			})
 		}
 	}
+	cut := func(f func(p *testbed.Proxy, on bool)) fault {
+		return of(byCall, func(r *run, each func(func(p *testbed.Proxy))) {
+			each(func(p *testbed.Proxy) { f(p, true) })
+			r.wait(ttl/2, 5*ttl/2)
+			each(func(p *testbed.Proxy) { f(p, false) })
+		})
+	}
 	return map[string]fault{
-		"cut off":       cut("cut off", (*testbed.Proxy).Cut),
-		"requests lost": cut("requests lost", (*testbed.Proxy).CutRequests),
-		"answers lost":  cut("answers lost", (*testbed.Proxy).CutReplies),
-		"delay": func(r *run) {
-			c := r.someLeader()
-			r.inject("delay", c.Process, byRenewal, func() {
-				for end := Now() + 2*r.TTL + r.N(r.TTL); Now() < end; {
-					d := r.N(r.TTL / 10)
-					for _, p := range r.proxies[c.member] {
-						p.Delay(d)
-					}
-					r.wait(r.TTL/10, r.TTL/3)
-				}
-				for _, p := range r.proxies[c.member] {
-					p.Delay(0)
-				}
-			})
-		},
+		"cut off":       cut((*testbed.Proxy).Cut),
+		"requests lost": cut((*testbed.Proxy).CutRequests),
+		"answers lost":  cut((*testbed.Proxy).CutReplies),
 		// All data of one process arrives late, when another process may lead.
-		"held back": cut("held back", (*testbed.Proxy).Hold),
-		"resets": func(r *run) {
-			c := r.someLeader()
-			r.inject("resets", c.Process, byRenewal, func() {
-				for end := Now() + r.TTL + r.N(r.TTL); Now() < end; {
-					for _, p := range r.proxies[c.member] {
-						p.Reset()
-					}
-					r.wait(time.Millisecond, r.TTL/10)
-				}
+		"held back": cut((*testbed.Proxy).Hold),
+		"delay": of(byRenewal, func(r *run, each func(func(p *testbed.Proxy))) {
+			r.again(2*ttl+r.N(ttl), ttl/10, ttl/3, func() {
+				d := r.N(ttl / 10)
+				each(func(p *testbed.Proxy) { p.Delay(d) })
 			})
-		},
+			each(func(p *testbed.Proxy) { p.Delay(0) })
+		}),
+		"resets": of(byRenewal, func(r *run, each func(func(p *testbed.Proxy))) {
+			r.again(ttl+r.N(ttl), time.Millisecond, ttl/10, func() { each((*testbed.Proxy).Reset) })
+		}),
 	}
 }
 
-// A server is one process of a store.
-type server interface {
-	Kill(t testing.TB)
-	Start(t testing.TB)
-	Stop(t testing.TB)
-	Continue(t testing.TB)
-	Pid(t testing.TB) int
-	Addr() string
+// harm is a fault of a server: it is harmed for some time.
+func harm(addr string, rule hitRule, do func(t testing.TB), least, most time.Duration, undo func(t testing.TB)) fault {
+	return func(r *run) {
+		r.inject(addr, rule, func() {
+			do(r)
+			r.wait(least, most)
+			undo(r)
+		})
+	}
 }
 
 // serverFaults are faults of a store's only server.
-func serverFaults(s server) map[string]fault {
-	faults := map[string]fault{
-		"server killed": func(r *run) {
-			r.inject("server killed", s.Addr(), byCall, func() {
-				s.Kill(r)
-				r.wait(r.TTL/10, r.TTL)
-				s.Start(r)
-			})
-		},
-		"server stopped, short": func(r *run) { r.stopServer("server stopped, short", s, r.TTL/4, r.TTL) },
-		"server stopped, long":  func(r *run) { r.stopServer("server stopped, long", s, r.TTL, 5*r.TTL/2) },
+func serverFaults(s *testbed.Daemon) map[string]fault {
+	return map[string]fault{
+		"server killed":         harm(s.Addr(), byCall, s.Kill, ttl/10, ttl, s.Start),
+		"server stopped, short": harm(s.Addr(), byCall, s.Stop, ttl/4, ttl, s.Continue),
+		"server stopped, long":  harm(s.Addr(), byCall, s.Stop, ttl, 5*ttl/2, s.Continue),
 	}
-	return faults
-}
-
-func (r *run) stopServer(name string, s server, least, most time.Duration) {
-	r.inject(name, s.Addr(), byCall, func() {
-		s.Stop(r)
-		r.wait(least, most)
-		s.Continue(r)
-	})
 }
 
 // clockFaults step the clock of a server by up to an hour in either direction.
-func clockFaults(s interface {
-	Step(t testing.TB, d time.Duration)
-	Addr() string
-}) map[string]fault {
+func clockFaults(s *testbed.Daemon) map[string]fault {
 	return map[string]fault{
 		"clock stepped": func(r *run) {
-			r.inject("clock stepped", s.Addr(), byRenewal, func() {
+			r.inject(s.Addr(), byRenewal, func() {
 				for range 1 + r.IntN(4) {
 					s.Step(r, r.N(2*time.Hour)-time.Hour)
-					r.wait(r.TTL/2, r.TTL)
+					r.wait(ttl/2, ttl)
 				}
 			})
 		},
 	}
 }
 
-// slowDisk delays every sync of a server by a tenth of a second and more, by strace.
-func slowDisk(s server) fault {
-	return func(r *run) {
-		r.inject("slow fsync", s.Addr(), byRenewal, func() {
-			delay := 100*time.Millisecond + r.N(r.TTL/3)
-			cmd := exec.Command("strace", "-f", "-p", strconv.Itoa(s.Pid(r)), "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
-				"-e", fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay.Microseconds()))
-			said, err := cmd.StderrPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				r.Fatalf("slow fsync: %v", err)
-			}
-			lines := bufio.NewScanner(said)
-			if !lines.Scan() || !strings.Contains(lines.Text(), "attached") {
-				r.Errorf("slow fsync: strace says %q", lines.Text())
-			}
-			go io.Copy(io.Discard, said)
-			r.wait(r.TTL, 3*r.TTL)
-			cmd.Process.Signal(syscall.SIGTERM) // detaches strace from the server
-			cmd.Wait()
-		})
+// diskFaults delay every sync of a server by a tenth of a second and more, by strace, if that is installed.
+func diskFaults(t testing.TB, s *testbed.Daemon) map[string]fault {
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
+		return nil
 	}
+	return map[string]fault{"slow fsync": func(r *run) { r.inject(s.Addr(), byRenewal, func() { r.slowDisk(s) }) }}
+}
+
+func (r *run) slowDisk(s *testbed.Daemon) {
+	delay := 100*time.Millisecond + r.N(ttl/3)
+	cmd := exec.Command("strace", "-f", "-p", strconv.Itoa(s.Pid(r)), "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
+		"-e", fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay.Microseconds()))
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.Fatalf("slow fsync: %v", err)
+	}
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "attached") {
+		r.Errorf("slow fsync: strace says %q", lines.Text())
+	}
+	go io.Copy(io.Discard, said)
+	r.wait(ttl, 3*ttl)
+	cmd.Process.Signal(syscall.SIGTERM) // detaches strace from the server
+	cmd.Wait()
 }

@@ -11,11 +11,8 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -56,7 +53,7 @@ func (g Gaps) Count() (n int) {
 // Quantile returns the q-quantile of the gaps, within three percent.
 func (g Gaps) Quantile(q float64) time.Duration {
 	remaining := int(math.Ceil(q * float64(g.Count())))
-	for _, bucket := range sortedInts(g) {
+	for _, bucket := range sorted(g) {
 		if remaining -= g[bucket]; remaining <= 0 {
 			return time.Duration(math.Exp2(float64(bucket)/perOctave) * 1e6)
 		}
@@ -64,18 +61,10 @@ func (g Gaps) Quantile(q float64) time.Duration {
 	return 0
 }
 
-func sortedInts(g Gaps) (keys []int) {
-	for k := range g {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // MarshalText and UnmarshalText store the counts as one short text: bucket:count ….
 func (g Gaps) MarshalText() ([]byte, error) {
 	var parts []string
-	for _, bucket := range sortedInts(g) {
+	for _, bucket := range sorted(g) {
 		parts = append(parts, fmt.Sprintf("%d:%d", bucket, g[bucket]))
 	}
 	return []byte(strings.Join(parts, " ")), nil
@@ -84,10 +73,8 @@ func (g Gaps) MarshalText() ([]byte, error) {
 func (g *Gaps) UnmarshalText(text []byte) error {
 	*g = Gaps{}
 	for part := range strings.FieldsSeq(string(text)) {
-		b, c, _ := strings.Cut(part, ":")
-		bucket, err := strconv.Atoi(b)
-		count, err2 := strconv.Atoi(c)
-		if err = errors.Join(err, err2); err != nil || count < 0 {
+		var bucket, count int
+		if _, err := fmt.Sscanf(part, "%d:%d", &bucket, &count); err != nil {
 			return fmt.Errorf("gaps: %q: want bucket:count", part)
 		}
 		(*g)[bucket] += count
@@ -176,25 +163,6 @@ func (f Figures) Write(name string) error {
 		return err
 	}
 	return os.Rename(next, name)
-}
-
-// AddToFile adds a history to a file of figures. It keeps what other runs have added
-// meanwhile.
-func AddToFile(name string, h *History, broke bool) error {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "chaos-figures.lock"), os.O_CREATE|os.O_RDWR, 0o666)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return err
-	}
-	f, err := ReadFigures(name)
-	if err != nil {
-		return err // do not overwrite a file that cannot be read
-	}
-	f.Add(h, broke)
-	return f.Write(name)
 }
 
 // Totals returns one row for each backend.

@@ -16,35 +16,28 @@ func guarded(s *Site) *Site {
 	environ := s.environ
 	s.Backend += " guarded"
 	s.environ = func(i int) []string { return append(environ(i), "ELECTION_GUARD=true") }
-	s.faults = join(s.faults, map[string]fault{
-		"guard killed, kill -9": func(r *run) {
-			r.killWithGuard("guard killed, kill -9", func(guard int) (later func()) {
-				syscall.Kill(guard, syscall.SIGKILL)
-				return func() {}
-			})
-		},
-		guardStopped: func(r *run) {
-			r.killWithGuard(guardStopped, func(guard int) (later func()) {
-				syscall.Kill(guard, syscall.SIGSTOP)
-				return func() { syscall.Kill(guard, syscall.SIGCONT) }
-			})
-		},
-	})
+	s.faults["guard killed, kill -9"] = killWithGuard(syscall.SIGKILL)
+	s.faults[guardStopped] = killWithGuard(syscall.SIGSTOP)
 	return s
 }
 
-// killWithGuard kills a leader, after f has done something to its guard. What f returns is done when
-// another process may lead.
-func (r *run) killWithGuard(name string, f func(guard int) (later func())) {
-	c, at := r.someLeader(), Now()
-	r.inject(name, c.Process, byTarget, func() {
-		guard, err := testbed.GuardOf(c.cmd.Process.Pid)
-		if err != nil {
-			r.Fatal(err)
-		}
-		later := f(guard)
-		c.kill()
-		r.wait(r.TTL/2, 5*r.TTL/2)
-		later()
-	}).hit = c.ledAfter(at)
+// killWithGuard sends the guard of a leader a signal, and kills the leader. A guard that was stopped resumes when another
+// process may lead.
+func killWithGuard(signal syscall.Signal) fault {
+	guard := 0
+	return strike(
+		func(r *run, c *child) {
+			var err error
+			if guard, err = testbed.GuardOf(c.cmd.Process.Pid); err != nil {
+				r.Fatal(err)
+			}
+			syscall.Kill(guard, signal)
+			c.kill()
+		},
+		func(r *run, _ *child) {
+			r.wait(ttl/2, 5*ttl/2)
+			if signal == syscall.SIGSTOP {
+				syscall.Kill(guard, syscall.SIGCONT)
+			}
+		})
 }

@@ -22,12 +22,11 @@ func pooledSite(t testing.TB) *Site {
 	d.Exec(t, "CREATE SCHEMA tenant1 AUTHORIZATION "+d.User, "GRANT "+role+" TO "+d.User)
 	n := &neighbour{dsn: d.DSN(bouncer.Addr()), addr: bouncer.Addr(), role: "SET ROLE " + role}
 
-	site := postgresSiteOn(t, "postgres pooled", bouncer.Addr(), d)
-	site.faults = join(processFaults(), serverFaults(server), map[string]fault{
+	site := newSite(t, "postgres pooled", greatestTTL, []string{bouncer.Addr()}, postgresEnviron(d), serverFaults(server.Daemon), map[string]fault{
 		newcomer: func(r *run) {
 			r.current[(r.someLeader().member+1+r.IntN(members-1))%members].kill()
 			r.restartEnded()
-			r.wait(r.TTL/2, r.TTL)
+			r.wait(ttl/2, ttl)
 		},
 	})
 	for name, f := range site.faults {
@@ -85,7 +84,8 @@ func (n *neighbour) during(f fault) fault {
 		case 5:
 			say = "RESET ALL; RESET ROLE"
 		}
-		b := r.inject(say, n.addr, byRenewal, func() { n.say(r, say, 1+r.IntN(poolSize)) })
+		b := r.inject(n.addr, byRenewal, func() { n.say(r, say, 1+r.IntN(poolSize)) })
+		b.Name = say
 		f(r)
 		b.To = Now() // it was said until now, and may be said still
 	}

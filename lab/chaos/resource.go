@@ -3,10 +3,8 @@
 package chaos
 
 import (
-	"bufio"
-	"encoding/json"
 	"net"
-	"os"
+	"net/rpc"
 	"slices"
 	"sync"
 	"time"
@@ -17,12 +15,10 @@ import (
 // greatest that it has accepted, and a cell without a fence.
 type Resource struct {
 	listener net.Listener
-	serving  sync.WaitGroup
 
 	mu    sync.Mutex
 	cells map[string]*cell
 	log   []Write
-	conns []net.Conn
 }
 
 type cell struct {
@@ -41,15 +37,6 @@ type Write struct {
 	Stale    bool          `json:"stale"`    // the other cell accepted it after a write in a greater term
 }
 
-// request and reply are sent as JSON, one value a line.
-type request struct {
-	Process, Election string
-	Term              uint64
-	Number            int
-}
-
-type reply struct{ Accepted bool }
-
 // newResource serves on a Unix socket.
 func newResource(socket string) (*Resource, error) {
 	l, err := net.Listen("unix", socket)
@@ -57,47 +44,39 @@ func newResource(socket string) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{listener: l, cells: map[string]*cell{}}
-	r.serving.Go(func() {
+	server := rpc.NewServer()
+	if err := server.Register(r); err != nil {
+		return nil, err
+	}
+	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return // closed
 			}
-			r.mu.Lock()
-			r.conns = append(r.conns, c)
-			r.mu.Unlock()
-			r.serving.Go(func() { r.serve(c) })
+			go server.ServeConn(c)
 		}
-	})
+	}()
 	return r, nil
 }
 
-func (r *Resource) serve(c net.Conn) {
-	defer c.Close()
-	in, out := json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c)
-	for q := (request{}); in.Decode(&q) == nil; q = (request{}) {
-		if out.Encode(reply{r.write(q)}) != nil {
-			return
-		}
-	}
-}
-
-func (r *Resource) write(q request) (accepted bool) {
+// Write is called by leaders. Accepted is whether the fenced cell accepts what they write.
+func (r *Resource) Write(w Write, accepted *bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.cells[q.Election]
+	c := r.cells[w.Election]
 	if c == nil {
 		c = &cell{}
-		r.cells[q.Election] = c
+		r.cells[w.Election] = c
 	}
-	w := Write{At: Now(), Process: q.Process, Election: q.Election, Term: q.Term, Number: q.Number}
-	w.Accepted, w.Stale = q.Term >= c.fence, q.Term < c.newest
-	c.newest = max(c.newest, q.Term)
+	w.At, w.Accepted, w.Stale = Now(), w.Term >= c.fence, w.Term < c.newest
+	c.newest = max(c.newest, w.Term)
 	if w.Accepted {
-		c.fence = q.Term
+		c.fence = w.Term
 	}
 	r.log = append(r.log, w)
-	return w.Accepted
+	*accepted = w.Accepted
+	return nil
 }
 
 // Log returns the writes so far, in order.
@@ -105,16 +84,4 @@ func (r *Resource) Log() []Write {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.log)
-}
-
-// close stops serving. Pending writes are lost.
-func (r *Resource) close() {
-	r.listener.Close()
-	os.Remove(r.listener.Addr().String())
-	r.mu.Lock()
-	for _, c := range r.conns {
-		c.Close()
-	}
-	r.mu.Unlock()
-	r.serving.Wait()
 }

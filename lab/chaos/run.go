@@ -32,7 +32,7 @@ type Site struct {
 	faults map[string]fault
 }
 
-// A fault injects a fault once, by run.inject, and heals it.
+// A fault injects a fault once, by run.inject, and heals it. Its name is in a map of faults.
 type fault func(r *run)
 
 const members = 3
@@ -88,6 +88,7 @@ type run struct {
 	*Site
 	*rand.Rand
 	history  *History
+	fault    string // the name of the one that is injected
 	dir      string
 	resource *Resource
 	current  []*child // the child of each member
@@ -108,7 +109,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	if r.resource, err = newResource(filepath.Join(dir, "resource")); err != nil {
 		t.Fatal(err)
 	}
-	defer r.resource.close()
+	defer r.resource.listener.Close()
 	r.history.From = Now()
 	r.current = make([]*child, members)
 	for i := range r.current {
@@ -127,11 +128,10 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	live := r.awaitLeaders()
 	for live && (len(r.history.Bands) == 0 || Now()-r.history.From < length) {
 		r.wait(s.TTL/4, s.TTL) // so that the fault comes at any moment between two renewals
-		if s.faults[name] == nil {
-			s.faults[r.pick()](r)
-		} else {
-			s.faults[name](r)
+		if r.fault = name; name == Mixed {
+			r.fault = r.pick()
 		}
+		s.faults[r.fault](r)
 		r.restartEnded()
 		live = r.awaitLeaders()
 	}
@@ -263,9 +263,17 @@ func (r *run) wait(least, most time.Duration) {
 // N returns a random duration below n.
 func (r *run) N(n time.Duration) time.Duration { return time.Duration(r.Int64N(int64(n))) }
 
+// again does something again and again for some time, with pauses between least and most.
+func (r *run) again(length, least, most time.Duration, do func()) {
+	for end := Now() + length; Now() < end; {
+		do()
+		r.wait(least, most)
+	}
+}
+
 // inject records a fault for as long as f runs.
-func (r *run) inject(name, target string, rule hitRule, f func()) *Band {
-	band := &Band{Name: name, Target: target, From: Now(), hitRule: rule}
+func (r *run) inject(target string, rule hitRule, f func()) *Band {
+	band := &Band{Name: r.fault, Target: target, From: Now(), hitRule: rule}
 	r.history.Bands = append(r.history.Bands, band)
 	f()
 	band.To = Now()

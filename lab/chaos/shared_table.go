@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
@@ -30,50 +29,41 @@ const otherThreshold = 3 * time.Second
 func tableSite(t testing.TB) *Site {
 	s := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB})
 	d := s.Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", mysqltable.DefaultPrefix); err != nil {
-		t.Fatal(err)
-	}
+	makeTables(t, d, mysqltable.DefaultPrefix)
 	d.Exec(t, "CREATE TABLE leader_election (name varchar(128) PRIMARY KEY, node varchar(128) NOT NULL, last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
-	site := &Site{Backend: "mysqltable", TTL: ttl, Bound: bound(otherThreshold + 2*time.Second), takesOver: true, proxies: proxiesFor(t, s.Addr())}
-	site.environ = func(i int) []string {
-		return environ("mysqltable", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String(),
+	how := func(proxies []*testbed.Proxy) []string {
+		return environ("mysqltable", "DSN", proxies[0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String(),
 			"LAYOUT", "last_seen_active", "THRESHOLD", otherThreshold.String())
 	}
-
-	edit := func(name, statement string) fault {
-		return adminFault(name, func(r *run, election string) { d.Exec(r, fmt.Sprintf(statement, election)) })
+	change := func(statement string) fault {
+		return edit(func(r *run, election string) { s.Exec(r, fmt.Sprintf(statement, d.Name, election)) })
 	}
-	site.faults = join(processFaults(), networkFaults(), serverFaults(s), sqlFaults(s, d), map[string]fault{
-		"row deleted": edit("row deleted", "DELETE FROM leader_election WHERE name = '%s'"),
-		"row edited":  edit("row edited", "UPDATE leader_election SET node = 'host-7' WHERE name = '%s'"),
+	return newSite(t, "mysqltable", otherThreshold+2*time.Second, []string{s.Addr()}, how, networkFaults(), serverFaults(s.Daemon), sqlFaults(s, d), map[string]fault{
+		"row deleted": change("DELETE FROM %s.leader_election WHERE name = '%s'"),
+		"row edited":  change("UPDATE %s.leader_election SET node = 'host-7' WHERE name = '%s'"),
 
 		// One member after the other ends. The other program leads at last, and they start again beside it.
-		otherBeside: func(r *run) {
-			r.besideOther(otherBeside, d, func() {
-				for _, c := range r.current {
-					r.wait(0, r.TTL/4)
-					c.terminate(r)
-				}
-				r.wait(r.TTL/8, r.TTL/4)
-				r.restartEnded()
-				r.wait(r.TTL/2, 2*r.TTL)
-			})
-		},
+		otherBeside: besideOther(d, func(r *run) {
+			for _, c := range r.current {
+				r.wait(0, ttl/4)
+				c.terminate(r)
+			}
+			r.wait(ttl/8, ttl/4)
+			r.restartEnded()
+			r.wait(ttl/2, 2*ttl)
+		}),
 		// All members are stopped for longer than the other program waits.
-		otherTakesOver: func(r *run) {
-			r.besideOther(otherTakesOver, d, func() {
-				for _, c := range r.current {
-					c.stop(r)
-				}
-				r.wait(otherThreshold, otherThreshold+2*r.TTL)
-				for _, c := range r.current {
-					c.resume()
-				}
-				r.wait(0, r.TTL)
-			})
-		},
+		otherTakesOver: besideOther(d, func(r *run) {
+			for _, c := range r.current {
+				c.stop(r)
+			}
+			r.wait(otherThreshold, otherThreshold+2*ttl)
+			for _, c := range r.current {
+				c.resume()
+			}
+			r.wait(0, ttl)
+		}),
 	})
-	return site
 }
 
 // An other is a program that elects by the table alone, as such programs do: by one statement in a loop.
@@ -87,35 +77,37 @@ type other struct {
 
 // besideOther injects a fault while another program elects, too. It counts if that has led. The program ends without
 // giving anything back.
-func (r *run) besideOther(name string, d *testbed.Database, f func()) {
-	o := &other{
-		db: testbed.OpenDB(r, d.Admin), name: fmt.Sprintf("other-%d", len(r.history.Bands)), run: r,
-		led: map[string]*conformance.Entry{}, safe: map[string]time.Duration{},
-	}
-	before, stop, done := len(r.history.Lines), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
+func besideOther(d *testbed.Database, f func(r *run)) fault {
+	return func(r *run) {
+		o := &other{
+			db: testbed.OpenDB(r, d.Admin), name: fmt.Sprintf("other-%d", len(r.history.Bands)), run: r,
+			led: map[string]*conformance.Entry{}, safe: map[string]time.Duration{},
+		}
+		before, stop, done := len(r.history.Lines), make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				for _, election := range elections {
+					o.elect(election)
+				}
+				select {
+				case <-tick.C:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		r.inject(d.Name, byTarget, func() {
+			f(r)
+			close(stop)
+			<-done
 			for _, election := range elections {
-				o.elect(election)
+				o.note(election, Now())
 			}
-			select {
-			case <-tick.C:
-			case <-stop:
-				return
-			}
-		}
-	}()
-	r.inject(name, d.Name, byTarget, func() {
-		f()
-		close(stop)
-		<-done
-		for _, election := range elections {
-			o.note(election, Now())
-		}
-	}).hit = len(r.history.Lines) > before
+		}).hit = len(r.history.Lines) > before
+	}
 }
 
 const (

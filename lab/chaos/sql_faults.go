@@ -3,96 +3,68 @@
 package chaos
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // sqlFaults are faults that an administrator of a database can cause.
 func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
+	rights := fmt.Sprintf("SELECT, INSERT, UPDATE, DELETE ON %s.*", d.Name)
 	user := fmt.Sprintf("'%s'@'127.0.0.1'", d.User.User)
 	return map[string]fault{
-		"row deleted": func(r *run) {
-			name := elections[r.IntN(len(elections))]
-			r.inject("row deleted", name, byEnd, func() {
-				d.Exec(r, fmt.Sprintf("DELETE FROM election_item WHERE kind = 'record' AND name = '%s'", name))
-				r.wait(r.TTL/2, r.TTL)
-			})
-		},
+		"row deleted": edit(func(r *run, election string) {
+			s.Exec(r, fmt.Sprintf("DELETE FROM %s.election_item WHERE kind = 'record' AND name = '%s'", d.Name, election))
+		}),
 		"rights revoked": func(r *run) {
-			r.inject("rights revoked", s.Addr(), byCall, func() {
-				s.Exec(r, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE, DELETE ON %s.* FROM %s", d.Name, user))
-				closeConnections(r, s.Admin(), d.User.User) // an open one keeps its rights in a database
-				r.wait(r.TTL/2, 2*r.TTL)
-				s.Exec(r, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", d.Name, user))
+			r.inject(s.Addr(), byCall, func() {
+				s.Exec(r, "REVOKE "+rights+" FROM "+user)
+				closeConnections(r, s, d) // an open one keeps its rights in a database
+				r.wait(ttl/2, 2*ttl)
+				s.Exec(r, "GRANT "+rights+" TO "+user)
 			})
 		},
-		// Another client takes all connections, after those of the members were closed.
+		// Another client takes all connections, after those of the members were closed. The server keeps one for the
+		// administrator.
 		"connections used up": func(r *run) {
-			r.inject("connections used up", s.Addr(), byCall, func() {
-				// The administrator uses one connection, opened before all are taken.
-				admin, err := s.Admin().Conn(r.Context())
-				if err != nil {
-					r.Fatal(err)
-				}
-				defer admin.Close()
-				execAdmin(r, admin, "SET GLOBAL max_connections = 12")
-				closeConnections(r, admin, d.User.User)
+			r.inject(s.Addr(), byCall, func() {
+				s.Exec(r, "SET GLOBAL max_connections = 12")
+				closeConnections(r, s, d)
 				db := testbed.OpenDB(r, d.User)
-				defer db.Close()
-				for end := Now() + r.TTL + r.N(r.TTL); Now() < end; {
+				var taken []*sql.Conn
+				r.again(ttl+r.N(ttl), 0, 20*time.Millisecond, func() {
 					if c, err := db.Conn(r.Context()); err == nil {
-						defer c.Close()
-						continue
+						taken = append(taken, c)
 					}
-					r.wait(20*time.Millisecond, 50*time.Millisecond)
+				})
+				for _, c := range taken {
+					c.Close()
 				}
-				execAdmin(r, admin, "SET GLOBAL max_connections = 151")
+				db.Close()
+				s.Exec(r, "SET GLOBAL max_connections = 151")
 			})
 		},
 	}
 }
 
-// execAdmin runs a statement as the administrator.
-func execAdmin(r *run, c *sql.Conn, statement string) {
+// closeConnections closes the connections of the members on the server's side.
+func closeConnections(r *run, s *testbed.Server, d *testbed.Database) {
 	r.Helper()
-	if _, err := c.ExecContext(r.Context(), statement); err != nil {
-		r.Fatalf("%s: %v", statement, err)
-	}
-}
-
-// closeConnections closes the connections of a user on the server's side. The administrator has a connection or a pool.
-func closeConnections(r *run, admin interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, user string) {
-	r.Helper()
-	rows, err := admin.QueryContext(r.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)
+	rows, err := s.Admin().QueryContext(r.Context(), "SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = ?", d.User.User)
 	if err != nil {
 		r.Fatal(err)
 	}
-	defer rows.Close()
-	var ids []uint64
+	var kills []string
 	for rows.Next() {
-		var id uint64
-		if err := rows.Scan(&id); err != nil {
+		var kill string
+		if err := rows.Scan(&kill); err != nil {
 			r.Fatal(err)
 		}
-		ids = append(ids, id)
+		kills = append(kills, kill)
 	}
-	for _, id := range ids { // ignore errors: a connection may have ended
-		_, _ = admin.ExecContext(r.Context(), fmt.Sprintf("KILL %d", id))
+	for _, kill := range kills { // ignore errors: a connection may have ended
+		_, _ = s.Admin().ExecContext(r.Context(), kill)
 	}
-}
-
-// installed reports whether the error says that a plugin is already installed.
-func installed(err error) bool {
-	e, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (e.Number == 1125 || e.Number == 1968)
 }

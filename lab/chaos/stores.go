@@ -4,8 +4,8 @@ package chaos
 
 import (
 	"crypto/rand"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,11 +66,25 @@ func bound(takeover time.Duration) time.Duration { return ttl + takeover + ttl/3
 func join(all ...map[string]fault) map[string]fault {
 	joined := map[string]fault{Mixed: nil}
 	for _, m := range all {
-		for name, f := range m {
-			joined[name] = f
-		}
+		maps.Copy(joined, m)
 	}
 	return joined
+}
+
+// reach says how members reach a store: the configuration of one that has these connections.
+type reach func(proxies []*testbed.Proxy) []string
+
+// newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is what [bound] says.
+func newSite(t testing.TB, name string, takeover time.Duration, addrs []string, how reach, faults ...map[string]fault) *Site {
+	site := &Site{Backend: name, TTL: ttl, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults())...)}
+	for i := range members {
+		site.proxies = append(site.proxies, nil)
+		for _, addr := range addrs {
+			site.proxies[i] = append(site.proxies[i], testbed.NewProxy(t, addr))
+		}
+	}
+	site.environ = func(i int) []string { return how(site.proxies[i]) }
+	return site
 }
 
 // fileSite is a directory. A stopped leader keeps its pipe open, so no member takes over.
@@ -78,20 +92,20 @@ func fileSite(t testing.TB) *Site {
 	dir := filepath.Join(testbed.TempDir(t), "election")
 	// Nobody leads for the greatest TTL after a deletion, which here is the TTL of all.
 	env := environ("file", "DIR", dir, "MAX_TTL", ttl.String())
-	remove := func(name, pattern string) fault {
+	remove := func(pattern string) fault {
 		return func(r *run) {
 			names, _ := filepath.Glob(filepath.Join(dir, pattern))
 			if len(names) > 0 { // otherwise it has not been made again
 				path := names[r.IntN(len(names))]
-				r.inject(name, filepath.Base(path), byEnd, func() { os.Remove(path) })
+				r.inject(filepath.Base(path), byEnd, func() { os.Remove(path) })
 			}
-			r.wait(r.TTL/2, r.TTL)
+			r.wait(ttl/2, ttl)
 		}
 	}
 	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
 		faults: join(processFaults(), map[string]fault{
-			"lock deleted":   remove("lock deleted", "*.alive"), // the leader goes on; its death is not proven any more
-			"leases deleted": remove("leases deleted", "leases-*.json"),
+			"lock deleted":   remove("*.alive"), // the leader goes on; its death is not proven any more
+			"leases deleted": remove("leases-*.json"),
 		})}
 }
 
@@ -100,17 +114,6 @@ func fileSite(t testing.TB) *Site {
 func manualSite(t testing.TB) *Site {
 	env := environ("manual", "LEADER", "b", "DIR", filepath.Join(testbed.TempDir(t), "election"))
 	return &Site{Backend: "manual", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
-}
-
-// proxiesFor puts a proxy between each member and each server.
-func proxiesFor(t testing.TB, addrs ...string) [][]*testbed.Proxy {
-	proxies := make([][]*testbed.Proxy, members)
-	for i := range proxies {
-		for _, addr := range addrs {
-			proxies[i] = append(proxies[i], testbed.NewProxy(t, addr))
-		}
-	}
-	return proxies
 }
 
 // urls returns the addresses at which a member reaches the servers.
@@ -128,37 +131,28 @@ const greatestTTL = 3 * time.Second
 func mysqlSite(t testing.TB, k testbed.Kind) *Site {
 	s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
 	d := s.Database(t)
-	makeTables(t, d)
-	site := &Site{Backend: "mysql on " + string(k), TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, s.Addr())}
-	site.environ = func(i int) []string {
-		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
-	}
-	site.faults = join(processFaults(), networkFaults(), serverFaults(s), sqlFaults(s, d), clockFaults(s))
-	addSlowDisk(t, site, s)
-	return site
+	makeTables(t, d, "")
+	return newSite(t, "mysql on "+string(k), greatestTTL, []string{s.Addr()}, mysqlEnviron(d),
+		networkFaults(), serverFaults(s.Daemon), sqlFaults(s, d), clockFaults(s.Daemon), diskFaults(t, s.Daemon))
 }
 
-func makeTables(t testing.TB, d *testbed.Database) {
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+func makeTables(t testing.TB, d *testbed.Database, prefix string) {
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", prefix); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// addSlowDisk adds the fault if strace is installed.
-func addSlowDisk(t testing.TB, site *Site, s server) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
-		return
+func mysqlEnviron(d *testbed.Database) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("mysql", "DSN", proxies[0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String())
 	}
-	site.faults["slow fsync"] = slowDisk(s)
 }
 
 func postgresSite(t testing.TB) *Site {
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	d := postgresDatabase(t, server)
-	site := postgresSiteOn(t, "postgres", server.Addr(), d)
-	site.faults = join(processFaults(), networkFaults(), serverFaults(server), postgresAdmin(server, d))
-	return site
+	return newSite(t, "postgres", greatestTTL, []string{server.Addr()}, postgresEnviron(d),
+		networkFaults(), serverFaults(server.Daemon), postgresAdmin(server, d))
 }
 
 // postgresDatabase makes a database with the table.
@@ -175,80 +169,72 @@ func postgresDatabase(t testing.TB, server *testbed.PostgresServer) *testbed.Pos
 	return d
 }
 
-func postgresSiteOn(t testing.TB, name, addr string, d *testbed.PostgresDatabase) *Site {
-	site := &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, addr)}
-	site.environ = func(i int) []string {
-		return environ("postgres", "DSN", d.DSN(site.proxies[i][0].Addr()), "MAX_TTL", greatestTTL.String())
+func postgresEnviron(d *testbed.PostgresDatabase) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("postgres", "DSN", d.DSN(proxies[0].Addr()), "MAX_TTL", greatestTTL.String())
 	}
-	return site
 }
 
 func redisSite(t testing.TB) *Site {
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	site, prefix := redisSiteOn(t, "redis", server)
-	site.faults = join(processFaults(), networkFaults(), serverFaults(server), redisAdmin(server, prefix))
-	return site
+	server, prefix := testbed.StartRedis(t, testbed.RedisOptions{}), rand.Text()
+	return newSite(t, "redis", greatestTTL, []string{server.Addr()}, redisEnviron(prefix),
+		networkFaults(), serverFaults(server.Daemon), redisAdmin(server, prefix))
 }
 
-func redisSiteOn(t testing.TB, name string, server *testbed.RedisServer, more ...string) (site *Site, prefix string) {
-	site, prefix = &Site{Backend: name, TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, server.Addr())}, rand.Text()
-	site.environ = func(i int) []string {
-		return environ("redis", append([]string{"ADDRESSES", site.proxies[i][0].Addr(), "PREFIX", prefix, "MAX_TTL", greatestTTL.String()}, more...)...)
+func redisEnviron(prefix string, more ...string) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("redis", append([]string{"ADDRESSES", proxies[0].Addr(), "PREFIX", prefix, "MAX_TTL", greatestTTL.String()}, more...)...)
 	}
-	return site, prefix
 }
 
 func etcdSite(t testing.TB) *Site {
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
-	site := &Site{Backend: "etcd", TTL: ttl, Bound: bound(time.Second), takesOver: true, proxies: proxiesFor(t, n.Addr())}
-	prefix := rand.Text() + "/"
-	site.environ = func(i int) []string {
-		return environ("etcd", "ENDPOINTS", urls(site.proxies[i], "http://"), "PREFIX", prefix)
+	n, prefix := testbed.StartEtcd(t, testbed.EtcdOptions{}), rand.Text()+"/"
+	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix),
+		networkFaults(), serverFaults(n.Daemon), etcdAdmin(n.Daemon, prefix), diskFaults(t, n.Daemon))
+}
+
+func etcdEnviron(prefix string) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("etcd", "ENDPOINTS", urls(proxies, "http://"), "PREFIX", prefix)
 	}
-	site.faults = join(processFaults(), networkFaults(), serverFaults(n), etcdAdmin(n.URL(), prefix))
-	addSlowDisk(t, site, n)
-	return site
 }
 
 // s3Site is a versitygw. Members find their credentials in the environment.
 func s3Site(t testing.TB) *Site {
-	n := testbed.StartS3(t, testbed.S3Options{})
-	site := &Site{Backend: "s3", TTL: ttl, Bound: bound(time.Second), takesOver: true, proxies: proxiesFor(t, n.Addr())}
-	prefix := rand.Text() + "/"
-	site.environ = func(i int) []string {
-		return environ("s3", "BUCKET", testbed.S3Bucket, "PREFIX", prefix, "REGION", "us-east-1",
-			"ENDPOINT", "http://"+site.proxies[i][0].Addr(), "PATH_STYLE", "true")
+	n, prefix := testbed.StartS3(t, testbed.S3Options{}), rand.Text()+"/"
+	how := func(proxies []*testbed.Proxy) []string {
+		return environ("s3", "BUCKET", testbed.S3Bucket, "PREFIX", prefix, "REGION", "us-east-1", "ENDPOINT", urls(proxies, "http://"), "PATH_STYLE", "true")
 	}
-	site.faults = join(processFaults(), networkFaults(), serverFaults(n))
-	return site
+	return newSite(t, "s3", time.Second, []string{n.Addr()}, how, networkFaults(), serverFaults(n.Daemon))
 }
 
 func consulSite(t testing.TB) *Site {
-	a := testbed.StartConsul(t, testbed.ConsulOptions{})
-	site := &Site{Backend: "consul", TTL: ttl, Bound: bound(ttl + 2*time.Second), takesOver: true, proxies: proxiesFor(t, a.Addr())}
-	prefix := rand.Text()
-	site.environ = func(i int) []string {
-		return environ("consul", "ADDRESS", urls(site.proxies[i], "http://"), "PREFIX", prefix)
+	a, prefix := testbed.StartConsul(t, testbed.ConsulOptions{}), rand.Text()
+	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix),
+		networkFaults(), serverFaults(a.Daemon), consulAdmin(a.Daemon, prefix), diskFaults(t, a.Daemon))
+}
+
+func consulEnviron(prefix string) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("consul", "ADDRESS", urls(proxies, "http://"), "PREFIX", prefix)
 	}
-	site.faults = join(processFaults(), networkFaults(), serverFaults(a), consulAdmin(a.URL(), prefix))
-	addSlowDisk(t, site, a)
-	return site
 }
 
-func zooKeeperSite(t testing.TB, backend string, environ func(proxies []*testbed.Proxy, root string) []string, admin func(addr, root string) map[string]fault) *Site {
-	z := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true})
-	site := &Site{Backend: backend, TTL: ttl, Bound: bound(ttl), takesOver: true, proxies: proxiesFor(t, z.Addr())}
-	root := "/" + rand.Text()
-	site.environ = func(i int) []string { return environ(site.proxies[i], root) }
+func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, admin func(addr, root string) map[string]fault) *Site {
+	z, root := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true}), "/"+rand.Text()
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
-	site.faults = join(processFaults(), networkFaults(), serverFaults(z), admin(z.Addr(), root), clockFaults(z))
-	return site
+	return newSite(t, backend, ttl, []string{z.Addr()}, how(root),
+		networkFaults(), serverFaults(z.Daemon), admin(z.Addr(), root), clockFaults(z.Daemon))
 }
 
-func zooKeeperEnviron(proxies []*testbed.Proxy, root string) []string {
-	return environ("zookeeper", "SERVERS", urls(proxies, ""), "ROOT", root)
+func zooKeeperEnviron(root string) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("zookeeper", "SERVERS", urls(proxies, ""), "ROOT", root)
+	}
 }
 
-func curatorEnviron(proxies []*testbed.Proxy, root string) []string {
-	return environ("curator", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "SESSION", "8s")
+func curatorEnviron(root string) reach {
+	return func(proxies []*testbed.Proxy) []string {
+		return environ("curator", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "SESSION", "8s")
+	}
 }

@@ -6,22 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
-
-// Table returns the figures as a table for a terminal.
-func (f Figures) Table() string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\thit\tviolations\tlate writes\tgaps\tp50\tp99\tmax\t")
-	for _, l := range append(f, f.Totals()...) {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n", l.Backend, l.Fault, l.Histories, l.Faults, l.Bites, l.Violations, l.Stale,
-			l.Gaps.Count(), brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(.99)), brief(l.Gaps.Quantile(1)))
-	}
-	w.Flush()
-	return b.String()
-}
 
 // The marks between which WriteInto writes the totals.
 const (

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
+	"net/rpc"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -256,29 +256,31 @@ func (s *candidate) lead(ctx context.Context, lead *election.Leadership) error {
 	defer func() {
 		w.note(Line{Entry: conformance.Entry{Kind: conformance.Ran, Election: s.Name(), Term: lead.Term, From: began, To: Now()}})
 	}()
-	var c *client
-	defer func() { c.close() }()
+	var c *rpc.Client
+	defer func() {
+		if c != nil {
+			c.Close()
+		}
+	}()
 	work := time.NewTimer(0)
 	defer work.Stop()
 	for lead.Leading() && ctx.Err() == nil {
 		work.Reset(workFor/2 + rand.N(workFor))
 		<-work.C
-		q := request{w.Process, s.Name(), lead.Term, int(w.writes.Add(1))}
-		l := Line{Entry: conformance.Entry{Kind: Wrote, Election: s.Name(), Term: lead.Term, From: Now()}, Number: q.Number}
-		var a reply
+		l := Line{Entry: conformance.Entry{Kind: Wrote, Election: s.Name(), Term: lead.Term, From: Now()}, Number: int(w.writes.Add(1))}
+		var accepted bool
 		var err error
 		if c == nil {
-			c, err = dial(w.Resource)
+			c, err = rpc.Dial("unix", w.Resource)
 		}
 		if err == nil {
-			a, err = c.write(q)
+			err = c.Call("Resource.Write", Write{Process: w.Process, Election: s.Name(), Term: lead.Term, Number: l.Number}, &accepted)
 		}
 		switch l.To = Now(); {
 		case err != nil:
 			l.Outcome, l.Text = unknown, err.Error()
-			c.close()
 			c = nil
-		case a.Accepted:
+		case accepted:
 			l.Outcome = ok
 		default:
 			l.Outcome = refused
@@ -316,32 +318,5 @@ func (w *writer) noteFinalStates() {
 			}
 			s.mu.Unlock()
 		}
-	}
-}
-
-// A client writes to the resource.
-type client struct {
-	net.Conn
-	in *json.Decoder
-}
-
-func dial(socket string) (*client, error) {
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	return &client{c, json.NewDecoder(c)}, nil
-}
-
-func (c *client) write(q request) (a reply, err error) {
-	if err = json.NewEncoder(c).Encode(q); err == nil {
-		err = c.in.Decode(&a)
-	}
-	return a, err
-}
-
-func (c *client) close() {
-	if c != nil {
-		c.Conn.Close()
 	}
 }

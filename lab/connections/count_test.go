@@ -86,7 +86,7 @@ func fewWhenIdle(t *testing.T, all []*counted, most int) {
 	t.Helper()
 	for _, p := range all {
 		testbed.Eventually(t, patience, p.name+" has few connections", func() error {
-			if n := p.proxy.Stats().Open; n > most {
+			if n := p.proxy.Open(); n > most {
 				return fmt.Errorf("it has %d, want at most %d", n, most)
 			}
 			return nil
@@ -102,12 +102,12 @@ func count(t *testing.T, phase string, all []*counted, while time.Duration, most
 	ever := make([]int, len(all))
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		for i, p := range all {
-			ever[i] = max(ever[i], p.proxy.Stats().Open)
+			ever[i] = max(ever[i], p.proxy.Open())
 		}
 	}
 	for i, p := range all {
-		text += fmt.Sprintf("  %s %d, at most %d", p.name, p.proxy.Stats().Open, ever[i])
-		if n := p.proxy.Stats().Open; n > most {
+		text += fmt.Sprintf("  %s %d, at most %d", p.name, p.proxy.Open(), ever[i])
+		if n := p.proxy.Open(); n > most {
 			t.Errorf("%s: the %s has %d connections, want at most %d", phase, p.name, n, most)
 		}
 	}

@@ -189,7 +189,7 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 		proxy := testbed.NewProxy(t, s.addr)
 		b, err := s.open(proxy.Addr())
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
-		proxy.Refuse(true)
+		proxy.SetTarget("127.0.0.1:1") // nobody is there
 		leadsOn(t, l, 100*time.Second)
 	})
 }

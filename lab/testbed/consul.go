@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 )
 
 // ConsulOptions describe a Consul agent to start. The zero value is a single
@@ -37,11 +36,7 @@ type ConsulOptions struct {
 }
 
 // A ConsulAgent is one server of Consul.
-type ConsulAgent struct {
-	*Daemon
-	own   []tls.Certificate // of the tests, with ClientCerts
-	token string
-}
+type ConsulAgent struct{ *Daemon }
 
 // consulToken is the token of the administrator, with ACL.
 const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
@@ -58,7 +53,7 @@ func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 // takes its own prefix.
 var SharedConsul = share(func() *ConsulAgent {
 	if addr := Consul.named(); addr != "" {
-		return &ConsulAgent{Daemon: alreadyRunning(Consul, addr)}
+		return &ConsulAgent{alreadyRunning(Consul, addr)}
 	}
 	return startConsul(ConsulOptions{})
 })
@@ -72,26 +67,23 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 		peers = append(peers, network.Host(i).PeerIP())
 	}
 	return startCluster(t, Consul, n, func(i int) *ConsulAgent {
-		a, host := &ConsulAgent{}, network.Host(i)
-		d := prepareConsul(false)
+		d, host := prepareConsul(false), network.Host(i)
 		d.host = host
-		a.Daemon = launch(a.configure(d, ConsulOptions{}, map[string]any{
+		return &ConsulAgent{launch(d.consul(ConsulOptions{}, map[string]any{
 			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s", "node_name": fmt.Sprint("node", i+1),
 			"bind_addr": host.PeerIP(), "client_addr": host.IP(),
-		}, [3]int{8500, 8300, 8301}))
-		return a
+		}, [3]int{8500, 8300, 8301}))}
 	})
 }
 
 // startConsul starts a single server.
 func startConsul(o ConsulOptions) *ConsulAgent {
-	a, d := &ConsulAgent{}, prepareConsul(o.TLS)
-	a.Daemon = launchOnPort(func(port int) daemonOptions {
-		return a.configure(d, o, map[string]any{
+	d := prepareConsul(o.TLS)
+	return &ConsulAgent{launchOnPort(func(port int) daemonOptions {
+		return d.consul(o, map[string]any{
 			"bootstrap_expect": 1, "node_name": "node", "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
 		}, [3]int{port, freePort(), freePort()})
-	})
-	return a
+	})}
 }
 
 // prepareConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
@@ -103,12 +95,14 @@ func prepareConsul(tls bool) daemonOptions {
 	program, version := built(Consul, versions, "consul", module)
 	d := prepare(Consul, version, tls)
 	d.command = []string{program, "agent", "-config-file=" + filepath.Join(d.dir, "consul.json")}
+	d.ready = consulReady
+	d.leads = consulLeads
 	return d
 }
 
-// configure writes a configuration with these settings. The ports are those for clients, servers and gossip. With
-// TLS, the port for clients is the HTTPS port.
-func (a *ConsulAgent) configure(d daemonOptions, o ConsulOptions, config map[string]any, port [3]int) daemonOptions {
+// consul writes a configuration with these settings. The ports are those for clients, servers and gossip. With TLS, the
+// port for clients is the HTTPS port.
+func (d daemonOptions) consul(o ConsulOptions, config map[string]any, port [3]int) daemonOptions {
 	ports := map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1}
 	limits := map[string]any{"http_max_conns_per_client": 10000} // all test processes have one address
 	maps.Copy(limits, o.Limits)
@@ -122,7 +116,7 @@ func (a *ConsulAgent) configure(d daemonOptions, o ConsulOptions, config map[str
 		"limits":    limits, "ports": ports,
 	})
 	if o.ACL {
-		a.token = consulToken
+		d.header = http.Header{"X-Consul-Token": {consulToken}}
 		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}
 	}
 	if d.ca != nil {
@@ -132,48 +126,25 @@ func (a *ConsulAgent) configure(d daemonOptions, o ConsulOptions, config map[str
 		}}
 	}
 	if o.ClientCerts {
-		a.own = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests")))}
+		d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests")))}
 	}
 	check(os.WriteFile(filepath.Join(d.dir, "consul.json"), must(json.Marshal(config)), 0o600))
 	d.addr = net.JoinHostPort(config["client_addr"].(string), strconv.Itoa(port[0]))
-	a.Daemon = &Daemon{options: d} // for ready, until it is launched
-	d.ready = a.ready
 	return d
 }
 
-// ready returns nil if the cluster has a leader that answers consistent reads.
-func (a *ConsulAgent) ready(ctx context.Context) error {
-	status, text, err := get(ctx, a.URL()+"/v1/kv/ready?consistent", a.TLSConfig(), http.Header{"X-Consul-Token": {a.token}})
-	if err == nil && status >= 500 {
-		err = fmt.Errorf("%d: %.1000s", status, text)
-	}
-	return err
+// consulReady returns nil if the cluster has a leader that answers consistent reads.
+func consulReady(ctx context.Context, d *Daemon) error {
+	return d.Try(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, nil)
 }
 
-// AdminToken is the administrator's token, or empty without ACL.
-func (a *ConsulAgent) AdminToken() string { return a.token }
-
-// TLSConfig makes a client trust the agent, and has a client certificate with
-// ClientCerts. It is nil without TLS.
-func (a *ConsulAgent) TLSConfig() *tls.Config {
-	config := a.Daemon.TLSConfig()
-	if config != nil {
-		config.Certificates = a.own
-	}
-	return config
-}
-
-// Leads reports whether this server says that it leads the cluster.
-func (a *ConsulAgent) Leads(t testing.TB) bool {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	_, text, err := get(ctx, a.URL()+"/v1/agent/self", a.TLSConfig(), nil)
+func consulLeads(ctx context.Context, d *Daemon) bool {
 	var self struct {
 		Stats struct{ Consul struct{ Leader string } }
 	}
-	if err != nil || json.Unmarshal([]byte(text), &self) != nil {
-		return false
-	}
-	return self.Stats.Consul.Leader == "true"
+	err := d.Try(ctx, http.MethodGet, "/v1/agent/self", nil, &self)
+	return err == nil && self.Stats.Consul.Leader == "true"
 }
+
+// AdminToken is the administrator's token, or empty without ACL.
+func (a *ConsulAgent) AdminToken() string { return a.options.header.Get("X-Consul-Token") }

@@ -1,8 +1,10 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -27,11 +29,21 @@ type daemonOptions struct {
 	dir     string     // see newDir
 	ca      *authority // of its certificate; nil: it does not speak TLS
 
+	certs  []tls.Certificate // of the tests; nil: clients need none
+	header http.Header       // of the tests' requests
+	below  *Daemon           // what it keeps everything in, and what ends with it; nil: there is none
+
 	clock  string        // the file with its clock's offset; "": it has the machine's clock
 	offset time.Duration // of the clock when it starts
 
 	// ready returns nil once the server answers. It is called many times. Nil: when it takes connections.
-	ready func(ctx context.Context) error
+	ready func(ctx context.Context, d *Daemon) error
+
+	// leads reports whether the server says that it leads its cluster.
+	leads func(ctx context.Context, d *Daemon) bool
+
+	// end asks the server to end. Nil: SIGTERM.
+	end os.Signal
 }
 
 // A Daemon is one process of a server. A cluster has one for each node. Its methods are for one
@@ -40,6 +52,7 @@ type Daemon struct {
 	options daemonOptions
 	shared  bool          // all tests of the binary use it, so it refuses faults
 	offset  time.Duration // of the clock
+	close   func()        // closes what the testbed has open; nil: nothing
 
 	mu      sync.Mutex
 	process *process // nil: the testbed did not start it
@@ -63,7 +76,7 @@ func prepare(kind Kind, version string, tls bool) daemonOptions {
 func launch(o daemonOptions) *Daemon {
 	d := &Daemon{options: o, offset: o.offset}
 	if o.ready == nil {
-		d.options.ready = d.listens
+		d.options.ready = listens
 	}
 	check(d.spawn())
 	return d
@@ -114,7 +127,7 @@ func (d *Daemon) await() error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if err := d.options.ready(ctx); err != nil {
+		if err := d.options.ready(ctx, d); err != nil {
 			return fmt.Errorf("%s does not answer: %w; it wrote:\n%s", d.options.kind, err, d.LogTail())
 		}
 		return nil
@@ -123,6 +136,9 @@ func (d *Daemon) await() error {
 
 // endWithTest stops the daemon at the end of the test, and logs its output if it failed.
 func (d *Daemon) endWithTest(t testing.TB) {
+	if d.options.below != nil {
+		d.options.below.endWithTest(t)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines that %s %s wrote:\n%s", d.options.kind, d.options.addr, d.LogTail())
@@ -135,6 +151,9 @@ func (d *Daemon) endWithTest(t testing.TB) {
 func (d *Daemon) remove() {
 	if p := d.running(); p != nil {
 		p.kill()
+	}
+	if d.close != nil {
+		d.close()
 	}
 	if d.options.dir != "" {
 		os.RemoveAll(d.options.dir)
@@ -153,6 +172,9 @@ func (d *Daemon) Addr() string { return d.options.addr }
 // Dir returns the directory of this daemon.
 func (d *Daemon) Dir() string { return d.options.dir }
 
+// Host is where a node of a cluster runs.
+func (d *Daemon) Host() *Host { return d.options.host }
+
 func (d *Daemon) log() string { return filepath.Join(d.options.dir, "log") }
 
 // LogTail returns the last lines that the daemon wrote.
@@ -166,7 +188,12 @@ func (d *Daemon) LogTail() string {
 }
 
 // share implements server.
-func (d *Daemon) share() { d.shared = true }
+func (d *Daemon) share() {
+	d.shared = true
+	if d.options.below != nil {
+		d.options.below.share()
+	}
+}
 
 // title names the server in the table at the end of a run.
 func (d *Daemon) title() string {
@@ -196,12 +223,15 @@ func (d *Daemon) CAFile() string {
 	return d.options.ca.file("ca.pem")
 }
 
-// TLSConfig makes a client trust the server. Its RootCAs has only the server's authority. It is nil without TLS.
+// TLSConfig makes a client trust the server, and has a client certificate if clients need one. Its RootCAs has only the
+// server's authority. It is nil without TLS.
 func (d *Daemon) TLSConfig() *tls.Config {
 	if d.options.ca == nil {
 		return nil
 	}
-	return d.options.ca.clientConfig()
+	config := d.options.ca.clientConfig()
+	config.Certificates = d.options.certs
+	return config
 }
 
 // ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files of the
@@ -212,7 +242,7 @@ func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 }
 
 // listens returns nil if the server takes connections.
-func (d *Daemon) listens(ctx context.Context) error {
+func listens(ctx context.Context, d *Daemon) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.options.addr)
 	if err != nil {
 		return err
@@ -220,21 +250,61 @@ func (d *Daemon) listens(ctx context.Context) error {
 	return c.Close()
 }
 
-// get asks a server by HTTP, and returns the status and the body.
-func get(ctx context.Context, url string, config *tls.Config, header http.Header) (status int, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
+// Request sends a server that speaks HTTP a request of the administrator, and decodes the answer into into, unless it is
+// nil. Body is marshaled as JSON unless it is nil. Any status from 400 on fails the test.
+func (d *Daemon) Request(t testing.TB, method, path string, body, into any) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	noError(t, d.Try(ctx, method, path, body, into))
+}
+
+// Try is Request that returns the error, for goroutines and for what may fail. A status from 400 on is in the error's
+// text, as in "404: ". In Kubernetes, a PATCH creates or updates an object; while etcd is dead, an answer takes half a
+// minute or more.
+func (d *Daemon) Try(ctx context.Context, method, path string, body, into any) error {
+	text, err := d.ask(ctx, method, d.URL()+path, body)
+	if err == nil && into != nil {
+		err = json.Unmarshal(text, into)
 	}
-	request.Header = header
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-	answer, err := client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return fmt.Errorf("testbed: %s %s: %w", method, path, err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
-	return answer.StatusCode, string(text), err
+	return nil
+}
+
+// ask sends a request and returns the answer. A status from 400 on is an error.
+func (d *Daemon) ask(ctx context.Context, method, url string, body any) (answer []byte, err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range d.options.header {
+		request.Header[name] = values
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
+
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: d.TLSConfig(), DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(response.Body, 32<<20))
+	if err == nil && response.StatusCode >= 400 {
+		err = fmt.Errorf("%d: %s", response.StatusCode, answer)
+	}
+	return answer, err
 }
 
 // running returns the process, or nil if it has ended or the testbed did not start it.
@@ -278,16 +348,28 @@ func (d *Daemon) Pid(t testing.TB) int {
 	return d.requireRunning(t, "Pid").pid()
 }
 
-// Kill kills the daemon at once, as kill -9 does.
+// Leads reports whether the server says that it leads its cluster, or is on its own.
+func (d *Daemon) Leads(t testing.TB) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return d.options.leads(ctx, d)
+}
+
+// Kill kills all processes of the daemon at once, as kill -9 does. What it acknowledged is on disk.
 func (d *Daemon) Kill(t testing.TB) {
 	t.Helper()
 	d.requireRunning(t, "Kill").kill()
 }
 
-// Terminate sends SIGTERM and waits until the daemon has ended.
+// Terminate asks the daemon to end, without waiting for its clients, and waits until it has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	noError(t, d.requireRunning(t, "Terminate").end(syscall.SIGTERM, endLimit))
+	signal := d.options.end
+	if signal == nil {
+		signal = syscall.SIGTERM
+	}
+	noError(t, d.requireRunning(t, "Terminate").end(signal, endLimit))
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and
@@ -307,7 +389,7 @@ func (d *Daemon) Start(t testing.TB) {
 	}
 }
 
-// Stop freezes the daemon with SIGSTOP. Connections stay open, the kernel accepts
+// Stop freezes all processes of the daemon with SIGSTOP. Connections stay open, the kernel accepts
 // new ones, and no request is answered.
 func (d *Daemon) Stop(t testing.TB) {
 	t.Helper()

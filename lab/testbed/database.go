@@ -83,13 +83,16 @@ func (d *Database) Exec(t testing.TB, statements ...string) {
 // broken connections.
 func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
-	c = c.Clone()
-	c.Logger = &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(c)
+	db, err := attempt(func() *sql.DB { return openPool(c) })
 	noError(t, err)
-	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+func openPool(c *mysql.Config) *sql.DB {
+	c = c.Clone()
+	c.Logger = &mysql.NopLogger{} // faults break connections on purpose
+	return sql.OpenDB(must(mysql.NewConnector(c)))
 }
 
 // tidy cleans up on a server that outlives the test. It ignores errors.

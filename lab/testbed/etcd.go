@@ -3,8 +3,8 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,9 +72,8 @@ func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*E
 		host := network.Host(i)
 		d := prepareEtcd(o)
 		d.host, d.addr = host, host.IP()+":2379"
-		n := &EtcdNode{metrics: "http://" + host.IP() + ":2381"}
-		n.Daemon = launch(n.configure(d, o, fmt.Sprint("node", i), host.PeerIP()+":2380", fmt.Sprint("cluster", network.number), peers))
-		return n
+		metrics := "http://" + host.IP() + ":2381"
+		return &EtcdNode{launch(d.etcd(o, metrics, fmt.Sprint("node", i), host.PeerIP()+":2380", fmt.Sprint("cluster", network.number), peers)), metrics}
 	})
 }
 
@@ -84,82 +83,69 @@ func startEtcd(o EtcdOptions) *EtcdNode {
 	n.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr, n.metrics = loopback(port), "http://"+loopback(freePort())
 		peer := loopback(freePort())
-		return n.configure(d, o, "node0", peer, filepath.Base(d.dir), []string{"node0=http://" + peer})
+		return d.etcd(o, n.metrics, "node0", peer, filepath.Base(d.dir), []string{"node0=http://" + peer})
 	})
 	return n
 }
 
 // prepareEtcd finds the program.
 func prepareEtcd(o EtcdOptions) daemonOptions {
-	find := findEtcd
-	if o.Oldest || oldest() {
-		find = oldestEtcd
-	}
-	program, version := find()
+	program, version := findEtcd(o.Oldest || oldest())
 	d := prepare(Etcd, version, o.TLS)
 	d.command = []string{program}
 	return d
 }
 
-// configure adds the options of a node of this name and this address for its peers.
-func (n *EtcdNode) configure(d daemonOptions, o EtcdOptions, name, peer, cluster string, peers []string) daemonOptions {
+// etcd adds the options of a node of this name and this address for its peers.
+func (d daemonOptions) etcd(o EtcdOptions, metrics, name, peer, cluster string, peers []string) daemonOptions {
 	scheme, args := "http://", o.Args
 	if o.TLS {
 		scheme = "https://"
 		args = slices.Concat([]string{"--client-cert-auth", "--trusted-ca-file=" + d.ca.file("ca.pem"),
 			"--cert-file=" + d.ca.file("server-cert.pem"), "--key-file=" + d.ca.file("server-key.pem")}, args)
 	}
-	d.ready = n.ready
+	d.ready = func(ctx context.Context, d *Daemon) error { // once the cluster has a leader that confirms a read
+		text, err := d.ask(ctx, http.MethodGet, metrics+"/health", nil)
+		if err == nil && !strings.Contains(string(text), `"health":"true"`) {
+			err = fmt.Errorf("not healthy: %s", text)
+		}
+		return err
+	}
+	d.leads = func(ctx context.Context, d *Daemon) bool {
+		text, err := d.ask(ctx, http.MethodGet, metrics+"/metrics", nil)
+		return err == nil && strings.Contains(string(text), "\netcd_server_is_leader 1\n")
+	}
 	d.command = slices.Concat(d.command, []string{
 		"--name=" + name, "--data-dir=" + filepath.Join(d.dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + cluster,
-		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + n.metrics,
+		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + metrics,
 		"--listen-client-urls=" + scheme + d.addr, "--advertise-client-urls=" + scheme + d.addr,
 		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
 	}, args)
 	return d
 }
 
-// findEtcd finds the newest program that "make deps" has built. In the fast tier the
-// system's etcd will do.
-func findEtcd() (program, version string) {
-	if testing.Short() && glob(filepath.Join(cacheDir(), "etcd-v*", "etcd")) == "" {
-		return systemEtcd()
+// findEtcd finds the newest program that "make deps" has built, or the old one of Debian bookworm that it has unpacked.
+// In the fast tier, and for the old one, the system's etcd will do.
+func findEtcd(old bool) (program, version string) {
+	pattern := "etcd-v*/etcd"
+	if old {
+		pattern = "etcd-3.4.*/usr/bin/etcd"
 	}
-	return built(Etcd, "*", "etcd", "internal/tools/etcd")
-}
+	found, _ := filepath.Glob(filepath.Join(cacheDir(), pattern))
+	switch {
+	case len(found) > 0:
+		program = found[len(found)-1]
+	case old || testing.Short():
+		program = installed(Etcd, "etcd", "etcd", "Debian: etcd-server")
+	default:
+		check(&missing{Etcd, "etcd", "built from internal/tools/etcd"})
+	}
 
-// oldestEtcd finds the program of Debian bookworm that "make deps" has unpacked, or the system's.
-func oldestEtcd() (program, version string) {
-	cache := cacheDir()
-	if found := glob(filepath.Join(cache, "etcd-3.4.*", "usr/bin/etcd")); found != "" {
-		return found, strings.Split(found[len(cache)+1:], "/")[0][len("etcd-"):]
-	}
-	program, version = systemEtcd()
-	if !strings.HasPrefix(version, "3.4.") {
+	version, _ = versionOf("etcd Version: ", nil, program)
+	if old && !strings.HasPrefix(version, "3.4.") {
 		check(&missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"})
 	}
 	return program, version
-}
-
-var etcdVersion = regexp.MustCompile(`etcd Version: (\S+)`)
-
-func systemEtcd() (program, version string) {
-	program = installed(Etcd, "etcd", "etcd", "Debian: etcd-server")
-	out, err := exec.Command(program, "--version").Output()
-	found := etcdVersion.FindSubmatch(out)
-	if err != nil || found == nil {
-		check(fmt.Errorf("%s --version: %v: %s", program, err, out))
-	}
-	return program, string(found[1])
-}
-
-// ready returns nil if the cluster has a leader that confirms a read.
-func (n *EtcdNode) ready(ctx context.Context) error {
-	_, text, err := get(ctx, n.metrics+"/health", nil, nil)
-	if err == nil && !strings.Contains(text, `"health":"true"`) {
-		err = fmt.Errorf("not healthy: %s", text)
-	}
-	return err
 }
 
 var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
@@ -170,19 +156,13 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	_, text, err := get(ctx, n.metrics+"/metrics", nil, nil)
+	text, err := n.ask(ctx, http.MethodGet, n.metrics+"/metrics", nil)
 	noError(t, err)
 	metrics := make(map[string]float64)
-	for _, line := range metricLine.FindAllStringSubmatch(text, -1) {
+	for _, line := range metricLine.FindAllStringSubmatch(string(text), -1) {
 		metrics[line[1]], _ = strconv.ParseFloat(line[2], 64)
 	}
 	return metrics
-}
-
-// Leads reports whether this node says that it leads the cluster.
-func (n *EtcdNode) Leads(t testing.TB) bool {
-	t.Helper()
-	return n.Metrics(t)["etcd_server_is_leader"] == 1
 }
 
 func (n *EtcdNode) data() string { return filepath.Join(n.Dir(), "data") }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -78,23 +78,26 @@ func findSystemMySQL() *program {
 	return p
 }
 
-var versionPattern = regexp.MustCompile(`Ver (\S+)`)
-
 // identify asks the server for its version.
 func (p *program) identify() *program {
 	server := p.command[len(p.command)-1]
-	cmd := exec.Command(p.command[0], append(p.command[1:], "--no-defaults", "--version")...)
-	cmd.Env = append(os.Environ(), p.env...)
-	out, err := cmd.CombinedOutput()
-	found := versionPattern.FindSubmatch(out)
-	if err != nil || found == nil {
-		check(fmt.Errorf("%s --version: %v: %s", server, err, out))
-	}
-	p.version = string(found[1])
+	version, said := versionOf("Ver ", p.env, append(slices.Clip(p.command), "--no-defaults")...)
 	info := must(os.Stat(server))
-	sum := sha256.Sum256(fmt.Append(nil, out, server, info.Size(), info.ModTime()))
-	p.identity = fmt.Sprintf("%x", sum[:6])
+	sum := sha256.Sum256(fmt.Append(nil, said, server, info.Size(), info.ModTime()))
+	p.version, p.identity = version, fmt.Sprintf("%x", sum[:6])
 	return p
+}
+
+// versionOf asks a program for its version, which it says after some word, and returns all that it says, too.
+func versionOf(word string, env []string, command ...string) (version string, said []byte) {
+	cmd := exec.Command(command[0], append(command[1:], "--version")...)
+	cmd.Env = append(os.Environ(), env...)
+	said, err := cmd.CombinedOutput()
+	_, rest, found := strings.Cut(string(said), word)
+	if err != nil || !found {
+		check(fmt.Errorf("%s --version: %v: %s", command[0], err, said))
+	}
+	return strings.Fields(rest)[0], said
 }
 
 // userOption returns the option that lets root run a server.

@@ -28,8 +28,7 @@ type KubernetesOptions struct {
 // collects garbage, and a namespace that is deleted stays in state Terminating.
 type KubernetesServer struct {
 	*Daemon
-	etcd   *EtcdNode
-	client *http.Client // of the administrator
+	etcd *EtcdNode
 }
 
 // administrators is the group that may do everything.
@@ -39,22 +38,12 @@ const administrators = "system:masters"
 // some seconds of a processor, and some hundred MB of memory.
 func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	t.Helper()
-	k := startOwn(t, Kubernetes, func() *KubernetesServer { return startKubernetes(o) })
-	if o.Beside == nil {
-		k.etcd.endWithTest(t)
-	}
-	return k
+	return startOwn(t, Kubernetes, func() *KubernetesServer { return startKubernetes(o) })
 }
 
 // SharedKubernetes returns the API server that all tests of the binary share. Tests must
 // not inject faults into it. Each takes its own namespace.
 var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(KubernetesOptions{}) })
-
-// share implements server.
-func (k *KubernetesServer) share() {
-	k.Daemon.share()
-	k.etcd.share()
-}
 
 func startKubernetes(o KubernetesOptions) *KubernetesServer {
 	program, version := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
@@ -64,23 +53,16 @@ func startKubernetes(o KubernetesOptions) *KubernetesServer {
 		k.etcd, d.ca = o.Beside.etcd, o.Beside.options.ca
 	} else {
 		k.etcd = startEtcd(EtcdOptions{})
+		d.below = k.etcd.Daemon
 	}
-	k.administrate(d.ca, d.dir)
-	d.ready = k.ready
+	d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "testbed", administrators)))}
+	d.ready = kubernetesReady
 	k.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		d.command = slices.Concat([]string{program}, k.args(d.ca, d.dir, port), o.Args)
-		k.Daemon = &Daemon{options: d} // for ready, until it is launched
 		return d
 	})
 	return k
-}
-
-// administrate makes the administrator's client. The group of its certificate may do everything.
-func (k *KubernetesServer) administrate(ca *authority, dir string) {
-	config := ca.clientConfig()
-	config.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(ca.client(dir, "testbed", administrators)))}
-	k.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
 // args returns the options of the API server. The key of its certificate also signs the
@@ -104,12 +86,12 @@ func (k *KubernetesServer) args(ca *authority, dir string, port int) []string {
 	}
 }
 
-// ready returns nil if the API server has the roles and the namespaces of every cluster,
+// kubernetesReady returns nil if the API server has the roles and the namespaces of every cluster,
 // and reaches etcd.
-func (k *KubernetesServer) ready(ctx context.Context) error {
-	err := k.Try(ctx, http.MethodGet, "/readyz", nil, nil)
+func kubernetesReady(ctx context.Context, d *Daemon) error {
+	err := d.Try(ctx, http.MethodGet, "/readyz", nil, nil)
 	if err == nil {
-		err = k.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
+		err = d.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
 	}
 	return err
 }

@@ -1,10 +1,7 @@
 package testbed
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,55 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Request sends a request of the administrator and decodes the answer into into, unless it
-// is nil. Body is marshaled as JSON unless it is nil. Any status from 400 on fails the test.
-func (k *KubernetesServer) Request(t testing.TB, method, path string, body, into any) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
-	noError(t, k.Try(ctx, method, path, body, into))
-}
-
-// Try is Request that returns the error, for goroutines and for what may fail. A status from
-// 400 on is in the error's text, as in "404: ". While etcd is dead, the API server answers
-// after half a minute or more. A PATCH creates or updates an object.
-func (k *KubernetesServer) Try(ctx context.Context, method, path string, body, into any) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("testbed: %s %s: %w", method, path, err)
-		}
-	}()
-	var text []byte
-	if body != nil {
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, k.URL()+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		request.Header.Set("Content-Type", "application/apply-patch+yaml")
-	}
-
-	answer, err := k.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(answer.Body, 32<<20))
-	if err == nil && answer.StatusCode >= 400 {
-		err = fmt.Errorf("%d: %s", answer.StatusCode, text)
-	}
-	if err == nil && into != nil {
-		err = json.Unmarshal(text, into)
-	}
-	return err
-}
-
 // kubernetesPaths says where the objects of a kind are, in a namespace.
 var kubernetesPaths = map[string]string{
 	"Namespace":      "/api/v1/namespaces",
@@ -77,7 +25,7 @@ var kubernetesPaths = map[string]string{
 }
 
 // Apply creates or updates objects of some kinds in a namespace, as the administrator. Each text is YAML or JSON, with
-// one object or several documents. Roles and bindings take effect some moments later; AllowLeases waits for that.
+// one object or several documents. Roles and bindings take effect some moments later.
 func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -107,49 +55,8 @@ func (k *KubernetesServer) Namespace(t testing.TB) (name string) {
 	return name
 }
 
-// AllowLeases lets a user do exactly this with the Leases of a namespace, or with those of these names, and waits until
-// that is in effect.
-func (k *KubernetesServer) AllowLeases(t testing.TB, namespace, user string, verbs []string, names ...string) {
-	t.Helper()
-	rule := map[string]any{"apiGroups": []string{"coordination.k8s.io"}, "resources": []string{"leases"}, "verbs": verbs, "resourceNames": names}
-	text := must(json.Marshal([]any{rule}))
-	k.Apply(t, namespace, fmt.Sprintf(`
-{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "testbed:%[1]s"}, rules: %[2]s}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: "testbed:%[1]s"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: "testbed:%[1]s"}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "%[1]s"}]
-`, user, text))
-	for _, verb := range verbs {
-		what := map[string]any{"namespace": namespace, "verb": verb, "group": "coordination.k8s.io", "resource": "leases", "name": strings.Join(names[:min(1, len(names))], "")}
-		k.awaitRight(t, user, what)
-	}
-}
-
-// awaitRight waits until the API server's authorizer allows it: it watches roles and bindings, so it lags behind.
-func (k *KubernetesServer) awaitRight(t testing.TB, user string, what map[string]any) {
-	t.Helper()
-	Eventually(t, startLimit, "rights are in effect", func() error {
-		var review struct {
-			Status struct {
-				Allowed bool
-				Reason  string
-			}
-		}
-		err := k.Try(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{"user": user, "resourceAttributes": what},
-		}, &review)
-		if err == nil && !review.Status.Allowed {
-			err = fmt.Errorf("user %s may not: %v: %s", user, what, review.Status.Reason)
-		}
-		return err
-	})
-}
-
 // ServiceAccount makes a service account unless it exists, and returns the name of its
-// user, for AllowLeases, and a new token, which is valid for an hour. The token no longer is if
+// user and a new token, which is valid for an hour. The token no longer is if
 // the service account is deleted or the store replaced.
 func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) (user, token string) {
 	t.Helper()

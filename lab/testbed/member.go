@@ -187,13 +187,6 @@ func (j *Member) Follows(prefix string) {
 	j.until("to follow "+prefix, func() bool { return strings.HasPrefix(j.Last("follows"), "follows "+prefix) })
 }
 
-// Waits waits until the member says that it waits for the leader to leave. On a busy
-// machine the leader may already have left, and the member leads.
-func (j *Member) Waits() {
-	j.t.Helper()
-	j.until("to wait", func() bool { return j.Last("waits") != "" || j.Leads() })
-}
-
 // FindsOut waits until the member no longer believes that it leads, whether it was stopped or not.
 func (j *Member) FindsOut() {
 	j.t.Helper()
@@ -248,7 +241,7 @@ func (j *Member) Stop() {
 	j.mu.Lock()
 	j.stopped = time.Now()
 	j.mu.Unlock()
-	noError(j.t, freeze(j.cmd.Process, true))
+	noError(j.t, Pause(j.cmd.Process, true))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.heard = len(j.said)
@@ -258,5 +251,5 @@ func (j *Member) Stop() {
 func (j *Member) Continue() {
 	j.t.Helper()
 	j.t.Logf("%s resumes", j.ID)
-	noError(j.t, freeze(j.cmd.Process, false))
+	noError(j.t, Pause(j.cmd.Process, false))
 }

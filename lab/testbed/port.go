@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"testing"
 )
 
 // Test processes that run at the same time each take one block of ports. Without that, a
@@ -60,6 +61,14 @@ func freePort() int {
 		}
 	}
 	panic(failure{fmt.Errorf("no free port: %w", err)})
+}
+
+// FreeAddr returns a free loopback address, for a program that listens there.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	port, err := attempt(freePort)
+	noError(t, err)
+	return loopback(port)
 }
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

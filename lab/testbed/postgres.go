@@ -37,8 +37,8 @@ type PostgresOptions struct {
 // A PostgresServer is one server of PostgreSQL.
 type PostgresServer struct {
 	*Daemon
-	admin  *pgxpool.Pool // of the superuser
-	params url.Values
+	superuser        // in the database postgres
+	dsn       string // of the superuser
 }
 
 // StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
@@ -57,14 +57,6 @@ func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptio
 	return p
 }
 
-func (p *PostgresServer) endWithTest(t testing.TB) {
-	p.Daemon.endWithTest(t)
-	t.Cleanup(func() { // before that
-		p.admin.Close()
-		p.signalAll(func(process *os.Process) { process.Kill() })
-	})
-}
-
 // SharedPostgres returns the server that all tests of the binary share, or the one that
 // ELECTION_TEST_POSTGRES_DSN names. Tests must not inject faults into it. Each takes its own
 // [PostgresServer.Database].
@@ -77,7 +69,7 @@ var SharedPostgres = share(func() *PostgresServer {
 		check(fmt.Errorf("%s is not a valid data source name", Postgres.variable()))
 	}
 	addr := fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port)
-	return &PostgresServer{alreadyRunning(Postgres, addr), must(pgxpool.NewWithConfig(context.Background(), c)), url.Values{}}
+	return &PostgresServer{alreadyRunning(Postgres, addr), superuser{must(pgxpool.NewWithConfig(context.Background(), c))}, Postgres.named()}
 })
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
@@ -114,13 +106,6 @@ func asServer(command ...string) (_ []string, own func(path string) error) {
 		func(path string) error { return os.Chown(path, uid, gid) }
 }
 
-// serverDir is newDir for a server of another user.
-func serverDir() string {
-	dir := newDir()
-	toServer(dir)
-	return dir
-}
-
 // toServer gives a directory of the testbed to that user.
 func toServer(dir string) {
 	_, own := asServer()
@@ -141,7 +126,9 @@ func runAsServer(args ...string) {
 // binary have the same system identifier.
 var postgresTemplate = sync.OnceValues(func() (string, error) {
 	return attempt(func() string {
-		data := filepath.Join(serverDir(), "data")
+		dir := newDir()
+		toServer(dir)
+		data := filepath.Join(dir, "data")
 		runAsServer(filepath.Join(postgresBin(), "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 		return data
 	})
@@ -150,8 +137,9 @@ var postgresTemplate = sync.OnceValues(func() (string, error) {
 // startPostgres starts a server: a primary, or a standby of one.
 func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
-	version := strings.Fields(string(must(exec.Command(filepath.Join(bin, "postgres"), "--version").Output())) + " ? ? ?")[2]
-	d := daemonOptions{kind: Postgres, version: version, dir: serverDir()}
+	version, _ := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
+	d := prepare(Postgres, version, o.TLS)
+	toServer(d.dir)
 	if o.Clock {
 		d.setClock(faketime(), 0)
 	}
@@ -159,7 +147,6 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	fillPostgres(bin, data, primary)
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
-		d.ca = newAuthority(d.dir)
 		_, own := asServer()
 		for _, name := range []string{"server-key.pem", "server-cert.pem", "ca.pem"} {
 			check(own(d.ca.file(name)))
@@ -177,17 +164,20 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 		command = append(command, "-c", s)
 	}
 
-	p := &PostgresServer{params: url.Values{"sslmode": {"disable"}}}
+	p := &PostgresServer{}
+	d.end = os.Interrupt
+	d.ready = func(ctx context.Context, _ *Daemon) error {
+		p.pool.Reset() // its connections may be from before a restart
+		return p.pool.Ping(ctx)
+	}
 	p.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		d.command = append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
-		if p.admin != nil {
-			p.admin.Close()
-		}
-		p.admin = must(pgxpool.New(context.Background(), p.adminDSN(d.addr, "postgres")))
-		d.ready = func(ctx context.Context) error { return p.admin.Ping(ctx) }
+		p.dsn = "postgres://postgres@" + d.addr + "/postgres?sslmode=disable"
+		p.pool = must(pgxpool.New(context.Background(), p.dsn))
 		return d
 	})
+	p.close = p.pool.Close
 	return p
 }
 
@@ -200,61 +190,6 @@ func fillPostgres(bin, data string, primary *PostgresServer) {
 	host, port, _ := strings.Cut(primary.Addr(), ":")
 	runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
 		"--dbname=host="+host+" port="+port+" user=postgres application_name=standby")
-}
-
-// signalAll does something to all processes of the server, its first one first, and returns them.
-func (p *PostgresServer) signalAll(do func(*os.Process)) (all []*os.Process) {
-	first := p.running()
-	if first == nil {
-		return nil
-	}
-	for _, pid := range append([]int{first.pid()}, Children(first.pid(), "")...) {
-		if process, err := os.FindProcess(pid); err == nil {
-			all = append(all, process)
-		}
-	}
-	for _, process := range all {
-		do(process)
-	}
-	return all
-}
-
-// Kill kills all processes of the server at once. What it acknowledged is on disk.
-func (p *PostgresServer) Kill(t testing.TB) {
-	t.Helper()
-	first := p.requireRunning(t, "Kill")
-	p.Stop(t)
-	all := p.signalAll(func(process *os.Process) { process.Kill() })
-	first.kill()
-	Eventually(t, endLimit, "the server's processes end", func() error {
-		for _, process := range all[1:] {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Pid))
-			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "Z") {
-				return fmt.Errorf("process %d is there", process.Pid)
-			}
-		}
-		return nil
-	})
-}
-
-// Stop freezes all processes of the server. Connections stay open, and no request is answered.
-func (p *PostgresServer) Stop(t testing.TB) {
-	t.Helper()
-	p.Daemon.Stop(t) // it makes no further process
-	p.signalAll(func(process *os.Process) { freeze(process, true) })
-}
-
-// Continue resumes a frozen server.
-func (p *PostgresServer) Continue(t testing.TB) {
-	t.Helper()
-	p.signalAll(func(process *os.Process) { freeze(process, false) })
-}
-
-// Start starts the server again after Kill or Terminate, on the same port and with the same data.
-func (p *PostgresServer) Start(t testing.TB) {
-	t.Helper()
-	p.admin.Reset()
-	p.Daemon.Start(t)
 }
 
 // Promote makes a standby a primary.
@@ -275,25 +210,26 @@ func (p *PostgresServer) CatchUp(t testing.TB, primary *PostgresServer) {
 	})
 }
 
-// Exec runs statements as the superuser in the database postgres.
-func (p *PostgresServer) Exec(t testing.TB, statements ...string) {
+// A superuser is one in a database.
+type superuser struct{ pool *pgxpool.Pool }
+
+// Admin is a pool of the superuser.
+func (u *superuser) Admin() *pgxpool.Pool { return u.pool }
+
+// Exec runs statements as the superuser.
+func (u *superuser) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
-		p.Value(t, s)
+		u.Value(t, s)
 	}
 }
 
 // Value runs a statement as the superuser and returns the first value of its last row as text.
-func (p *PostgresServer) Value(t testing.TB, statement string) string {
-	t.Helper()
-	return queryValue(t, p.admin, statement)
-}
-
-func queryValue(t testing.TB, pool *pgxpool.Pool, statement string) (value string) {
+func (u *superuser) Value(t testing.TB, statement string) (value string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	err := pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+	err := u.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		results, err := c.Conn().PgConn().Exec(ctx, statement).ReadAll()
 		for _, r := range results {
 			for _, row := range r.Rows {
@@ -309,13 +245,17 @@ func queryValue(t testing.TB, pool *pgxpool.Pool, statement string) (value strin
 }
 
 // AdminDSN is the superuser's for a database.
-func (p *PostgresServer) AdminDSN(database string) string { return p.adminDSN(p.Addr(), database) }
+func (p *PostgresServer) AdminDSN(database string) string {
+	u := must(url.Parse(p.dsn))
+	u.Path = "/" + database
+	return u.String()
+}
 
-func (p *PostgresServer) adminDSN(addr, database string) string {
-	if dsn := Postgres.named(); dsn != "" {
-		u, _ := url.Parse(dsn)
-		u.Path = "/" + database
-		return u.String()
-	}
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: addr, Path: "/" + database, RawQuery: p.params.Encode()}).String()
+// Messages returns how many messages with statements a server has received, which must have been
+// started with log_statement=all.
+func (p *PostgresServer) Messages(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile(p.log())
+	noError(t, err)
+	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
+	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,8 +13,8 @@ import (
 // A PostgresDatabase is a fresh, empty database that belongs to one test.
 type PostgresDatabase struct {
 	Name, User, Password string // User owns the database
-	server               *PostgresServer
-	admin                *pgxpool.Pool
+	superuser
+	server *PostgresServer
 }
 
 // Database creates a fresh database and a user that owns it.
@@ -24,13 +23,13 @@ func (p *PostgresServer) Database(t testing.TB) *PostgresDatabase {
 	d := &PostgresDatabase{Name: "test_" + random(), server: p}
 	d.User, d.Password = d.AddUser(t)
 	p.Exec(t, fmt.Sprintf("CREATE DATABASE %s OWNER %s TEMPLATE template0", d.Name, d.User))
-	d.admin = must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	d.pool = must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
 	t.Cleanup(func() {
-		d.admin.Close()
+		d.pool.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 		defer cancel()
 		if p.shared {
-			p.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
+			p.pool.Exec(ctx, "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
 		}
 	})
 	return d
@@ -49,35 +48,20 @@ func (d *PostgresDatabase) DSN(addr string) string { return d.DSNOf(d.User, d.Pa
 
 // DSNOf is the data source name of another user.
 func (d *PostgresDatabase) DSNOf(user, password, addr string) string {
-	if addr == "" {
-		addr = d.server.Addr()
+	u := must(url.Parse(d.server.AdminDSN(d.Name)))
+	u.User = url.UserPassword(user, password)
+	if addr != "" {
+		u.Host = addr
 	}
-	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", user, password, addr, d.Name, d.server.params.Encode())
+	return u.String()
 }
-
-// Exec runs statements as the superuser in this database.
-func (d *PostgresDatabase) Exec(t testing.TB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		queryValue(t, d.admin, s)
-	}
-}
-
-// Value runs a statement as the superuser in this database and returns the first value of its last row.
-func (d *PostgresDatabase) Value(t testing.TB, statement string) string {
-	t.Helper()
-	return queryValue(t, d.admin, statement)
-}
-
-// Admin is a pool of the superuser in this database.
-func (d *PostgresDatabase) Admin() *pgxpool.Pool { return d.admin }
 
 // On returns the same database on another server, to which it was replicated.
 func (d *PostgresDatabase) On(t testing.TB, p *PostgresServer) *PostgresDatabase {
 	t.Helper()
 	other := *d
-	other.server, other.admin = p, must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
-	t.Cleanup(other.admin.Close)
+	other.server, other.pool = p, must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
+	t.Cleanup(other.pool.Close)
 	return &other
 }
 
@@ -109,19 +93,4 @@ func (p *PostgresServer) Synchronous(t testing.TB) {
 func CopyAsServer(t testing.TB, from, to string) {
 	t.Helper()
 	runAsServer("cp", "-a", from, to)
-}
-
-// Terminate shuts the server down and waits until it has ended. It does not wait for clients.
-func (p *PostgresServer) Terminate(t testing.TB) {
-	t.Helper()
-	noError(t, p.requireRunning(t, "Terminate").end(os.Interrupt, endLimit))
-}
-
-// Messages returns how many messages with statements a server has received, which must have been
-// started with log_statement=all.
-func (p *PostgresServer) Messages(t testing.TB) int {
-	t.Helper()
-	text, err := os.ReadFile(p.log())
-	noError(t, err)
-	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,23 +23,17 @@ type Proxy struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	listener net.Listener
+
 	mu       sync.Mutex
 	target   string
-	listener net.Listener // nil while connections are refused
 	links    map[*link]bool
+	accepted int     // connections so far
 	drop     [2]bool // lose data, by direction
 	hold     [2]bool // hold data back, by direction
 	delay    time.Duration
 	traps    []*Trap
-	stats    Stats
 	changed  chan struct{} // closed and replaced whenever one of the above changes
-}
-
-// Stats are the counters of a Proxy.
-type Stats struct {
-	Accepted int // connections so far
-	Open     int // connections now
-	Lost     int // dropped pieces of requests and replies
 }
 
 type direction int
@@ -68,14 +61,23 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		changed: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	for tries := 5; ; tries-- {
+	var err error
+	for range 5 {
 		p.addr = loopback(freePort())
-		if err := p.listen(); err == nil {
-			break
-		} else if tries == 0 || !errors.Is(err, syscall.EADDRINUSE) { // another program was faster
-			t.Fatal(err)
+		if p.listener, err = net.Listen("tcp4", p.addr); err == nil {
+			break // otherwise another program was faster
 		}
 	}
+	noError(t, err)
+	p.wg.Go(func() {
+		for {
+			c, err := p.listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			p.add(c.(*net.TCPConn))
+		}
+	})
 	t.Cleanup(p.Close)
 	return p
 }
@@ -96,13 +98,18 @@ func (p *Proxy) Config(c *mysql.Config) *mysql.Config {
 	return c
 }
 
-// Stats returns the counters.
-func (p *Proxy) Stats() Stats {
+// Accepted returns how many connections there were so far.
+func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.stats
-	s.Open = len(p.links)
-	return s
+	return p.accepted
+}
+
+// Open returns how many connections there are.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
 }
 
 // change changes the proxy's state and wakes the goroutines that wait for a change.
@@ -115,7 +122,8 @@ func (p *Proxy) change(f func()) {
 }
 
 // SetTarget sends new connections to another address, like a DNS name or a
-// virtual address after a failover. Open connections stay with the old target.
+// virtual address after a failover. Open connections stay with the old target. Where nobody
+// listens at the address, new connections are reset.
 func (p *Proxy) SetTarget(addr string) { p.change(func() { p.target = addr }) }
 
 // Cut cuts the network: it silently drops what either side sends, including that
@@ -147,53 +155,12 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Refuse refuses new connections, or accepts them again. Open ones stay.
-func (p *Proxy) Refuse(on bool) {
-	if !on {
-		// This succeeds, because the kernel gives this port to no other process.
-		if err := poll(sqlLimit, p.listen); err != nil {
-			panic(err)
-		}
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.listener != nil {
-		p.listener.Close()
-		p.listener = nil
-	}
-}
-
 // Close closes all connections and waits until all goroutines have ended.
 func (p *Proxy) Close() {
 	p.cancel()
-	p.Refuse(true)
+	p.listener.Close()
 	p.Reset()
 	p.wg.Wait()
-}
-
-// listen accepts connections, unless it already does.
-func (p *Proxy) listen() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.listener != nil || p.ctx.Err() != nil {
-		return nil
-	}
-	l, err := net.Listen("tcp4", p.addr)
-	if err != nil {
-		return err
-	}
-	p.listener = l
-	p.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return // closed by Refuse
-			}
-			p.add(c.(*net.TCPConn))
-		}
-	})
-	return nil
 }
 
 // add starts serving a client.
@@ -206,7 +173,7 @@ func (p *Proxy) add(client *net.TCPConn) {
 		client.Close()
 		return
 	}
-	p.stats.Accepted++
+	p.accepted++
 	p.links[l] = true
 	p.wg.Go(func() {
 		p.serve(l)
@@ -305,7 +272,6 @@ func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 		switch {
 		case l.broken[dir] || p.drop[dir]:
 			l.broken[dir] = true
-			p.stats.Lost++
 			return false
 		case !p.hold[dir] && late <= 0:
 			return true

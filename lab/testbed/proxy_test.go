@@ -73,7 +73,7 @@ func TestCutLosesDataAndNewConnectionsHang(t *testing.T) {
 		unanswered(t, pool, 1, func() {
 			// The server does not know that the client has closed the first one.
 			Eventually(t, patience, "two open connections", func() error {
-				if open := p.Stats().Open; open != 2 {
+				if open := p.Open(); open != 2 {
 					return fmt.Errorf("there are %d", open)
 				}
 				return nil
@@ -87,7 +87,7 @@ func TestCutLosesDataAndNewConnectionsHang(t *testing.T) {
 			}
 		}
 		Eventually(t, patience, "dead connections end when the cut is healed", func() error {
-			if open := p.Stats().Open; open != 1 {
+			if open := p.Open(); open != 1 {
 				return errors.New("still open")
 			}
 			return nil
@@ -217,29 +217,6 @@ func TestResetBreaksOpenConnections(t *testing.T) {
 			t.Errorf("after a reset: %v, %v later; want an error at once", err, time.Since(began))
 		}
 		mustAsk[int](t, pool, "SELECT 1")
-	})
-}
-
-func TestRefuse(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, _ := through(t, k)
-		p.Refuse(true)
-		mustAsk[int](t, pool, "SELECT 1") // on the open connection
-		if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("dial: %v, want connection refused", err)
-		}
-		p.Reset()
-		if _, err := ask[int](pool, time.Second, "SELECT 1"); err == nil {
-			t.Error("connected while connections are refused")
-		}
-		p.Refuse(false)
-		mustAsk[int](t, pool, "SELECT 1")
-		Eventually(t, patience, "reset connections are closed", func() error {
-			if got := p.Stats(); got.Accepted != 2 || got.Open != 1 {
-				return fmt.Errorf("stats %+v, want 2 accepted and 1 open", got)
-			}
-			return nil
-		})
 	})
 }
 

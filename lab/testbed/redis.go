@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,11 +79,6 @@ func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
 	return all
 }
 
-func (r *RedisServer) endWithTest(t testing.TB) {
-	r.Daemon.endWithTest(t)
-	t.Cleanup(func() { r.admin.Close() })
-}
-
 // SharedRedis returns the server that all tests of the binary share, or the one at host:port that
 // ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
 var SharedRedis = share(func() *RedisServer {
@@ -95,8 +88,6 @@ var SharedRedis = share(func() *RedisServer {
 	return startRedis(RedisOptions{})
 })
 
-var redisVersion = regexp.MustCompile(`v=(\S+)`)
-
 func startRedis(o RedisOptions) *RedisServer {
 	return launchRedis(o, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb")
 }
@@ -104,10 +95,7 @@ func startRedis(o RedisOptions) *RedisServer {
 // launchRedis starts a process on a free port and waits until it answers.
 func launchRedis(o RedisOptions, args ...string) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
-	version := "?"
-	if m := redisVersion.FindSubmatch(must(exec.Command(program, "--version").Output())); m != nil {
-		version = string(m[1])
-	}
+	version, _ := versionOf("v=", nil, program)
 	d := prepare(Redis, version, o.TLS)
 	if o.of != nil {
 		d.ca = o.of.options.ca
@@ -117,6 +105,13 @@ func launchRedis(o RedisOptions, args ...string) *RedisServer {
 	}
 
 	r := &RedisServer{}
+	d.ready = func(ctx context.Context, _ *Daemon) error {
+		err := r.admin.Ping(ctx).Err()
+		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
+			return nil
+		}
+		return err
+	}
 	r.Daemon = launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		listen := []string{"--port", fmt.Sprint(port)}
@@ -127,19 +122,10 @@ func launchRedis(o RedisOptions, args ...string) *RedisServer {
 				"--tls-ca-cert-file", d.ca.file("ca.pem"), "--tls-cert-file", d.ca.file("server-cert.pem"), "--tls-key-file", d.ca.file("server-key.pem")}
 		}
 		d.command = slices.Concat([]string{program}, args, []string{"--bind", "127.0.0.1", "--dir", d.dir}, listen, o.Args)
-		if r.admin != nil {
-			r.admin.Close()
-		}
 		r.admin = redis.NewClient(config)
-		d.ready = func(ctx context.Context) error {
-			err := r.admin.Ping(ctx).Err()
-			if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
-				return nil
-			}
-			return err
-		}
 		return d
 	})
+	r.close = func() { r.admin.Close() }
 	return r
 }
 

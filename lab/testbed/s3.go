@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,19 +44,15 @@ func startS3(o S3Options) *S3Node {
 	if o.TLS {
 		secure = []string{"--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem")}
 	}
+	d.ready = func(ctx context.Context, d *Daemon) error {
+		_, err := d.ask(ctx, http.MethodGet, d.URL()+"/health", nil)
+		return err
+	}
 	return &S3Node{launchOnPort(func(port int) daemonOptions {
 		d.addr = loopback(port)
 		d.command = slices.Concat(
 			[]string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"},
 			secure, []string{"posix", data})
-		asked := &Daemon{options: d}
-		d.ready = func(ctx context.Context) error {
-			status, _, err := get(ctx, asked.URL()+"/health", asked.TLSConfig(), nil)
-			if err == nil && status != http.StatusOK {
-				err = fmt.Errorf("it says %d", status)
-			}
-			return err
-		}
 		return d
 	})}
 }

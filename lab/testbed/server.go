@@ -42,47 +42,42 @@ func start(o Options) *Server {
 	if o.Clock {
 		d.setClock(p.faketime, 0)
 	}
+	root := func(d *Daemon) *mysql.Config {
+		return administrator(&mysql.Config{User: "root", Net: "tcp", Addr: d.Addr(), TLS: d.TLSConfig()}) // the server's options may require TLS
+	}
+	d.ready = func(ctx context.Context, d *Daemon) error {
+		db := openPool(root(d))
+		defer db.Close()
+		return db.PingContext(ctx)
+	}
 	s := &Server{hosts: "127.0.0.1", program: p, o: o}
 	s.Daemon = launchOnPort(func(port int) daemonOptions {
 		s.port, d.addr = port, loopback(port)
 		d.command = s.command(d)
-		c := &mysql.Config{User: "root", Net: "tcp", Addr: d.addr}
-		if d.ca != nil {
-			c.TLS = d.ca.clientConfig() // the server's options may require TLS
-		}
-		s.setAdmin(c)
-		d.ready = s.db.PingContext
 		return d
 	})
+	s.administrate(root(s.Daemon))
 	return s
 }
 
-// setAdmin takes user and address from c and replaces the administrator's pool.
-func (s *Server) setAdmin(c *mysql.Config) {
-	s.close()
-	s.admin = mysql.NewConfig()
-	s.admin.User, s.admin.Passwd, s.admin.Net, s.admin.Addr = c.User, c.Passwd, c.Net, c.Addr
-	s.admin.TLS, s.admin.TLSConfig = c.TLS, c.TLSConfig
-	s.admin.AllowNativePasswords = true
-	s.admin.InterpolateParams = true
-	s.admin.Timeout = sqlLimit
-	s.admin.ReadTimeout = sqlLimit
-	s.admin.WriteTimeout = sqlLimit
-	s.admin.Logger = &mysql.NopLogger{} // faults break connections on purpose
-	s.db = sql.OpenDB(must(mysql.NewConnector(s.admin)))
+// administrator is the configuration of the administrator, with user and address from c.
+func administrator(c *mysql.Config) *mysql.Config {
+	admin := mysql.NewConfig()
+	admin.User, admin.Passwd, admin.Net, admin.Addr = c.User, c.Passwd, c.Net, c.Addr
+	admin.TLS, admin.TLSConfig = c.TLS, c.TLSConfig
+	admin.AllowNativePasswords = true
+	admin.InterpolateParams = true
+	admin.Timeout = sqlLimit
+	admin.ReadTimeout = sqlLimit
+	admin.WriteTimeout = sqlLimit
+	return admin
+}
+
+// administrate opens the administrator's pool.
+func (s *Server) administrate(c *mysql.Config) {
+	s.admin, s.db = c, openPool(c)
 	s.db.SetMaxIdleConns(1)
-}
-
-// close closes the administrator's pool.
-func (s *Server) close() {
-	if s.db != nil {
-		s.db.Close()
-	}
-}
-
-func (s *Server) endWithTest(t testing.TB) {
-	s.Daemon.endWithTest(t)
-	t.Cleanup(s.close)
+	s.close = func() { s.db.Close() }
 }
 
 // external returns the running server that the environment names by a dsn.
@@ -91,19 +86,16 @@ func external(k Kind, dsn string) *Server {
 	if err != nil { // which may have a password
 		check(fmt.Errorf("%s is not a valid data source name", k.variable()))
 	}
-	s := &Server{hosts: "%"}
-	s.setAdmin(c)
+	s := &Server{Daemon: alreadyRunning(k, c.Addr), hosts: "%"}
+	s.administrate(administrator(c))
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	var version string
-	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&s.options.version); err != nil {
 		check(fmt.Errorf("the server that %s names: %w", k.variable(), err))
 	}
-	if is := strings.Contains(version, "MariaDB"); is != (k == MariaDB) {
-		check(fmt.Errorf("%s names a server of another kind: %s", k.variable(), version))
+	if is := strings.Contains(s.options.version, "MariaDB"); is != (k == MariaDB) {
+		check(fmt.Errorf("%s names a server of another kind: %s", k.variable(), s.options.version))
 	}
-	s.Daemon = alreadyRunning(k, c.Addr)
-	s.options.version = version
 	return s
 }
 
@@ -130,8 +122,6 @@ func (s *Server) exec(statement string) error {
 	}
 	return nil
 }
-
-func (s *Server) data() string { return filepath.Join(s.Dir(), "data") }
 
 // command returns the command that runs the server.
 func (s *Server) command(d daemonOptions) []string {
@@ -166,8 +156,9 @@ func (s *Server) command(d daemonOptions) []string {
 	return append(command, s.o.Args...)
 }
 
-// setArgs replaces what the test adds to the command line, for the next start.
-func (s *Server) setArgs(args []string) {
+// SetArgs replaces what the test adds to the command line, for the next start.
+func (s *Server) SetArgs(t testing.TB, args []string) {
+	s.requireOwn(t, "SetArgs")
 	s.o.Args = args
 	s.options.command = s.command(s.options)
 }

@@ -80,35 +80,16 @@ func (p *program) templateSQL() string {
 		fmt.Fprintln(&b, "CREATE USER 'root'@'127.0.0.1';")
 		fmt.Fprintln(&b, "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;")
 	}
-	writeZone(&b, 1, "Europe/Berlin")
+	fmt.Fprint(&b, "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (1, 'N');\n",
+		"INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Europe/Berlin', 1);\n",
+		"INSERT INTO mysql.time_zone_transition_type VALUES (1, 0, 3600, 0, 'CET'), (1, 1, 7200, 1, 'CEST');\n")
+	zone := must(time.LoadLocation("Europe/Berlin"))
+	for at := time.Date(1980, 1, 1, 0, 0, 0, 0, zone); at.Year() < 2038; _, at = at.ZoneBounds() {
+		summer := 0
+		if at.IsDST() {
+			summer = 1
+		}
+		fmt.Fprintf(&b, "INSERT INTO mysql.time_zone_transition VALUES (1, %d, %d);\n", at.Unix(), summer)
+	}
 	return b.String()
-}
-
-// writeZone writes the rows that the server's time zone tool would write, one for
-// each change between standard and summer time from 1980 to 2037.
-func writeZone(b *strings.Builder, id int, name string) {
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		panic(err) // time/tzdata has it
-	}
-	fmt.Fprintf(b, "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (%d, 'N');\n", id)
-	fmt.Fprintf(b, "INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('%s', %d);\n", name, id)
-	types := map[string]int{}
-	for at := time.Date(1980, 1, 1, 0, 0, 0, 0, zone); at.Year() < 2038; {
-		short, offset := at.Zone()
-		typ, known := types[short]
-		if !known {
-			typ = len(types)
-			types[short] = typ
-			summer := 0
-			if at.IsDST() {
-				summer = 1
-			}
-			fmt.Fprintf(b, "INSERT INTO mysql.time_zone_transition_type VALUES (%d, %d, %d, %d, '%s');\n", id, typ, offset, summer, short)
-		}
-		fmt.Fprintf(b, "INSERT INTO mysql.time_zone_transition VALUES (%d, %d, %d);\n", id, at.Unix(), typ)
-		if _, at = at.ZoneBounds(); at.IsZero() {
-			return
-		}
-	}
 }

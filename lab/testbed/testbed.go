@@ -73,7 +73,7 @@ func Start(t testing.TB, o Options) *Server {
 	Full(t, "starts its own server")
 	s, err := attempt(func() *Server { return external(o.Kind, o.Kind.named()) })
 	started(t, s, err)
-	t.Cleanup(s.close)
+	t.Cleanup(s.remove)
 	return s
 }
 

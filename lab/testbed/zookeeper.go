@@ -79,8 +79,8 @@ func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
 		both := d.zooKeeper(append(lines, secureLines(d.ca, secure)...),
 			append(slices.Clip(o.Properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"))
 		plain := both.ready
-		both.ready = func(ctx context.Context) error { // the server opens the secure port after the plain one
-			return errors.Join(plain(ctx), alreadyRunning(ZooKeeper, z.secure).listens(ctx))
+		both.ready = func(ctx context.Context, d *Daemon) error { // the server opens the secure port after the plain one
+			return errors.Join(plain(ctx, d), listens(ctx, alreadyRunning(ZooKeeper, z.secure)))
 		}
 		return both
 	})
@@ -115,15 +115,6 @@ func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...str
 		check(os.WriteFile(filepath.Join(d.dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600))
 		return &ZooKeeperServer{Daemon: launch(d.zooKeeper(append(lines, config...), nil))}
 	})
-}
-
-// Leads reports whether the server leads its ensemble or is standalone.
-func (z *ZooKeeperServer) Leads(t testing.TB) bool {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	text, err := fourLetterWord(ctx, z.Addr(), "srvr")
-	return err == nil && !strings.Contains(text, "Mode: follower") && strings.Contains(text, "Mode: ")
 }
 
 // zooKeeper adds what runs a server with these additional configuration lines and Java properties.
@@ -162,30 +153,32 @@ func (d daemonOptions) zooKeeper(lines, properties []string) daemonOptions {
 	}
 	d.command = append(append(command, properties...), "-cp", strings.Join(path, ":"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
-	d.ready = func(ctx context.Context) error {
-		text, err := fourLetterWord(ctx, d.addr, "srvr")
-		if err == nil && !strings.Contains(text, "Mode: ") {
-			err = fmt.Errorf("%.100q", text)
-		}
+	d.ready = func(ctx context.Context, d *Daemon) error {
+		_, err := mode(ctx, d)
 		return err
+	}
+	d.leads = func(ctx context.Context, d *Daemon) bool {
+		is, err := mode(ctx, d)
+		return err == nil && is != "follower"
 	}
 	return d
 }
 
-// fourLetterWord sends a four-letter word and returns the answer.
-func fourLetterWord(ctx context.Context, addr, word string) (string, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+// mode asks a server what it is: leader, follower or standalone. One without a majority is nothing.
+func mode(ctx context.Context, d *Daemon) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.options.addr)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if at, ok := ctx.Deadline(); ok {
-		c.SetDeadline(at)
-	}
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", err
-	}
+	at, _ := ctx.Deadline()
+	c.SetDeadline(at)
+	io.WriteString(c, "srvr")
 	text, err := io.ReadAll(c)
-	return string(text), err
+	_, rest, found := strings.Cut(string(text), "Mode: ")
+	if err == nil && !found {
+		err = fmt.Errorf("%.100q", text)
+	}
+	is, _, _ := strings.Cut(rest, "\n")
+	return is, err
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package testbed
 
 import (
@@ -33,7 +31,7 @@ func TestZooKeeperAnswersAndComesBack(t *testing.T) {
 	Eventually(t, startLimit, "the server resumes", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := fourLetterWord(ctx, z.Addr(), "srvr")
+		_, err := mode(ctx, z.Daemon)
 		return err
 	})
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: startLimit}, Config: z.TLSConfig()}

@@ -83,10 +83,25 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill kills the process and waits until it has ended.
+// kill kills the process and its children, and waits until they have ended.
 func (p *process) kill() {
-	p.cmd.Process.Signal(syscall.SIGKILL)
+	var children []int
+	if Pause(p.cmd.Process, true) == nil { // it makes no further one
+		children = Children(p.pid(), "")
+	}
+	p.cmd.Process.Kill()
+	for _, pid := range children {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
 	<-p.done
+	poll(endLimit, func() error {
+		for _, pid := range children {
+			if stopped, others := threads(pid); stopped+others > 0 {
+				return fmt.Errorf("process %d is there", pid)
+			}
+		}
+		return nil
+	})
 }
 
 // end sends a signal that asks the process to end, and waits until it has ended.
@@ -100,44 +115,50 @@ func (p *process) end(signal os.Signal, limit time.Duration) error {
 	}
 }
 
-// freeze sends SIGSTOP or SIGCONT.
-func freeze(p *os.Process, on bool) error {
-	if on {
-		return p.Signal(syscall.SIGSTOP)
+// pause stops or resumes the process and its children. PostgreSQL's are not in its process group.
+func (p *process) pause(on bool) error {
+	if err := Pause(p.cmd.Process, on); err != nil {
+		return err
 	}
-	return p.Signal(syscall.SIGCONT)
+	for _, pid := range Children(p.pid(), "") {
+		if child, err := os.FindProcess(pid); err == nil {
+			Pause(child, on) // it may have ended
+		}
+	}
+	return nil
 }
 
-// pause stops or resumes all threads of the process, and waits until they have
-// stopped or resumed: the signal may still be pending when kill(2) returns.
-func (p *process) pause(on bool) error {
-	if err := freeze(p.cmd.Process, on); err != nil {
+// Pause stops or resumes all threads of a process, and waits until they have stopped or resumed: the signal may still be
+// pending when kill(2) returns.
+func Pause(p *os.Process, on bool) error {
+	signal := syscall.SIGCONT
+	if on {
+		signal = syscall.SIGSTOP
+	}
+	if err := p.Signal(signal); err != nil {
 		return err
 	}
 	return poll(endLimit, func() error {
-		stopped, others := Threads(p.pid())
-		switch {
-		case p.ended():
-			return fmt.Errorf("process %d has ended: %w", p.pid(), errGiveUp)
-		case on && others > 0, !on && stopped > 0:
-			return fmt.Errorf("process %d has %d threads that are stopped and %d others", p.pid(), stopped, others)
+		stopped, others := threads(p.Pid)
+		if on && others > 0 || !on && stopped > 0 {
+			return fmt.Errorf("process %d has %d threads that are stopped and %d others", p.Pid, stopped, others)
 		}
 		return nil
 	})
 }
 
-// Threads returns how many threads of a process are stopped by a signal, and how many are not.
-func Threads(pid int) (stopped, others int) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, name := range threads {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue // the thread has just ended
-		}
+// threads returns how many threads of a process are stopped by a signal, and how many are not. One that has ended, and for
+// which its parent has not waited, has none.
+func threads(pid int) (stopped, others int) {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range stats {
+		stat, _ := os.ReadFile(name)
 		// "pid (name) state …", and the name may contain any character.
-		if _, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " "); strings.HasPrefix(rest, "T") {
+		_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+		switch {
+		case strings.HasPrefix(state, "T"):
 			stopped++
-		} else {
+		case state != "" && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"):
 			others++
 		}
 	}
