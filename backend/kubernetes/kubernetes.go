@@ -212,19 +212,4 @@ func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) e
 }
 
 // each runs do for 0 to n-1, some at the same time.
-func (b *Backend) each(n int, do func(i int)) {
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(n, maxRequests) {
-		all.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-}
+func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, maxRequests, do) }

@@ -2,7 +2,6 @@ package ensemble
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,9 +52,6 @@ func Class(err error) error {
 // isTLS reports whether a handshake has failed in a way that trying again does not mend.
 func isTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true
 	}
 	if _, ok := errors.AsType[tls.AlertError](err); ok { // from the server: it may require another client certificate

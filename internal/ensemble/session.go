@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A Session is a connection with the ensemble. The client library connects again by itself, and
@@ -280,27 +281,8 @@ func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
-// InParallel calls f for 0 to n−1, on up to 32 goroutines.
-func InParallel(n int, f func(i int)) {
-	if n == 1 {
-		f(0)
-		return
-	}
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(n, 32) {
-		all.Go(func() {
-			for i := range next {
-				f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-}
+// InParallel calls f for 0 to n−1, up to 32 at once.
+func InParallel(n int, f func(i int)) { client.InParallel(n, 32, f) }
 
 // closeLimit is how long Close waits for a server to answer. The library would wait for a second.
 const closeLimit = 200 * time.Millisecond

@@ -1,0 +1,17 @@
+package client
+
+import "sync"
+
+// InParallel calls f for 0 to n−1, a number of them at once.
+func InParallel(n, atOnce int, f func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			f(i)
+		})
+	}
+	all.Wait()
+}
