@@ -195,7 +195,5 @@ func TestAStoppedLeaderKeepsItsLockAndDoesNotLead(t *testing.T) {
 	next.Stop()
 	next.Kill()
 	f.Leads(last)
-	if both := f.Overlaps(); len(both) > 0 {
-		t.Errorf("two leaders: %v", both)
-	}
+	f.NeverTwo()
 }

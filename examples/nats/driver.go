@@ -68,10 +68,16 @@ func Open(url, bucket string, options ...nats.Option) (_ lease.Driver, err error
 	return d, err
 }
 
+// The server deletes a session that was not written for sessionLasts. That only clears up: members write theirs once a TTL.
+const (
+	maxTTL       = 5 * time.Minute
+	sessionLasts = 24 * maxTTL
+)
+
 func (d *driver) Close() error   { go d.nc.Close(); return nil } // it waits while the client dials
 func (d *driver) Now() time.Time { return time.Now() }
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 100, Checks: 99, MaxValue: 1 << 19}
+	return lease.Limits{Name: "nats", MinTTL: time.Second, MaxTTL: maxTTL, Batch: 100, Checks: 99, MaxValue: 1 << 19}
 }
 
 // failed returns err with its class.
@@ -432,7 +438,7 @@ func (s *store) batch(changes []lease.Change, part []int, now map[lease.Key]leas
 				m.Header.Set(sum, checksum(m))
 			}
 			if p.Over.Kind == lease.Sessions {
-				m.Header.Set("Nats-TTL", max(changes[n].Lasts, time.Minute).Round(time.Second).String())
+				m.Header.Set("Nats-TTL", sessionLasts.String())
 			}
 			batch = append(batch, m)
 		}
