@@ -131,7 +131,7 @@ func TestIssueTemplatesAskForElectDoctor(t *testing.T) {
 
 // The examples that people copy have at most 60 lines in a file, besides comments and blank lines.
 func TestExamplesToCopyFitOnAPage(t *testing.T) {
-	for _, name := range []string{"quickstart/main.go", "worker/main.go", "cron/main.go", "consumer/main.go", "consumer/table.go", "shards/main.go", "shards/table.go"} {
+	for _, name := range []string{"quickstart/main.go", "worker/main.go", "shards/main.go", "shards/table.go"} {
 		lines := 0
 		for line := range strings.Lines(text(t, "examples/"+name)) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -47,36 +45,15 @@ func TestTheSecondProgramWritesWhenTheFirstEnds(t *testing.T) {
 	}
 }
 
-// Credentials that the server refuses need an operator.
-func TestAnAccountThatIsNotThereEndsTheProgram(t *testing.T) {
-	d := testbed.SharedPostgres(t).Database(t)
-	p := start(t, d, "a", func(c *pgxpool.Config) { c.ConnConfig.User = "nobody" })
-	select {
-	case err := <-p.ended:
-		if !errors.Is(err, backend.ErrDenied) {
-			t.Errorf("%v, want the denial", err)
-		}
-	case <-time.After(patience):
-		t.Error("it waits")
-	}
-}
-
 // A program runs in this process, with a pool of its own.
 type program struct {
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-func start(t *testing.T, d *testbed.PostgresDatabase, id string, change ...func(*pgxpool.Config)) *program {
+func start(t *testing.T, d *testbed.PostgresDatabase, id string) *program {
 	t.Helper()
-	c, err := pgxpool.ParseConfig(d.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range change {
-		f(c)
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	pool, err := pgxpool.New(t.Context(), d.DSN(""))
 	if err != nil {
 		t.Fatal(err)
 	}

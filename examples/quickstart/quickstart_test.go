@@ -111,18 +111,6 @@ func TestOneWordSelectsTheStore(t *testing.T) {
 	}
 }
 
-// The environment selects a store, too. A process whose store is not there says so, without the password, and waits.
-func TestAProcessSaysThatThereIsNoStore(t *testing.T) {
-	testbed.Full(t, "kills and stops processes")
-	p := start(t, build(t), "election.yaml", "anna", "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u:hunter2@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1s")
-	p.says(t, "connection refused")
-	if strings.Contains(p.output(t), "hunter2") {
-		t.Errorf("the output shows the password:\n%s", p.output(t))
-	}
-	p.cmd.Process.Signal(os.Interrupt)
-	p.cmd.Wait()
-}
-
 // A process is one that takes part.
 type process struct {
 	cmd  *exec.Cmd
@@ -169,17 +157,6 @@ func (p *process) output(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// says waits until the process has printed a text.
-func (p *process) says(t *testing.T, text string) {
-	t.Helper()
-	testbed.Eventually(t, 2*time.Minute, "the process says "+text, func() error {
-		if out := p.output(t); !strings.Contains(out, text) {
-			return fmt.Errorf("it says %s", out)
-		}
-		return nil
-	})
 }
 
 var leads = regexp.MustCompile(`I lead, in term (\d+)`)

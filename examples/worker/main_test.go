@@ -52,44 +52,6 @@ func (w *worker) terminate(t *testing.T) {
 	}
 }
 
-// A load balancer finds one leader at most. All copies are alive. When the leader crashes, it finds another one.
-func TestALoadBalancerFindsTheLeader(t *testing.T) {
-	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
-		copies := map[string]*worker{}
-		for _, id := range []string{"a", "b", "c"} {
-			copies[id] = start(t, g, id)
-		}
-		first := g.Leader("worker")
-		if now := leaders(t, copies); len(now) != 1 || now[0] != first.ID() {
-			t.Errorf("%s leads, and a load balancer finds %v", first.ID(), now)
-		}
-		first.Crash()
-		delete(copies, first.ID())
-		for range 12 { // more than a TTL
-			time.Sleep(time.Second)
-			if now := leaders(t, copies); len(now) > 1 {
-				t.Errorf("a load balancer finds %v", now)
-			}
-		}
-		if now := leaders(t, copies); len(now) != 1 {
-			t.Errorf("after the crash of %s a load balancer finds %v", first.ID(), now)
-		}
-	})
-}
-
-func leaders(t *testing.T, copies map[string]*worker) (ids []string) {
-	t.Helper()
-	for id, w := range copies {
-		if code := w.answers("/healthz"); code != http.StatusOK {
-			t.Errorf("%s: /healthz is %d", id, code)
-		}
-		if w.answers("/leader/worker") == http.StatusOK {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // A Deployment replaces one copy after the other. With /readyz as the readiness probe it comes to its end. With
 // /leader it waits for the first new copy, which would lead only after an old one has ended.
 func TestARollingUpdateGoesOn(t *testing.T) {
