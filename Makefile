@@ -45,7 +45,7 @@ vuln: ## look for known vulnerabilities in dependencies
 bench: ## measure speed, memory and load, and print the tables
 	@cd lab/bench && go test -run "TestTable|TestStores|TestCrashes|TestFleets" -table -count=1 -timeout 4h -v
 
-pictures: ## draw the pictures of README and the pages from the tables and recordings; scripts/pictures -record records again
+pictures: ## draw the pictures of README and the pages from the tables and recordings
 	@go run ./scripts/pictures
 
 # Virtual hours. They must take less than five minutes on two processors.

@@ -3,16 +3,19 @@
 // and docs/guard.md. It runs in the root of the repository.
 //
 //	go run ./scripts/pictures
-//	go run ./scripts/pictures -record demo     # first record the demo again (Linux, with script(1))
-//	go run ./scripts/pictures -record shares   # first record the fleets again (Redis and PostgreSQL, two minutes)
+//
+// To record again, first the demo, which needs a terminal, or the fleets, on Redis and PostgreSQL:
+//
+//	script -qec "stty cols 110 rows 30; go run ./cmd/elect demo --for 9s" /dev/null | go run ./scripts/pictures -demo
+//	go test ./electionshard -run TestFiveProcessesShareOnARealStore -count=1 -record $PWD/docs/images/shares.txt
 package main
 
 import (
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/go-election/go-election/lab/figures"
@@ -26,20 +29,16 @@ const (
 
 func main() {
 	log.SetFlags(0)
-	again := flag.String("record", "", "first record again: demo or shares")
+	demo := flag.Bool("demo", false, "first keep the screen of a demo on standard input")
 	flag.Parse()
-	var err error
-	switch *again {
-	case "":
-	case "demo":
-		err = record()
-	case "shares":
-		err = recordFleets()
-	default:
-		err = fmt.Errorf("there is no recording %q", *again)
-	}
-	if err != nil {
-		log.Fatal("pictures: ", err)
+	if *demo {
+		output, err := io.ReadAll(os.Stdin)
+		if err == nil {
+			err = os.WriteFile(recording, []byte(lastScreen(string(output))), 0o644)
+		}
+		if err != nil {
+			log.Fatal("pictures: ", err)
+		}
 	}
 	drawn, err := draw(".")
 	if err != nil {
@@ -81,39 +80,6 @@ func draw(root string) (map[string]string, error) {
 	return map[string]string{
 		"demo.svg":   demo(string(screen)),
 		"gaps.svg":   gaps(rows),
-		"load.svg":   load(rows),
 		"shares.svg": shares(stores, moments),
 	}, nil
-}
-
-// record runs the demo on a terminal of 110 columns and keeps what is on the screen at the end.
-func record() error {
-	dir, err := os.MkdirTemp("", "pictures")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	elect := filepath.Join(dir, "elect")
-	if out, err := exec.Command("go", "build", "-o", elect, "./cmd/elect").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	// script gives the command a terminal, as the tests of terminals do.
-	out, err := exec.Command("script", "--quiet", "--return", "--command", "stty cols 110 rows 30; "+elect+" demo --for 9s", os.DevNull).Output()
-	if err != nil {
-		return fmt.Errorf("script: %w", err)
-	}
-	return os.WriteFile(recording, []byte(lastScreen(string(out))), 0o644)
-}
-
-// recordFleets runs the test of five processes on real stores, which writes who leads how many shards.
-func recordFleets() error {
-	file, err := filepath.Abs(fleetRecording)
-	if err != nil {
-		return err
-	}
-	out, err := exec.Command("go", "test", "./electionshard", "-run", "TestFiveProcessesShareOnARealStore", "-count=1", "-record", file).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go test: %w\n%s", err, out)
-	}
-	return nil
 }
