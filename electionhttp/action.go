@@ -43,8 +43,9 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "this server allows no actions")
 		return
 	}
-	a, ok := h.readAction(w, r)
-	if !ok {
+	a, status, problem := h.readAction(w, r)
+	if problem != "" {
+		fail(w, status, problem)
 		return
 	}
 	log := h.log.With("action", string(a.Verb), "election", a.Election, "id", a.ID, "remote", r.RemoteAddr)
@@ -64,7 +65,7 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), resignTimeout)
 	defer cancel()
 	err := h.do(ctx, a)
-	h.shared.invalidate()
+	h.snapshots.clear() // an action may have no change
 	h.records.clear()
 	switch {
 	case err == nil:
@@ -79,37 +80,30 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readAction reads an action. It refuses requests from other sites' pages, by the headers
+// readAction reads an action, or says why it is refused. It refuses requests from other sites' pages, by the headers
 // that a browser sets and by a content type that no HTML form can send.
-func (h *Handler) readAction(w http.ResponseWriter, r *http.Request) (a Action, ok bool) {
+func (h *Handler) readAction(w http.ResponseWriter, r *http.Request) (a Action, status int, problem string) {
 	if err := h.csrf.Check(r); err != nil {
 		h.log.Warn("electionhttp: refused an action from another site", "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
-		fail(w, http.StatusForbidden, "the request comes from another site's page")
-		return a, false
+		return a, http.StatusForbidden, "the request comes from another site's page"
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
-		return a, false
+		return a, http.StatusUnsupportedMediaType, "the body must be application/json"
 	}
+
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			fail(w, http.StatusRequestEntityTooLarge, "the body is too long")
-			return a, false
-		}
-		fail(w, http.StatusBadRequest, "the body is not an action")
-		return a, false
+	err := d.Decode(&a)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return a, http.StatusRequestEntityTooLarge, "the body is too long"
+	}
+	if err != nil {
+		return a, http.StatusBadRequest, "the body is not an action"
 	}
 	if _, err := d.Token(); err != io.EOF {
-		fail(w, http.StatusBadRequest, "the body has more than one action")
-		return a, false
+		return a, http.StatusBadRequest, "the body has more than one action"
 	}
-	if problem := a.check(); problem != "" {
-		fail(w, http.StatusBadRequest, problem)
-		return a, false
-	}
-	return a, true
+	return a, http.StatusBadRequest, a.check()
 }
 
 type doneJSON struct {

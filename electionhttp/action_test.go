@@ -81,7 +81,7 @@ func TestNoActionsWithoutAuthorize(t *testing.T) {
 		t.Errorf("POST: %d, want 403", w.Code)
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
-		for _, path := range []string{"/", "/elections", "/elections/x", "/members", "/changes", "/events", "/healthz", "/readyz", "/leader/x"} {
+		for _, path := range []string{"/", "/elections", "/elections/x", "/changes", "/events", "/healthz", "/readyz", "/leader/x"} {
 			if w := get(h, method, path); w.Code != 405 {
 				t.Errorf("%s %s: %d, want 405", method, path, w.Code)
 			}

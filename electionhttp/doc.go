@@ -20,7 +20,6 @@
 //	                      is known of the elections, and the health check passes
 //	GET  /elections       all elections that this process has joined, or those that the query selects
 //	GET  /elections/NAME  one election, with the last leaderships that the store keeps
-//	GET  /members         the members, in any election of the store
 //	GET  /records         all elections of the store, joined or not
 //	GET  /changes         the last changes, newest first
 //	GET  /events          every change, as server-sent events

@@ -11,8 +11,13 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// writeTimeout is how long a client may take to accept data.
-const writeTimeout = 10 * time.Second
+const (
+	writeTimeout = 10 * time.Second // how long a client may take to accept data
+
+	// heartbeatEvery is how often an idle stream carries a comment, which keeps proxies from cutting it and detects
+	// clients that are gone.
+	heartbeatEvery = 15 * time.Second
+)
 
 // events sends every change as it happens, until the client goes away, or the handler
 // or the manager is closed.
@@ -76,7 +81,7 @@ func startStream(w http.ResponseWriter) (send func([]byte) bool, ok bool) {
 
 // sendChanges sends the changes of a stream until the stream ends.
 func (h *Handler) sendChanges(ctx context.Context, s *stream, states bool, send func([]byte) bool) {
-	heartbeat := time.NewTicker(h.options.Heartbeat)
+	heartbeat := time.NewTicker(heartbeatEvery)
 	defer heartbeat.Stop()
 	for {
 		select {

@@ -177,11 +177,14 @@ func TestAStreamResumesAfterAnEmptyListOfChanges(t *testing.T) {
 
 func TestStreamsAreLimitedAndEndWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), electionhttp.Options{MaxStreams: 2})
+		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), electionhttp.Options{})
+		for range 126 {
+			listen(t, h, "/events", "")
+		}
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-			t.Errorf("a third stream with MaxStreams 2: %d, want 503 and Retry-After", w.Code)
+			t.Errorf("the 129th stream: %d, want 503 and Retry-After", w.Code)
 		}
 		one.leave()
 		<-one.ended

@@ -157,23 +157,19 @@ func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
 	timer := time.NewTimer(max(f.options.Wait, 0))
 	defer timer.Stop()
 
-	for waiting := err == nil; waiting; {
-		changed := f.change()
-		heard := f.election.Current().Term >= known // before the next line: a leadership begins before it is told
-		if l := f.election.Leadership(); l != nil && l.Term >= known {
-			f.serve(w, r, l)
-			return
-		}
-		if heard {
-			break // that leadership is over
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			waiting = false
-		case <-r.Context().Done():
-			waiting = false
-		}
+	var l *election.Leadership // in the term that the other process knows of, or a later one
+	if err == nil {
+		f.await(r.Context(), timer.C, func() bool {
+			heard := f.election.Current().Term >= known // before the next line: a leadership begins before it is told
+			if l = f.election.Leadership(); l != nil && l.Term < known {
+				l = nil
+			}
+			return l != nil || heard // else that leadership is over
+		})
+	}
+	if l != nil {
+		f.serve(w, r, l)
+		return
 	}
 	w.Header().Set(forwardedHeader, "refused")
 	fail(w, http.StatusMisdirectedRequest, "this process does not lead, or not in that term")
@@ -201,17 +197,28 @@ func (f *forwarder) find(ctx context.Context, after uint64, left *time.Duration)
 	defer timer.Stop()
 	defer func() { *left -= time.Since(began) }()
 
+	ok = f.await(ctx, timer.C, func() (known bool) {
+		to, known = f.now(after)
+		return known
+	})
+	return to, ok
+}
+
+// await waits until done returns true, which it asks again after each event. It returns false if ctx or the limit ends before.
+func (f *forwarder) await(ctx context.Context, limit <-chan time.Time, done func() bool) bool {
 	for {
-		changed := f.change()
-		if to, ok = f.now(after); ok {
-			return to, true
+		f.mu.Lock()
+		changed := f.changed
+		f.mu.Unlock()
+		if done() {
+			return true
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
-			return to, false
+		case <-limit:
+			return false
 		case <-ctx.Done():
-			return to, false
+			return false
 		}
 	}
 }
@@ -222,13 +229,6 @@ func (f *forwarder) event(election.Event) {
 	defer f.mu.Unlock()
 	close(f.changed)
 	f.changed = make(chan struct{})
-}
-
-// change returns a channel that the next event closes.
-func (f *forwarder) change() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changed
 }
 
 // now returns who leads, as far as this process knows.
@@ -283,17 +283,11 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination)
 
 // giveUp cancels a request to a leader that another one has followed: its host may be gone, and never answer.
 func (f *forwarder) giveUp(ctx context.Context, to destination, cancel func()) {
-	for {
-		changed := f.change()
-		if now, ok := f.now(to.term); ok && now.term > to.term {
-			cancel()
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	if f.await(ctx, nil, func() bool {
+		now, ok := f.now(to.term)
+		return ok && now.term > to.term
+	}) {
+		cancel()
 	}
 }
 

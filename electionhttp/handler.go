@@ -10,12 +10,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -45,14 +42,6 @@ type Options struct {
 	// manager only observes.
 	For string
 
-	// MaxStreams is how many connections may read /events at a time; more get 503.
-	// 1 to 100,000. Default: 128.
-	MaxStreams int
-
-	// Heartbeat is how often an idle stream carries a comment, which keeps proxies
-	// from cutting it and detects clients that are gone. 10 ms to 1 h. Default: 15 s.
-	Heartbeat time.Duration
-
 	// Logger receives actions, allowed or not. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -68,16 +57,16 @@ type Handler struct {
 
 	observer bool // the manager never leads, so it cannot pause or resign
 
-	ctx        context.Context // done after Close
-	cancel     context.CancelFunc
-	background sync.WaitGroup // reads of the store that no request waits for
-	unwatch    func()
-	hub        *hub
-	shared     shared
-	records    cache[backend.Record]
-	members    cache[[]backend.Member]
-	listings   cache[listing]
-	renewals   cache[*renewalsJSON]
+	ctx       context.Context // done after Close
+	cancel    context.CancelFunc
+	unwatch   func()
+	hub       *hub
+	reads     reads
+	snapshots cache[snapshot]
+	records   cache[backend.Record]
+	members   cache[membership]
+	listings  cache[listing]
+	renewals  cache[*renewalsJSON]
 }
 
 //go:embed page
@@ -115,18 +104,6 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	if m == nil {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)
 	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = 128
-	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 15 * time.Second
-	}
-	if o.MaxStreams < 1 || o.MaxStreams > 100_000 {
-		return nil, fmt.Errorf("electionhttp: %w: MaxStreams is %d, must be 1 to 100000", backend.ErrInvalid, o.MaxStreams)
-	}
-	if o.Heartbeat < 10*time.Millisecond || o.Heartbeat > time.Hour {
-		return nil, fmt.Errorf("electionhttp: %w: Heartbeat is %v, must be 10ms to 1h", backend.ErrInvalid, o.Heartbeat)
-	}
 	first := m.Status()
 	if h.observer = first.Observer; o.For != "" && !h.observer {
 		return nil, fmt.Errorf("electionhttp: %w: For is %q, but the manager is a candidate itself: %q", backend.ErrInvalid, o.For, first.ID)
@@ -136,10 +113,16 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	}
 	h.fillPaths()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.hub = newHub(rand.Text()[:10], o.Details, o.MaxStreams)
-	h.listings.keep = keepRecords
-	h.shared.sinces = make(map[string]storeSince)
-	h.unwatch = m.Watch(h.hub.event)
+	h.hub = newHub(rand.Text()[:10], o.Details)
+	h.snapshots = newCache[snapshot](&h.reads, keepSnapshot)
+	h.records = newCache[backend.Record](&h.reads, keepRead)
+	h.members = newCache[membership](&h.reads, keepRead)
+	h.listings = newCache[listing](&h.reads, keepRecords)
+	h.renewals = newCache[*renewalsJSON](&h.reads, keepRead)
+	h.unwatch = m.Watch(func(ev election.Event) {
+		h.hub.event(ev)
+		h.snapshots.clear()
+	})
 	h.hub.addStates(m.Status().Elections) // after Watch, so that no change is missed between the two
 	return h, nil
 }
@@ -148,11 +131,9 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 // close the manager. A second Close does nothing. Give it to
 // [http.Server.RegisterOnShutdown], since Shutdown waits for streams.
 func (h *Handler) Close() {
-	h.shared.mu.Lock() // no background read starts after this
 	h.cancel()
-	h.shared.mu.Unlock()
 	h.unwatch()
-	h.background.Wait()
+	h.reads.close()
 }
 
 // ServeHTTP answers one request. It may stand behind http.StripPrefix.
@@ -190,11 +171,9 @@ var reading = []string{http.MethodGet, http.MethodHead}
 // fillPaths sets the paths that have no name in them.
 func (h *Handler) fillPaths() {
 	h.paths = map[string]route{
-		"":           {reading, redirectToSlash},
 		"/healthz":   {reading, h.healthz},
 		"/readyz":    {reading, h.readyz},
 		"/elections": {reading, h.elections},
-		"/members":   {reading, h.listMembers},
 		"/records":   {reading, h.listRecords},
 		"/changes":   {reading, h.changes},
 		"/events":    {[]string{http.MethodGet}, h.events},
@@ -227,19 +206,6 @@ func setSecurityHeaders(head http.Header) {
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
-}
-
-// redirectToSlash sends a browser from /prefix to /prefix/, so that the page's relative
-// addresses work. StripPrefix has removed the prefix from r.URL; r.RequestURI still has it.
-func redirectToSlash(w http.ResponseWriter, r *http.Request) {
-	requested, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil || path.Base(requested.Path) == "/" || path.Base(requested.Path) == "." {
-		fail(w, http.StatusNotFound, "there is nothing at this path")
-		return
-	}
-	// The location is relative and escaped, so it cannot lead to another host.
-	w.Header().Set("Location", "./"+url.PathEscape(path.Base(requested.Path))+"/")
-	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
 func (f file) answer(w http.ResponseWriter, r *http.Request) {

@@ -252,7 +252,7 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestEveryAnswerHasSafeHeaders(t *testing.T) {
 	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "jobs"), electionhttp.Options{})
-	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js", "/icon.svg", "/elections", "/elections/jobs", "/members", "/changes", "/leader/jobs", "/healthz", "/readyz", "/nothing", "/actions", "/elections?limit=x"} {
+	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js", "/icon.svg", "/elections", "/elections/jobs", "/changes", "/leader/jobs", "/healthz", "/readyz", "/nothing", "/actions", "/elections?limit=x"} {
 		head := get(h, "GET", path).Header()
 		csp := head.Get("Content-Security-Policy")
 		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} {
@@ -294,10 +294,8 @@ func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "billing/nightly"), electionhttp.Options{})
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
-	mux.Handle("/ops/election", http.StripPrefix("/ops/election", h))
-	w := get(mux, "GET", "/ops/election")
-	if got := w.Header().Get("Location"); w.Code != http.StatusTemporaryRedirect || got != "./election/" {
-		t.Errorf("without the slash: %d to %q, want 307 to ./election/", w.Code, got)
+	if w := get(mux, "GET", "/ops/election"); w.Header().Get("Location") != "/ops/election/" {
+		t.Errorf("without the slash: %d to %q", w.Code, w.Header().Get("Location"))
 	}
 	for _, path := range []string{"", "page.js", "elections", "elections/billing%2Fnightly", "healthz"} {
 		if w := get(mux, "GET", "/ops/election/"+path); w.Code != 200 {
@@ -311,11 +309,6 @@ func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 
 func TestImpossibleOptionsAreRefused(t *testing.T) {
 	m := manager(t, memory.New(), election.Options{ID: "a"}, false)
-	for _, o := range []electionhttp.Options{{MaxStreams: -1}, {MaxStreams: 1e6}, {Heartbeat: -1}, {Heartbeat: time.Millisecond}, {Heartbeat: 2 * time.Hour}} {
-		if _, err := electionhttp.New(m, o); !errors.Is(err, backend.ErrInvalid) {
-			t.Errorf("%+v: %v, want ErrInvalid", o, err)
-		}
-	}
 	if _, err := electionhttp.New(m, electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("For on a manager that campaigns: %v, want ErrInvalid", err)
 	}

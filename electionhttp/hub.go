@@ -13,15 +13,15 @@ import (
 const (
 	maxRecent  = 512 // changes that clients can read later
 	maxWaiting = 256 // changes that may wait for one stream
+	maxStreams = 128 // connections that may read events at a time
 )
 
 // A hub passes events from one watcher to all streams. It waits for no stream: at most
 // maxWaiting changes wait for a stream, and a stream that is further behind gets a reset
 // instead of them.
 type hub struct {
-	instance   string // part of event ids; other processes have another
-	details    bool
-	maxStreams int
+	instance string // part of event ids; other processes have another
+	details  bool
 
 	mu      sync.Mutex
 	seq     uint64    // of the newest change
@@ -33,8 +33,6 @@ type hub struct {
 // A change is one event, numbered and ready to be sent.
 type change struct {
 	seq  uint64
-	name string
-	at   time.Time
 	json changeJSON
 	data []byte // json, as an event of the stream
 }
@@ -55,8 +53,8 @@ type changeJSON struct {
 	Coalesced int            `json:"coalesced,omitempty"`
 }
 
-func newHub(instance string, details bool, maxStreams int) *hub {
-	return &hub{instance: instance, details: details, maxStreams: maxStreams, states: make(map[string]election.Event), streams: make(map[*stream]bool)}
+func newHub(instance string, details bool) *hub {
+	return &hub{instance: instance, details: details, states: make(map[string]election.Event), streams: make(map[*stream]bool)}
 }
 
 // addStates adds the states of elections at the start. The watcher also reports them, but
@@ -85,7 +83,7 @@ func (b *hub) event(ev election.Event) {
 		b.states[ev.Election] = ev
 	}
 	b.seq++
-	c := &change{seq: b.seq, name: ev.Election, at: ev.Time, json: b.describe(ev)}
+	c := &change{seq: b.seq, json: b.describe(ev)}
 	c.json.ID = b.id(c.seq)
 	c.data = frame("change", c.json.ID, c.json)
 	if len(b.recent) == maxRecent {
@@ -119,13 +117,6 @@ func (b *hub) describe(ev election.Event) changeJSON {
 	return c
 }
 
-// newest returns the number of the newest change.
-func (b *hub) newest() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.seq
-}
-
 // last returns up to limit changes, newest first, of one election or of all (""). newest is
 // the id of the newest change of all, after which a stream resumes.
 func (b *hub) last(name string, limit int) (list []changeJSON, newest string) {
@@ -133,7 +124,7 @@ func (b *hub) last(name string, limit int) (list []changeJSON, newest string) {
 	defer b.mu.Unlock()
 	list = []changeJSON{}
 	for i := len(b.recent) - 1; i >= 0 && len(list) < limit; i-- {
-		if c := b.recent[i]; name == "" || c.name == name {
+		if c := b.recent[i]; name == "" || c.json.Election == name {
 			list = append(list, c.json)
 		}
 	}
@@ -161,7 +152,7 @@ type stream struct {
 }
 
 func (s *stream) add(c *change) {
-	if s.only != "" && s.only != c.name {
+	if s.only != "" && s.only != c.json.Election {
 		return
 	}
 	s.mu.Lock()
@@ -193,7 +184,7 @@ func (s *stream) take() (list []*change, dropped bool) {
 func (b *hub) open(only, since string) (s *stream, resumed bool, states []election.Event, id string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.streams) >= b.maxStreams {
+	if len(b.streams) >= maxStreams {
 		return nil, false, nil, "", false
 	}
 	s = &stream{only: only, wake: make(chan struct{}, 1)}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 )
 
@@ -40,41 +41,29 @@ type campaigns map[string]int
 
 func (c campaigns) of(name string) int { return c[name] + c[""] }
 
-// campaigns returns those of when the members were last read. It starts a read in the background, at most one in cacheFor.
-// Only if the last one was long ago, as for the first request, it waits for the read, and not for long: the store may hang.
-func (h *Handler) campaigns() campaigns {
-	sh := &h.shared
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	age := time.Since(sh.campaignedAt)
-	if h.ctx.Err() == nil && sh.readingCampaigned == nil && age > cacheFor {
-		sh.readingCampaigned = make(chan struct{})
-		h.background.Go(h.readCampaigned)
-	}
-
-	if read := sh.readingCampaigned; read != nil && age > campaignsFor {
-		sh.mu.Unlock()
-		select {
-		case <-read:
-		case <-time.After(campaignsWait):
-		}
-		sh.mu.Lock()
-	}
-	return sh.campaigned
+// A membership is the members as they were last read.
+type membership struct {
+	list      []backend.Member
+	campaigns campaigns
 }
 
-const (
-	campaignsFor  = time.Minute            // after which campaigns waits for new ones
-	campaignsWait = 250 * time.Millisecond // for how long at most
-)
-
-// readCampaigned reads the members and counts those that campaign for each election.
-func (h *Handler) readCampaigned() {
-	list, err := h.allMembers()
-	var found campaigns
-	if err == nil {
-		found = campaigns{}
+func (h *Handler) readMembers() (m membership, err error) {
+	if m.list, err = h.manager.Members(h.ctx); err == nil {
+		m.campaigns = campaignsOf(m.list)
 	}
+	return m, err
+}
+
+// campaigns returns those of the last time when the members were read. Only if that was long ago, as for the first
+// request, it waits for a read, and not for long: the store may hang.
+func (h *Handler) campaigns() campaigns {
+	m, _ := h.members.newest("", h.readMembers, time.Minute, 250*time.Millisecond)
+	return m.campaigns
+}
+
+// campaignsOf counts the members that campaign for each election.
+func campaignsOf(list []backend.Member) campaigns {
+	found := campaigns{}
 	for _, m := range list {
 		if m.TTL > 0 && m.Age > 2*m.TTL {
 			continue
@@ -87,9 +76,5 @@ func (h *Handler) readCampaigned() {
 			found[name]++
 		}
 	}
-	sh := &h.shared
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	close(sh.readingCampaigned)
-	sh.readingCampaigned, sh.campaignedAt, sh.campaigned = nil, time.Now(), found
+	return found
 }

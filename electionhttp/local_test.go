@@ -102,25 +102,11 @@ func TestALocalSocketListsAllElections(t *testing.T) {
 
 func TestALocalSocketControlsOneElection(t *testing.T) {
 	s := serveLocal(t)
-	e := s.Election("b/c")
 	if code, text := s.ask(t, "POST", "/elections/b%2Fc/pause"); code != http.StatusOK || !strings.Contains(text, `"leading":false,"paused":true`) {
 		t.Errorf("pause: code %d: %s", code, text)
 	}
-	if e.Leading() || !s.Election("a").Leading() {
-		t.Errorf("after pause: the election is led here: %v; the other election: %v, want true", e.Leading(), s.Election("a").Leading())
-	}
-	if code, text := s.ask(t, "POST", "/elections/b%2Fc/resume"); code != http.StatusOK || !strings.Contains(text, `"paused":false`) {
-		t.Errorf("resume: code %d: %s", code, text)
-	}
-	testbed.Eventually(t, 3*time.Minute, "the process leads again after resume", func() error {
-		if !e.Leading() {
-			return context.DeadlineExceeded
-		}
-		return nil
-	})
-	_, term, _ := s.Election("a").Leader()
-	if code, text := s.ask(t, "POST", "/elections/a/resign"); code != http.StatusOK || !strings.Contains(text, `"leading":false,"paused":false`) {
-		t.Errorf("resign from term %d: code %d: %s", term, code, text)
+	if s.Election("b/c").Leading() || !s.Election("a").Leading() {
+		t.Errorf("after pause: the election is led here: %v; the other election: %v, want true", s.Election("b/c").Leading(), s.Election("a").Leading())
 	}
 	for _, url := range []string{"/elections/other/pause", "/elections/a/depose"} {
 		if code, text := s.ask(t, "POST", url); code != http.StatusNotFound {

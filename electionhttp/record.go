@@ -41,9 +41,13 @@ type leadershipJSON struct {
 	End  string    `json:"end"`
 }
 
+// contenderJSON is a member that could lead.
 type contenderJSON struct {
-	memberJSON
-	Leads bool `json:"leads"`
+	candidateJSON
+	Stage string `json:"stage,omitempty"`
+	TTL   int64  `json:"ttl_ms"`
+	Ago   int64  `json:"announced_ms_ago"`
+	Leads bool   `json:"leads"`
 }
 
 // election answers with everything about one election: the state that this process knows,
@@ -58,7 +62,7 @@ func (h *Handler) election(w http.ResponseWriter, name string) {
 	}
 	c := h.campaigns()
 	process := h.describe(s, now, c)
-	members, membersErr := h.allMembers()
+	members, membersErr := h.members.get("", h.readMembers)
 	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now, c), ID: s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions, History: []leadershipJSON{}}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
@@ -72,9 +76,9 @@ func (h *Handler) election(w http.ResponseWriter, name string) {
 	}
 	if membersErr == nil {
 		j.Candidates = []contenderJSON{}
-		for _, m := range candidates(name, rec, members) {
-			if one, ok := h.describeMember(m); ok && len(j.Candidates) < 1000 {
-				j.Candidates = append(j.Candidates, contenderJSON{one, leads(rec, m)})
+		for _, m := range candidates(name, rec, members.list) {
+			if c := candidate(m.Candidate, h.options.Details); c != nil && len(j.Candidates) < 1000 {
+				j.Candidates = append(j.Candidates, contenderJSON{*c, clean.Text(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds(), leads(rec, m)})
 			}
 		}
 	}

@@ -36,6 +36,7 @@ type listing struct {
 	at      time.Time
 	more    bool
 	records []listedJSON
+	sinces  map[string]storeSince
 }
 
 // listRecords answers with the elections of the store, whether this process has joined them or
@@ -78,8 +79,10 @@ func (h *Handler) readRecords() (list listing, err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, maxReading)
 	defer cancel()
 	n := 0
+	list.sinces = map[string]storeSince{}
 	for r, err := range h.manager.Records(ctx) {
 		if err == nil && n < maxRecords {
+			list.sinces[r.Election] = sinceOf(r)
 			if n++; !r.Forgotten() {
 				list.records = append(list.records, h.describeListed(r))
 			}

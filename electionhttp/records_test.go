@@ -130,15 +130,24 @@ func TestRecordsAreReadOncePerTenSeconds(t *testing.T) {
 	})
 }
 
-func TestRecordsOfALargeStoreAreCut(t *testing.T) {
+// endless returns a store whose records go on for ever, after a wait for each page.
+func endless(wait func(context.Context) error) *lister {
 	l := &lister{Backend: memory.New().Backend()}
-	l.list = func(_ context.Context, from string, limit int) (list []backend.Record, _ error) {
+	l.list = func(ctx context.Context, _ string, limit int) (list []backend.Record, _ error) {
 		n := int(l.calls.Load()-1) * limit
+		if err := wait(ctx); err != nil {
+			return nil, err
+		}
 		for i := range limit {
 			list = append(list, record(fmt.Sprintf("shard/%08d", n+i), backend.Lease{Term: 1}))
 		}
-		return list, nil // and so on for ever
+		return list, nil
 	}
+	return l
+}
+
+func TestRecordsOfALargeStoreAreCut(t *testing.T) {
+	l := endless(func(context.Context) error { return nil })
 	h := lists(t, l, electionhttp.Options{})
 	if v := read(t, h, "/records"); v["more"] != true || v["matching"] != 10000.0 || len(v["records"].([]any)) != 1000 {
 		t.Errorf("more is %v, %v match, %d are shown; want true, 10000, 1000", v["more"], v["matching"], len(v["records"].([]any)))
@@ -158,23 +167,18 @@ func TestRecordsOfASlowStoreDoNotHang(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &lister{Backend: memory.New().Backend()}
-				l.list = func(ctx context.Context, from string, limit int) (list []backend.Record, _ error) {
-					n := int(l.calls.Load()-1) * limit
-					after := time.After(2 * time.Second)
-					if !c.answers {
-						after = nil
-					}
+				after := time.Duration(1<<63 - 1)
+				if c.answers {
+					after = 2 * time.Second
+				}
+				l := endless(func(ctx context.Context) error {
 					select {
 					case <-ctx.Done():
-						return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
-					case <-after:
+						return fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
+					case <-time.After(after):
+						return nil
 					}
-					for i := range limit {
-						list = append(list, record(fmt.Sprintf("shard/%08d", n+i), backend.Lease{Term: 1}))
-					}
-					return list, nil
-				}
+				})
 				h := lists(t, l, electionhttp.Options{})
 				began := time.Now()
 				w := get(h, "GET", "/records?limit=1")

@@ -121,6 +121,25 @@ func describeError(err error, details bool) (class, text string) {
 	return cmp.Or(class, "unavailable"), text
 }
 
+// keepSnapshot is for how long requests share a snapshot if nothing changes: it costs the manager's loop some time, and
+// strangers may send many requests.
+const keepSnapshot = 100 * time.Millisecond
+
+// A snapshot is the manager's status at a time, with elections in byte order of names.
+type snapshot struct {
+	status election.Status
+	at     time.Time
+}
+
+func (h *Handler) snapshot() (election.Status, time.Time) {
+	s, _ := h.snapshots.get("", func() (snapshot, error) {
+		s := snapshot{at: time.Now(), status: h.manager.Status()}
+		slices.SortFunc(s.status.Elections, func(a, b election.ElectionStatus) int { return strings.Compare(a.Election, b.Election) })
+		return s, nil
+	})
+	return s.status, s.at
+}
+
 // elections answers with all elections, or those that the query selects.
 func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	limit, ok := number(w, r, "limit", 1<<30, 1<<30)
