@@ -51,64 +51,65 @@ func TestAClosedGuardEndsAndReleasesNothing(t *testing.T) {
 	p.wantNothing("after an orderly end")
 }
 
-// A stopped process may continue, and would believe that it leads.
-func TestAStoppedProgramHasNotEnded(t *testing.T) {
+// While a part of the program may go on, nothing is released; it is when that has ended.
+func TestWhatLivesOnHasNotEnded(t *testing.T) {
 	t.Parallel()
-	p := startGuarded(t)
-	p.cmd.Process.Signal(syscall.SIGSTOP)
-	p.wantNothing("stopped")
-	p.cmd.Process.Signal(syscall.SIGCONT)
-	p.do("nothing")
-	p.kill()
-	p.wantReleased(released)
-}
-
-// exec(2) ends all threads but one, and closes files, but the process lives on with another program.
-func TestAnExecutedProgramHasNotEnded(t *testing.T) {
-	t.Parallel()
-	for _, children := range []string{"", "IGNORE_CHILDREN=1"} { // with the second, the pipe is closed on exec
-		t.Run(children, func(t *testing.T) {
-			t.Parallel()
-			p := startGuarded(t, children)
-			p.order("exec /usr/bin/sleep")
-			p.wantNothing("executing another program")
+	kill := func(p *guarded) { p.kill() }
+	endChild := func(p *guarded) { syscall.Kill(p.lastChild, syscall.SIGKILL) }
+	spawn := func(files int) func(*guarded) {
+		return func(p *guarded) {
+			p.order(fmt.Sprint("spawn /usr/bin/sleep ", files))
+			p.child()
 			p.kill()
+		}
+	}
+	execute := func(p *guarded) { p.order("exec /usr/bin/sleep") }
+	for name, c := range map[string]struct {
+		environ string
+		do, end func(*guarded)
+	}{
+		// A stopped process may continue, and would believe that it leads.
+		"it is stopped": {"", func(p *guarded) { p.cmd.Process.Signal(syscall.SIGSTOP) }, func(p *guarded) {
+			p.cmd.Process.Signal(syscall.SIGCONT)
+			p.do("nothing")
+			p.kill()
+		}},
+		// exec(2) ends all threads but one, and closes files, but the process lives on with another program.
+		"it executes another program":                   {"", execute, kill},
+		"it executes another program, children ignored": {"IGNORE_CHILDREN=1", execute, kill}, // the pipe is closed on exec
+		// A pipe that was closed by mistake says that the process has ended. The kernel's other word is missing.
+		"its pipe was closed": {"", func(p *guarded) { p.do("lose-files") }, kill},
+		// A child may go on with the dead leader's work. Its own files take numbers from 3 on, whatever it would have
+		// inherited there.
+		"a child lives on":                  {"", spawn(0), endChild},
+		"a child with 1 file lives on":      {"", spawn(1), endChild},
+		"a child with 7 files lives on":     {"", spawn(7), endChild},
+		"a child with 40 files lives on":    {"", spawn(40), endChild},
+		"a child with 300 files lives on":   {"", spawn(300), endChild},
+		"a child with 1,500 files lives on": {"", spawn(1500), endChild},
+		// The guard may begin when children run already.
+		"an older child lives on": {"CHILD_FIRST=1", kill, endChild},
+		// What the program has sent may still be on its way.
+		"the grace has not passed": {"GRACE=1500ms", kill, func(*guarded) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startGuarded(t, c.environ)
+			c.do(p)
+			p.wantNothing(name)
+			c.end(p)
 			p.wantReleased(released)
 		})
 	}
 }
 
-// A pipe that was closed by mistake says that the process has ended. The kernel's other word is missing.
-func TestAClosedPipeIsNoEnd(t *testing.T) {
+func TestChildrenCanBeIgnored(t *testing.T) {
 	t.Parallel()
-	p := startGuarded(t)
-	p.do("lose-files")
-	p.wantNothing("with the pipe closed")
+	p := startGuarded(t, "IGNORE_CHILDREN=1")
+	p.order("spawn /usr/bin/sleep")
+	p.child()
 	p.kill()
 	p.wantReleased(released)
-}
-
-// A child may go on with the dead leader's work.
-func TestAChildThatLivesOnHasNotEnded(t *testing.T) {
-	t.Parallel()
-	for _, ignore := range []bool{false, true} {
-		t.Run(fmt.Sprint("ignored: ", ignore), func(t *testing.T) {
-			t.Parallel()
-			environ := []string{}
-			if ignore {
-				environ = append(environ, "IGNORE_CHILDREN=1")
-			}
-			p := startGuarded(t, environ...)
-			p.order("spawn /usr/bin/sleep")
-			pid := p.child()
-			p.kill()
-			if !ignore {
-				p.wantNothing("with a child that lives on")
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
-			p.wantReleased(released)
-		})
-	}
 }
 
 // A child that closes all files that it does not know, as daemons do, is not known: docs/guard.md says that it must not do the
@@ -134,37 +135,6 @@ func TestAChildThatClosesAllFilesIsNotKnown(t *testing.T) {
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Errorf("the child has ended: %v", err)
 	}
-}
-
-// A command's own files take numbers from 3 on, whatever it would have inherited there.
-func TestAChildWithFilesOfItsOwnHasNotEnded(t *testing.T) {
-	t.Parallel()
-	for _, files := range []int{1, 7, 40, 300, 1500} {
-		t.Run(fmt.Sprint(files), func(t *testing.T) {
-			t.Parallel()
-			p := startGuarded(t)
-			p.order(fmt.Sprint("spawn /usr/bin/sleep ", files))
-			pid := p.child()
-			p.kill()
-			p.wantNothing("with a child that lives on")
-			syscall.Kill(pid, syscall.SIGKILL)
-			p.wantReleased(released)
-		})
-	}
-}
-
-// The guard may begin when children run already.
-func TestAChildThatIsOlderThanTheGuardHasNotEnded(t *testing.T) {
-	t.Parallel()
-	p := startGuarded(t, "CHILD_FIRST=1")
-	children := testbed.Children(p.cmd.Process.Pid, "/usr/bin/sleep")
-	if len(children) != 1 {
-		t.Fatalf("the children are %v, want one", children)
-	}
-	p.kill()
-	p.wantNothing("with a child that lives on")
-	syscall.Kill(children[0], syscall.SIGKILL)
-	p.wantReleased(released)
 }
 
 // When the leases have expired there is nothing left to release: the guard ends, and its connection with it.
@@ -303,15 +273,6 @@ func TestADeadGuardIsNoticed(t *testing.T) {
 	p.do("many 10")
 	p.kill()
 	p.wantNothing("without a guard")
-}
-
-// A guard waits for Grace after the program's end, for what the program has sent.
-func TestGraceDelaysTheRelease(t *testing.T) {
-	t.Parallel()
-	p := startGuarded(t, "GRACE=1500ms")
-	p.kill()
-	p.wantNothing("within the grace")
-	p.wantReleased(released)
 }
 
 // Signals that a terminal or a service manager sends to all processes do not end the guard.

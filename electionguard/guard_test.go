@@ -183,6 +183,8 @@ type guarded struct {
 	in     io.Writer
 	out    *bufio.Scanner
 	ledger string
+
+	lastChild int
 }
 
 func startGuarded(t *testing.T, environ ...string) *guarded {
@@ -240,6 +242,7 @@ func (p *guarded) child() (pid int) {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	p.lastChild = pid
 	return pid
 }
 
