@@ -2,83 +2,68 @@ package elect
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
 )
 
-// addCompletion gives each command its shell completion: elections and candidates of the store, and
-// nothing if the store does not answer within 3 seconds.
-func (a *app) addCompletion(root *cobra.Command) {
-	none := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveNoFileComp)
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "run": // the shell completes the second argument, a program
-			c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 {
-					return nil, cobra.ShellCompDirectiveDefault
-				}
-				return a.names(c.Context()), cobra.ShellCompDirectiveNoFileComp
-			}
-		case "status", "history", "watch", "depose", "resign", "pause", "resume", "nominate", "serve":
-			c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-				var list []string
-				switch {
-				case len(args) == 0 || c.Name() == "serve":
-					list = a.names(c.Context())
-				case len(args) == 1 && c.Name() == "nominate":
-					list = a.candidates(c.Context(), args[0])
-				}
-				return list, cobra.ShellCompDirectiveNoFileComp
-			}
-		case "man": // the shell completes a directory
-		default:
-			for _, c := range append(c.Commands(), c) {
-				if c.ValidArgsFunction == nil {
-					c.ValidArgsFunction = none
-				}
-			}
-		}
+// addCompletion gives each command its shell completion.
+func (a *app) addCompletion(c *cobra.Command) {
+	c.ValidArgsFunction = a.complete
+	for _, sub := range c.Commands() {
+		a.addCompletion(sub)
 	}
 }
 
-// withStore opens the store for at most 3 seconds, since the user waits at a prompt, and
-// calls read. It does nothing if the store cannot be opened.
-func (a *app) withStore(ctx context.Context, read func(context.Context, *store)) {
-	if ctx == nil {
-		ctx = context.Background()
+// complete offers elections and candidates of the store, where the usage of a command has a NAME or an ID. It offers
+// nothing if the store does not answer within 3 seconds, since the user waits at a prompt.
+func (a *app) complete(c *cobra.Command, args []string, _ string) (list []string, then cobra.ShellCompDirective) {
+	then = cobra.ShellCompDirectiveNoFileComp
+	position := len(args)
+	if strings.Contains(c.Use, "NAME…") {
+		position = 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	switch {
+	case position == 0 && strings.Contains(c.Use, "NAME"), position == 1 && strings.Contains(c.Use, "NAME ID"):
+	case c.Name() == "run":
+		return nil, cobra.ShellCompDirectiveDefault // the shell completes a program
+	default:
+		return nil, then
+	}
+
+	ctx, cancel := context.WithTimeout(c.Context(), 3*time.Second)
 	defer cancel()
-	if s, err := a.openStore(ctx); err == nil {
-		defer s.Close()
-		read(ctx, s)
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return nil, then
 	}
+	defer s.Close()
+	if position == 1 {
+		return s.successors(ctx, args[0]), then
+	}
+	records, _ := s.records(ctx)
+	for _, r := range records {
+		list = append(list, r.Election)
+	}
+	return list, then
 }
 
-func (a *app) names(ctx context.Context) (list []string) {
-	a.withStore(ctx, func(ctx context.Context, s *store) {
-		records, _ := s.records(ctx)
-		for _, r := range records {
-			list = append(list, r.Election)
-		}
+// successors returns those who could lead next: neither the leader, nor who has not announced itself for two TTLs.
+func (s *store) successors(ctx context.Context, name string) (list []string) {
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return nil
+	}
+	members, _ := s.members(ctx)
+	members = slices.DeleteFunc(members, func(m backend.Member) bool {
+		return !m.CampaignsFor(name) || m.Nonce == r.Holder.Nonce || m.Age > 2*m.TTL
 	})
-	return list
-}
-
-// candidates returns those who could lead next: neither the leader, nor who has not announced itself for two TTLs.
-func (a *app) candidates(ctx context.Context, name string) (list []string) {
-	a.withStore(ctx, func(ctx context.Context, s *store) {
-		r, err := s.record(ctx, name)
-		if err != nil {
-			return
-		}
-		members, _ := s.members(ctx)
-		for _, m := range members {
-			if m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce && m.Age <= 2*m.TTL {
-				list = append(list, m.ID)
-			}
-		}
-	})
+	for _, m := range members {
+		list = append(list, m.ID)
+	}
 	return list
 }

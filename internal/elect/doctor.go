@@ -130,7 +130,7 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 		times = append(times, time.Since(began))
 	}
 	list.add(gradeOK, "store", "it can be reached and read")
-	list.checkLatency("reading", times[1:], s.CallTimeout)
+	list.checkLatency(times[1:], s.CallTimeout)
 	list.add(gradeOK, "connecting", "the first reading took %v", times[0].Round(10*time.Microsecond))
 	return nil
 }
@@ -231,8 +231,8 @@ func advise(err error) string {
 	return err.Error()
 }
 
-// checkLatency compares how long calls took with their timeout.
-func (d *diagnostics) checkLatency(what string, times []time.Duration, timeout time.Duration) {
+// checkLatency compares how long readings took with the timeout of calls.
+func (d *diagnostics) checkLatency(times []time.Duration, timeout time.Duration) {
 	slices.Sort(times)
 	median, worst := times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond)
 	grade, text := gradeOK, fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
@@ -242,89 +242,62 @@ func (d *diagnostics) checkLatency(what string, times []time.Duration, timeout t
 	case worst > timeout/4:
 		grade, text = gradeWarning, text+": this leaves little time for a slow moment; a longer ttl helps"
 	}
-	d.add(grade, what, "%s", text)
-}
-
-// A timedBackend records how long its writes take. Only one goroutine calls it at a time, because
-// it has one election.
-type timedBackend struct {
-	backend.Backend
-	took map[string][]time.Duration // by method
-}
-
-func (b timedBackend) clock(method string) func() {
-	began := time.Now()
-	return func() { b.took[method] = append(b.took[method], time.Since(began)) }
-}
-
-func (b timedBackend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	defer b.clock("acquire")()
-	return b.Backend.Acquire(ctx, bids)
-}
-
-func (b timedBackend) Release(ctx context.Context, held []backend.Held) error {
-	defer b.clock("release")()
-	return b.Backend.Release(ctx, held)
+	d.add(grade, "reading", "%s", text)
 }
 
 // checkWriting leads the trial election for a moment, and forgets it.
 func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
-	inner, err := s.config.OpenBackend()
+	began := time.Now()
+	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
+	term, err := s.tryToLead(ctx)
 	if err != nil {
-		list.add(gradeProblem, "writing", "%v", err)
+		list.add(gradeProblem, "writing", "not elected after %v: %v", took(), advise(err))
 		return
 	}
-	b := timedBackend{inner, map[string][]time.Duration{}}
-	o := s.config.Election
-	o.ID, o.Observer = "", false
-	m, err := election.New(b, o)
-	if err != nil {
-		inner.Close()
-		list.add(gradeProblem, "writing", "%v", err)
-		return
-	}
+	list.add(gradeOK, "writing", "elected in term %d, released and forgotten within %v", term, took())
+}
+
+func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
 	defer cancel()
-	began := time.Now()
-	var lead *election.Leadership
-	var reported atomic.Pointer[error] // by the store, about this election
-	e, err := m.Join(trialElection)
-	if err == nil {
-		defer e.Watch(func(ev election.Event) {
-			if ev.Err == nil {
-				return
-			}
-			reported.Store(&ev.Err)
-			if errors.Is(ev.Err, backend.ErrDenied) || errors.Is(ev.Err, backend.ErrInvalid) {
-				cancel() // waiting does not help
-			}
-		})()
-		lead, err = e.Campaign(ctx)
-	}
-	if err == nil {
-		took := time.Since(began)
-		err = m.Forget(ctx, trialElection)
-		list.add(gradeOK, "writing", "elected in term %d after %v, and released", lead.Term, took.Round(time.Millisecond))
-	} else if e != nil {
-		// An error of the store says more than that ctx has ended.
-		if last := m.Status().Err; last != nil {
-			err = last
-		} else if last := reported.Load(); last != nil {
-			err = *last
-		}
-	}
-	end, stop := context.WithTimeout(context.Background(), s.TTL)
-	defer stop()
-	m.Close(end)
+	m, err := s.member(ctx)
 	if err != nil {
-		list.add(gradeProblem, "writing", "not elected after %v: %v", time.Since(began).Round(time.Millisecond), advise(err))
-		return
+		return 0, err
 	}
-	for _, method := range []string{"acquire", "release"} {
-		if len(b.took[method]) > 0 {
-			list.checkLatency(method, b.took[method], s.CallTimeout)
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), s.TTL) // the store may hang
+		defer cancel()
+		m.Close(end)
+	}()
+	e, err := m.Join(trialElection)
+	if err != nil {
+		return 0, err
+	}
+	var denied atomic.Pointer[error]
+	defer e.Watch(func(ev election.Event) {
+		if errors.Is(ev.Err, backend.ErrDenied) || errors.Is(ev.Err, backend.ErrInvalid) {
+			denied.Store(&ev.Err)
+			cancel() // waiting does not help
 		}
+	})()
+
+	lead, err := e.Campaign(ctx)
+	if err != nil { // an error of the store says more than that ctx has ended
+		if last := denied.Load(); last != nil {
+			err = *last
+		} else if last := m.Status().Err; last != nil {
+			err = last
+		}
+		return 0, err
 	}
+	return lead.Term, m.Forget(ctx, trialElection)
+}
+
+// member opens a manager that may lead, with an id of its own.
+func (s *store) member(ctx context.Context) (*election.Manager, error) {
+	c := *s.config
+	c.Election.ID, c.Election.Observer = "", false
+	return c.Open(ctx)
 }
 
 // addExpectations says what this configuration promises, by the formulas of package backend.

@@ -58,14 +58,12 @@ func (a *app) forget(ctx context.Context, args []string, yes bool) error {
 	}
 	if !yes {
 		a.preview(records)
-		if err := a.confirm("This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
+		if err := a.confirm(false, "This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
 			return err
 		}
 	}
 
-	conf := *s.config
-	conf.Election.ID, conf.Election.Observer = "", false
-	m, err := conf.Open(ctx)
+	m, err := s.member(ctx)
 	if err != nil {
 		return err
 	}

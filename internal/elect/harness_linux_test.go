@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -176,11 +177,39 @@ func onFiles(t testing.TB, extra ...string) []string {
 	return environ(dir, append([]string{"ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
 }
 
+// on returns the environment for a store on a real server.
+func on(t *testing.T, store string, extra ...string) []string {
+	t.Helper()
+	own := "elect-" + string(backend.NewNonce()[:8])
+	var vars []string
+	switch store {
+	case "mysql":
+		vars = onServer(t, testbed.Shared(t, testbed.MariaDB))
+	case "redis":
+		vars = []string{"ELECTION_REDIS_ADDRESSES=" + testbed.SharedRedis(t).Addr(), "ELECTION_REDIS_PREFIX=" + own}
+	case "etcd":
+		vars = []string{"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"}
+	case "consul":
+		vars = []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own}
+	case "zookeeper":
+		vars = []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+	case "curator":
+		vars = []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
+	}
+	return environ(t.TempDir(), append(append(vars, "ELECTION_BACKEND="+store), extra...)...)
+}
+
 func start(t testing.TB, env []string, args ...string) *member {
 	t.Helper()
-	m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
-	m.Env = env
+	m := program(t, env, binary, args...)
 	m.run()
+	return m
+}
+
+// program returns a program that is to be run.
+func program(t testing.TB, env []string, name string, args ...string) *member {
+	m := &member{Cmd: exec.Command(name, args...), t: t, ended: make(chan struct{})}
+	m.Env = env
 	return m
 }
 

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -33,8 +31,8 @@ func TestEveryHelpExampleWorks(t *testing.T) {
 				t.Fatalf("the example does not use the command: %q", c.Example)
 			}
 			dir := testbed.TempDir(t)
-			sh := &member{Cmd: exec.Command("sh", "-e", "-c", c.Example), t: t, ended: make(chan struct{})}
-			sh.Dir, sh.Env = dir, []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + dir}
+			sh := program(t, []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + dir}, "sh", "-e", "-c", c.Example)
+			sh.Dir = dir
 			sh.run()
 			if code := sh.code(); code != 0 {
 				t.Errorf("code %d:\n%s\n%s", code, c.Example, sh.output.String())
@@ -45,33 +43,8 @@ func TestEveryHelpExampleWorks(t *testing.T) {
 		}
 	}
 	walk(root)
-	if n < 24 {
+	if n < 19 {
 		t.Errorf("there are only %d commands", n)
-	}
-}
-
-func TestManWritesAPageForEachCommand(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "share", "man1") // created by the command
-	if out, code := call(t, onFiles(t), "man", dir); code != 0 {
-		t.Fatalf("code %d: %s", code, out)
-	}
-	for _, name := range []string{"elect", "elect-run", "elect-doctor", "elect-migrate-status"} {
-		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
-		if err != nil || !strings.Contains(string(text), ".SH NAME") {
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
-	}
-	file := filepath.Join(dir, "elect.1")
-	if out, code := call(t, onFiles(t), "man", filepath.Join(file, "man1")); code != exitElect || !strings.Contains(out, "elect: create the directory of the manual pages: ") || !strings.Contains(out, file+": not a directory") {
-		t.Errorf("in place of a directory there is a file: code %d: %s", code, out)
-	}
-}
-
-func TestVersionNamesElectAndGo(t *testing.T) {
-	t.Parallel()
-	if out, code := call(t, environ(t.TempDir()), "version"); code != 0 || !strings.HasPrefix(out, "elect ") || !strings.Contains(out, runtime.Version()) || len(strings.Fields(out)) != 4 {
-		t.Errorf("code %d: %s", code, out)
 	}
 }
 
@@ -82,7 +55,7 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 		t.Fatalf("code %d: %s", code, out)
 	}
 	noFiles := fmt.Sprintf(":%d\n", cobra.ShellCompDirectiveNoFileComp)
-	for _, what := range []string{"status", "history", "watch", "depose", "resign", "pause", "resume", "nominate", "serve", "run"} {
+	for _, what := range []string{"status", "history", "watch", "depose", "resign", "pause", "resume", "nominate", "serve", "run", "wait", "forget"} {
 		if out, code := call(t, env, "__complete", what, ""); code != 0 || !strings.HasPrefix(out, "billing\n"+noFiles) {
 			t.Errorf("%s: code %d: %s", what, code, out)
 		}
@@ -90,7 +63,7 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 			t.Errorf("%s without a store: code %d: %s", what, code, out)
 		}
 	}
-	for _, args := range [][]string{{"status", "billing"}, {"nominate", "billing", "host-1"}, {"list"}, {"doctor"}, {"version"}, {"migrate", "status"}} {
+	for _, args := range [][]string{{"status", "billing"}, {"nominate", "billing", "host-1"}, {"list"}, {"doctor"}, {"migrate", "status"}} {
 		if out, code := call(t, env, append(append([]string{"__complete"}, args...), "")...); code != 0 || !strings.HasPrefix(out, noFiles) {
 			t.Errorf("%q takes no more arguments: code %d: %s", args, code, out)
 		}
@@ -102,7 +75,7 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{
 		"run\x00job\x00--\x00true", "run\x00job", "status\x00job", "nominate\x00a\x00b\x00--yes", "watch\x00--for\x001h", "\x1b[2J", "schema\x00--prefix\x00a'b",
-		"resign\x00a/b\x00--socket\x00/dev/null", "-c\x00\x00list", "--grace\x00-1s\x00run", "completion\x00bash", "help\x00run", "man", "doctor\x00--json",
+		"resign\x00a/b\x00--socket\x00/dev/null", "-c\x00\x00list", "--grace\x00-1s\x00run", "completion\x00bash", "help\x00run", "doctor\x00--json",
 	} {
 		f.Add(seed)
 	}

@@ -11,8 +11,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -103,14 +108,26 @@ elect list`),
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.statusCommands()...)
-	root.AddCommand(a.watchCommand(), a.waitCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.watchCommand(), a.waitCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
+	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.requestCommands()...)
 	root.AddCommand(a.socketCommands()...)
-	addCobraExamples(root)
 	a.addCompletion(root)
 	addUsage(root)
 	return root
 }
+
+// The beginnings of the examples in --help. Each example works when it is pasted into a shell
+// in an empty directory, without configuration and without a server.
+const (
+	onStore  = `export ELECTION_BACKEND=file ELECTION_FILE_DIR="$PWD/leases"   # or any other store`
+	withRun  = onStore + "\nelect run billing --id host-1 -- sleep 60 &\n"
+	aLeader  = withRun + "until elect status billing; do sleep 0.2; done\n"
+	endOfRun = "\nkill $!; wait"
+)
+
+// example indents lines, as cobra prints examples.
+func example(lines string) string { return "  " + strings.ReplaceAll(lines, "\n", "\n  ") }
 
 // addUsage makes a wrong number of arguments show the right one.
 func addUsage(c *cobra.Command) {
@@ -157,8 +174,11 @@ func (a *app) json(v any) error {
 	return e.Encode(v)
 }
 
-// confirm asks the operator before a change. Without a terminal it is an error.
-func (a *app) confirm(format string, args ...any) error {
+// confirm asks the operator before a change, unless yes is set. Without a terminal it is an error.
+func (a *app) confirm(yes bool, format string, args ...any) error {
+	if yes {
+		return nil
+	}
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
 		return errors.New("elect asks before it changes this, and there is no terminal to ask on; pass --yes to go ahead")
 	}
@@ -168,6 +188,26 @@ func (a *app) confirm(format string, args ...any) error {
 		return errors.New("cancelled; nothing has changed")
 	}
 	return nil
+}
+
+// versionText names the versions of elect and of Go.
+func versionText() string {
+	version := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return fmt.Sprintf("%s, %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// untilSignal returns a context that ends at SIGINT or SIGTERM, or after limit if that is not 0. A second signal ends elect
+// at once.
+func untilSignal(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if limit == 0 {
+		return ctx, stop
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -63,17 +62,10 @@ leaders. A leader that is stopped or cut off does not read the request; its leas
 // awaitNominee waits until a candidate leads. Another one that leads in a later term than that of the request is an error.
 func (a *app) awaitNominee(ctx context.Context, name, id string, term uint64, limit time.Duration) error {
 	ev, err := a.await(ctx, name, limit, func(ev election.Event) bool { return ev.Kind == election.Elected && ev.Term > term })
-	switch {
-	case errors.Is(err, errWaited):
+	if err == nil && ev.Leader.ID != id {
 		a.code = exitTimeout
-		return fmt.Errorf("%q does not lead %q after %v; now: %s", id, name, limit, clean.Text(ev.String(), 1024, false))
-	case err != nil:
-		return err
-	case ev.Leader.ID != id:
-		a.code = exitTimeout
-		return fmt.Errorf("%s, and not %q", clean.Text(ev.String(), 1024, false), id)
+		return fmt.Errorf("%q does not lead %q", id, name)
 	}
-	_, err = fmt.Fprintln(a.out, clean.Text(ev.String(), 1024, false))
 	return err
 }
 
@@ -101,10 +93,8 @@ func (a *app) request(ctx context.Context, name string, kind backend.RequestKind
 		return 0, err
 	}
 	fmt.Fprintln(a.diag, text)
-	if !yes {
-		if err := a.confirm("This changes who leads."); err != nil {
-			return 0, err
-		}
+	if err := a.confirm(yes, "This changes who leads."); err != nil {
+		return 0, err
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.Request(ctx, []backend.Request{{Election: name, Term: r.Term, Kind: kind, ID: id}})

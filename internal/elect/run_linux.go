@@ -263,7 +263,7 @@ func (r *runner) say(format string, args ...any) {
 func (r *runner) States() []local.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds(), TTL: r.ttl.Seconds()}
+	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds()}
 	for _, e := range r.elections {
 		if lead := e.Leadership(); lead != nil {
 			s.Leading, s.Term = true, lead.Term

@@ -1,11 +1,9 @@
 package elect
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,24 +19,31 @@ import (
 func TestExitCodesArePassedOn(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
+	start(t, env, "run", "led", "--", "sleep", "300").says("elect: leads") // a follower says at the start what is wrong
+	const usage = "usage: elect run NAME [flags] -- COMMAND"
 	for _, x := range []struct {
 		what string
 		args []string
 		code int
+		says string
 	}{
-		{"success", []string{"run", "job", "--", "true"}, 0},
-		{"a code", []string{"run", "job", "--", "sh", "-c", "exit 7"}, 7},
-		{"a signal", []string{"run", "job", "--", "sh", "-c", "kill -TERM $$"}, 128 + 15},
-		{"no such command", []string{"run", "job", "--", "no-such-command"}, exitNotFound},
-		{"not a program", []string{"run", "job", "--", os.DevNull}, exitNotRunnable},
-		{"no command", []string{"run", "job"}, exitElect},
-		{"a bad name", []string{"run", "", "--", "true"}, exitElect},
-		{"a flag after the name", []string{"run", "job", "--restart", "sometimes", "--", "true"}, exitElect},
-		{"impossible timings", []string{"run", "job", "--grace", "20s", "--", "true"}, exitElect},
-		{"no leftovers", []string{"run", "job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3},
+		{"success", []string{"job", "--", "true"}, 0, ""},
+		{"a code", []string{"job", "--", "sh", "-c", "exit 7"}, 7, ""},
+		{"a signal", []string{"job", "--", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
+		{"no leftovers", []string{"job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3, ""},
+		{"no such command", []string{"led", "--", "/nosuch/cmd"}, exitNotFound, "/nosuch/cmd"},
+		{"not a program", []string{"led", "--", "/etc"}, exitNotRunnable, "/etc"},
+		{"a bad name", []string{"", "--", "true"}, exitElect, ""},
+		{"a flag after the name", []string{"job", "--restart", "sometimes", "--", "true"}, exitElect, "--restart"},
+		{"impossible timings", []string{"job", "--grace", "20s", "--", "true"}, exitElect, "--grace"},
+		{"no command", []string{"job"}, exitElect, usage},
+		{"no dashes", []string{"job", "echo", "led"}, exitElect, usage},
+		{"the command's flags without dashes", []string{"job", "sh", "-c", "echo led"}, exitElect, usage},
+		{"dashes before the name", []string{"--", "job", "echo", "led"}, exitElect, usage},
+		{"two names", []string{"job", "x", "--", "echo", "led"}, exitElect, usage},
 	} {
-		if out, code := call(t, env, x.args...); code != x.code {
-			t.Errorf("%s: code %d, expected %d:\n%s", x.what, code, x.code, out)
+		if out, code := call(t, env, append([]string{"run"}, x.args...)...); code != x.code || !strings.Contains(out, x.says) {
+			t.Errorf("%s: code %d, expected %d and %q:\n%s", x.what, code, x.code, x.says, out)
 		}
 	}
 }
@@ -48,12 +53,11 @@ func TestTheCommandGetsItsTerm(t *testing.T) {
 	env := onFiles(t)
 	var last uint64
 	for range 2 {
-		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"; test -S "$ELECTION_SOCKET"`)
+		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `test -S "$ELECTION_SOCKET" && echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"`)
 		var term uint64
-		if n, _ := fmt.Sscanf(out, "a job/me/%d\n", &term); n != 1 && !strings.HasPrefix(out, "a job/me/") || code != 0 {
-			t.Fatalf("code %d: %s", code, out)
+		if _, err := fmt.Sscanf(out, "a job/me/%d", &term); err != nil || code != 0 {
+			t.Fatalf("code %d, %v: %s", code, err, out)
 		}
-		fmt.Sscan(strings.TrimSpace(out[strings.LastIndex(out, "/")+1:]), &term)
 		if term <= last {
 			t.Errorf("term %d after %d", term, last)
 		}
@@ -61,24 +65,15 @@ func TestTheCommandGetsItsTerm(t *testing.T) {
 	}
 }
 
-func TestASignalToElectEndsTheCommand(t *testing.T) {
+func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
-	m := start(t, onFiles(t), "run", "job", "--stop-timeout", "2m", "--", "sh", "-c", `trap 'echo ending; exit 5' TERM; echo ready; while :; do sleep 0.05; done`)
-	m.says("ready")
-	m.Process.Signal(syscall.SIGTERM)
-	if code := m.code(); code != 5 || !strings.Contains(m.output.String(), "ending") {
-		t.Errorf("code %d, expected that of the command, 5:\n%s", code, m.output.String())
-	}
-}
-
-func TestOtherSignalsReachTheCommand(t *testing.T) {
-	t.Parallel()
-	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", `trap 'echo reloaded; exit 0' HUP; echo ready; while :; do sleep 0.05; done`)
-	m.says("ready")
-	m.Process.Signal(syscall.SIGHUP)
-	m.says("reloaded")
-	if code := m.code(); code != 0 {
-		t.Errorf("code %d", code)
+	for s, then := range map[syscall.Signal]string{syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP"} {
+		m := start(t, onFiles(t), "run", "job", "--stop-timeout", "2m", "--", "sh", "-c", "trap 'echo has got it; exit 5' "+then+"; echo ready; while :; do sleep 0.05; done")
+		m.says("ready")
+		m.Process.Signal(s)
+		if code := m.code(); code != 5 || !strings.Contains(m.output.String(), "has got it") {
+			t.Errorf("%v: code %d, expected that of the command, 5:\n%s", s, code, m.output.String())
+		}
 	}
 }
 
@@ -94,17 +89,7 @@ func TestAFollowerEndsWithCodeZero(t *testing.T) {
 	}
 }
 
-func TestRestartKeepsElectCampaigning(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	flag := filepath.Join(t.TempDir(), "flag")
-	script := `if [ -e ` + flag + ` ]; then exit 0; fi; touch ` + flag + `; exit 9`
-	if out, code := call(t, env, "run", "job", "--restart", "on-failure", "--", "sh", "-c", script); code != 0 || strings.Count(out, "elect: leads") != 2 {
-		t.Errorf("code %d, expected that of the second command, 0:\n%s", code, out)
-	}
-}
-
-// A command that fails at once pauses twice as long each time.
+// With --restart elect goes on to campaign. A command that fails at once pauses twice as long each time.
 func TestACommandThatFailsStartsLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	const pause = 40 * time.Millisecond // after the first failure
@@ -222,19 +207,6 @@ func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
 	}
 }
 
-// A follower with a mistyped command must say so at the start, and not when it is needed.
-func TestAMistypedCommandIsRefusedAtStart(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	start(t, env, "run", "job", "--id", "leader", "--", "sleep", "300").says("elect: leads")
-	if out, code := call(t, env, "run", "job", "--", "/nosuch/cmd"); code != exitNotFound || !strings.Contains(out, "/nosuch/cmd") {
-		t.Errorf("code %d: %s", code, out)
-	}
-	if out, code := call(t, env, "run", "job", "--", "/etc"); code != exitNotRunnable || !strings.Contains(out, "/etc") {
-		t.Errorf("code %d: %s", code, out)
-	}
-}
-
 func TestResignPauseAndResume(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
@@ -324,6 +296,19 @@ func TestOnlyItsUserCanOpenTheSocket(t *testing.T) {
 	}
 }
 
+// unshared runs elect as process 1 of a PID namespace.
+func unshared(t *testing.T, flags []string, args ...string) (out string, code int) {
+	t.Helper()
+	flags = append(flags, "-f", "-p", "--kill-child")
+	if os.Geteuid() != 0 {
+		flags = append(flags, "-r")
+	}
+	m := program(t, onFiles(t), "unshare", append(append(flags, binary), args...)...)
+	m.run()
+	code = m.code()
+	return m.output.String(), code
+}
+
 // In a container elect is process 1. The first command kills its guard and leaves an orphan. The
 // second command checks that the orphan has ended and was reaped.
 func TestElectCanBeProcessOne(t *testing.T) {
@@ -334,14 +319,7 @@ func TestElectCanBeProcessOne(t *testing.T) {
   exit 7
 fi
 touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
-	args := []string{"-f", "-p", "--mount-proc", "--kill-child"}
-	if os.Geteuid() != 0 {
-		args = append(args, "-r")
-	}
-	cmd := exec.CommandContext(t.Context(), "unshare", append(args, binary, "run", "job", "--", "sh", "-c", script)...)
-	cmd.Env = onFiles(t)
-	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 7 {
+	if out, code := unshared(t, []string{"--mount-proc"}, "run", "job", "--", "sh", "-c", script); code != 7 {
 		t.Errorf("code %d, expected 7 of the second command (8: an orphan was left):\n%s", code, out)
 	}
 }
@@ -349,16 +327,7 @@ touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
 // In the /proc of another PID namespace, process ids are those of other processes.
 func TestElectRefusesAForeignProc(t *testing.T) {
 	t.Parallel()
-	args := []string{"-f", "-p", "--kill-child"}
-	if os.Geteuid() != 0 {
-		args = append(args, "-r")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", append(args, binary, "run", "job", "--", "true")...)
-	cmd.Env = onFiles(t)
-	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitElect || !strings.Contains(string(out), "--mount-proc") {
+	if out, code := unshared(t, nil, "run", "job", "--", "true"); code != exitElect || !strings.Contains(out, "--mount-proc") {
 		t.Errorf("code %d, expected %d and what to do:\n%s", code, exitElect, out)
 	}
 }
@@ -373,16 +342,6 @@ func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {stopTimeout: -1}, {reserve: 1}} {
 		if l, err := bad.limits(o); err == nil {
 			t.Errorf("%+v was accepted as %+v", bad, l)
-		}
-	}
-}
-
-func TestTheCommandMustFollowDashes(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	for _, args := range [][]string{{"run", "job", "sh", "-c", "echo led"}, {"run", "job", "echo", "led"}, {"run", "--", "job", "echo", "led"}, {"run", "job", "x", "--", "echo", "led"}} {
-		if out, code := call(t, env, args...); code != exitElect || !strings.Contains(out, "usage: elect run NAME [flags] -- COMMAND") {
-			t.Errorf("%q: code %d: %s", args, code, out)
 		}
 	}
 }
@@ -408,8 +367,7 @@ func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 		t.Errorf("the leader: code %d", code)
 	}
 
-	quiet := &member{Cmd: exec.Command("nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000"), t: t, ended: make(chan struct{})}
-	quiet.Env = env
+	quiet := program(t, env, "nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000")
 	quiet.run()
 	quiet.says("still here")
 	if err := quiet.Process.Signal(syscall.SIGHUP); err != nil {

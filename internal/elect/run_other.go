@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/spf13/cobra"
+
 	"github.com/go-election/go-election/config"
 )
 
@@ -13,6 +15,8 @@ import (
 const canRun = false
 
 const guardName = "elect-guard"
+
+func (a *app) demoCommands() []*cobra.Command { return nil }
 
 func guardMain([]string) int { return exitElect }
 

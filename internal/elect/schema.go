@@ -80,18 +80,16 @@ func (a *app) createTables(ctx context.Context, grantTo string) error {
 	if err := s.within(ctx, creator.CreateTables); err != nil {
 		return err
 	}
-	if grantTo == "" {
-		note := ""
-		if ok {
-			note = "; if members use another account than this one, grant it the rights: --grant-to ACCOUNT"
+	note := ""
+	switch {
+	case grantTo != "":
+		if err := s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) }); err != nil {
+			return err
 		}
-		_, err := fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
-		return err
+		note = fmt.Sprintf(", and %s has the rights of a member", clean.Text(grantTo, 80, false))
+	case ok:
+		note = "; if members use another account than this one, grant it the rights: --grant-to ACCOUNT"
 	}
-
-	err = s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) })
-	if err == nil {
-		_, err = fmt.Fprintf(a.out, "the tables are there, on %s, and %s has the rights of a member\n", s.name(), clean.Text(grantTo, 80, false))
-	}
+	_, err = fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
 	return err
 }

@@ -2,6 +2,7 @@ package elect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -11,11 +12,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +41,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve [NAME…]", Short: "Show over HTTP who leads: a page, JSON, events, checks and metrics",
 		Long: `Serve the elections NAME…, or all elections of the store, over HTTP: the page at /,
-/elections, /records, /members, /changes and /events, /leader/NAME, /healthz, /readyz and /metrics.
+/elections, /records, /changes and /events, /leader/NAME, /healthz, /readyz and /metrics.
 
 Elect serve only observes: it never campaigns, needs no right to write, and can be stopped
 without any effect on the elections. /leader/NAME answers for another process: the candidate
@@ -63,13 +62,8 @@ and /readyz is 503.`,
 elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 		RunE: func(c *cobra.Command, names []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			context.AfterFunc(ctx, stop) // a second signal ends elect at once
-			if o.limit > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, o.limit)
-				defer cancel()
-			}
+			ctx, stop := untilSignal(c.Context(), o.limit)
+			defer stop()
 			return a.serve(ctx, names, o)
 		},
 	}
@@ -86,11 +80,8 @@ elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 }
 
 func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
-	switch {
-	case (o.cert == "") != (o.key == ""):
+	if (o.cert == "") != (o.key == "") {
 		return errors.New("--tls-cert and --tls-key must be given together")
-	case o.limit < 0:
-		return fmt.Errorf("--for is %v; it must not be negative", o.limit)
 	}
 	f := &frontend{hosts: o.hosts, csrf: http.NewCrossOriginProtection()}
 	if o.token != "" {
@@ -99,40 +90,18 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 			return err
 		}
 	}
-	config, err := a.load()
-	if err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(a.diag, nil))
-	e := &config.Election
-	if o.id == "" {
-		o.id = e.ID
-	}
-	e.ID, e.Observer, e.Logger = "", true, log // an id belongs to one process, and o.id is that of another
-	m, err := config.Open(ctx)
+	m, configured, err := a.observe(ctx, names, log)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		m.Close(end)
-	}()
-	for _, name := range names {
-		if _, err := m.Join(name); err != nil {
-			return err
-		}
-	}
-	if err := f.open(m, o, log); err != nil {
+	defer closeObserver(m)
+	o.id = cmp.Or(o.id, configured)
+	l, err := f.open(m, o, log)
+	if err != nil {
 		return err
 	}
 	defer f.page.Close()
-
-	l, err := net.Listen("tcp", o.listen)
-	if err != nil {
-		return err
-	}
-	f.loopback = l.Addr().(*net.TCPAddr).IP.IsLoopback()
 	scheme := "http"
 	if o.cert != "" {
 		scheme = "https"
@@ -141,7 +110,11 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 		return fmt.Errorf("--token-file without TLS on %v: clients would send the token in clear text; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS", l.Addr())
 	}
 	fmt.Fprintf(a.diag, "elect: serves %s://%s/\n", scheme, l.Addr())
-	return a.serveOn(ctx, l, f, m, len(names) == 0, o)
+	if len(names) == 0 {
+		f.listUnread.Store(true)
+		go a.follow(ctx, m, func(_ []backend.Record, err error) { f.listUnread.Store(err != nil) })
+	}
+	return f.serveOn(ctx, l, o, log.Handler())
 }
 
 func readToken(file string) ([]byte, error) {
@@ -156,7 +129,8 @@ func readToken(file string) ([]byte, error) {
 	return sum[:], nil
 }
 
-func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (err error) {
+// open makes the handlers, and listens.
+func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (l net.Listener, err error) {
 	options := electionhttp.Options{For: o.id, Details: o.details, Logger: log}
 	if f.tokenHash != nil {
 		options.Authorize = func(r *http.Request, _ electionhttp.Action) error {
@@ -167,18 +141,22 @@ func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (
 		}
 	}
 	if f.page, err = electionhttp.New(m, options); err != nil {
-		return err
+		return nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(electionprom.New(m, electionprom.Options{}))
 	f.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-	return nil
+	if l, err = net.Listen("tcp", o.listen); err != nil {
+		f.page.Close()
+		return nil, err
+	}
+	f.loopback = l.Addr().(*net.TCPAddr).IP.IsLoopback()
+	return l, nil
 }
 
-// serveOn serves on l until ctx ends. If all is set, it joins the elections of the store as they
-// appear.
-func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *election.Manager, all bool, o serveOptions) error {
-	server := f.server(slog.NewTextHandler(a.diag, nil))
+// serveOn serves on l until ctx ends.
+func (f *frontend) serveOn(ctx context.Context, l net.Listener, o serveOptions, log slog.Handler) error {
+	server := f.server(log)
 	failed := make(chan error, 1)
 	go func() {
 		if o.cert != "" {
@@ -187,40 +165,16 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *elect
 			failed <- server.Serve(l)
 		}
 	}()
-	readNext := time.NewTimer(0)
-	defer readNext.Stop()
-	f.listUnread.Store(all)
-	if !all {
-		readNext.Stop()
-	}
-	lastError := ""
-	for {
-		select {
-		case <-readNext.C:
-			records, err := unforgotten(m.Records(ctx))
-			if err == nil {
-				joinOnly(ctx, m, records)
-			}
-			f.listUnread.Store(err != nil)
-			readNext.Reset(max(10*time.Second, m.Status().TTL))
-			text := ""
-			if err != nil && ctx.Err() == nil {
-				readNext.Reset(time.Second)
-				if text = err.Error(); text != lastError {
-					fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(text, 4096, false))
-				}
-			}
-			lastError = text
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			if server.Shutdown(end) != nil {
-				server.Close()
-			}
-			return nil
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if server.Shutdown(end) != nil {
+			server.Close()
 		}
+		return nil
 	}
 }
 
@@ -228,21 +182,17 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *elect
 // returns the URL.
 func serveMember(address string, m *election.Manager) (url string, stop func(), err error) {
 	f := &frontend{csrf: http.NewCrossOriginProtection()}
-	if err := f.open(m, serveOptions{}, nil); err != nil {
-		return "", nil, err
-	}
-	l, err := net.Listen("tcp", address)
+	l, err := f.open(m, serveOptions{listen: address}, nil)
 	if err != nil {
-		f.page.Close()
 		return "", nil, err
 	}
-	f.loopback = l.Addr().(*net.TCPAddr).IP.IsLoopback()
 	server := f.server(slog.DiscardHandler)
 	go server.Serve(l)
-	return "http://" + l.Addr().String() + "/", func() {
+	stop = func() {
 		f.page.Close()
 		server.Close()
-	}, nil
+	}
+	return "http://" + l.Addr().String() + "/", stop, nil
 }
 
 // server returns an HTTP server for f, with limits of time and size.
@@ -308,19 +258,4 @@ func (f *frontend) hasToken(r *http.Request) bool {
 	}
 	sum := sha256.Sum256([]byte(secret))
 	return ok && subtle.ConstantTimeCompare(sum[:], f.tokenHash) == 1
-}
-
-// joinOnly makes m join the elections of records, and leave all others, which were forgotten.
-func joinOnly(ctx context.Context, m *election.Manager, records []backend.Record) {
-	listed := map[string]bool{}
-	for _, r := range records {
-		if listed[r.Election] = true; m.Election(r.Election) == nil {
-			m.Join(r.Election) // an invalid name was written by another program
-		}
-	}
-	for _, e := range m.Elections() {
-		if !listed[e.Name()] {
-			e.Leave(ctx)
-		}
-	}
 }

@@ -21,22 +21,19 @@ import (
 	"github.com/go-election/go-election/internal/local"
 )
 
-func socketClient(path string) *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}}
-}
-
 // callSocket makes one request to a socket and decodes the answer.
 func callSocket(ctx context.Context, path, method, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://elect"+url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := socketClient(path).Do(req)
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
@@ -98,32 +95,26 @@ func findProcess(ctx context.Context, socket, name string, pid int) (path string
 
 // actionText says what an action will do to a process, and how long that takes at most.
 func actionText(s local.State, action string) string {
-	run := s.TTL > 0 // else a program that embeds the library, which does not tell its timings
-	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-	ttl := "its TTL"
-	if run {
-		ttl = seconds(s.TTL).String()
-	}
 	verb := map[bool]string{true: "leads", false: "does not lead"}[s.Leading]
 	text := fmt.Sprintf("Process %d, %q, %s %q.", s.PID, clean.Text(s.ID, backend.MaxID, false), verb, clean.Text(s.Election, backend.MaxName, false))
-	if action == "resume" {
-		if !s.Paused {
-			return text + " It is not paused, so nothing changes."
-		}
-		return text + fmt.Sprintf(" It campaigns again at once. A process that leads now goes on leading. If nobody leads, this process can be\nelected as soon as the last lease is free, which takes about a TTL (%s) after a crash. Then its work starts.", ttl)
+	switch {
+	case action == "resume" && !s.Paused:
+		return text + " It is not paused, so nothing changes."
+	case action == "resume":
+		return text + " It campaigns again at once. A process that leads now goes on leading."
 	}
+
 	switch {
 	case s.Command != 0:
-		text += fmt.Sprintf(" Its command (process %d) gets SIGTERM, and everything that still runs is killed after %v at most.", s.Command, seconds(s.StopTimeout))
-	case s.Leading && !run:
+		stop := time.Duration(s.StopTimeout * float64(time.Second))
+		text += fmt.Sprintf(" Its command (process %d) gets SIGTERM, and everything that still runs is killed after %v at most.", s.Command, stop)
+	case s.Leading:
 		text += " The context of its lead function ends. The function has step_down_timeout to return (30s by default)."
-	case run:
-		text += " Its command does not run, so nothing is ended."
 	default:
-		text += " Its lead function does not run, so nothing is ended."
+		text += " Its work does not run, so nothing is ended."
 	}
 	if s.Leading {
-		text += fmt.Sprintf("\nThen the lease is released, and another process can lead at once. If the release fails, it can lead when the lease has expired (%s).", ttl)
+		text += "\nThen the lease is released, and another process can lead at once. If the release fails, it can when the lease has expired."
 	}
 	switch {
 	case action == "pause":
@@ -157,10 +148,8 @@ func (a *app) socketCommands() (list []*cobra.Command) {
 					return err
 				}
 				fmt.Fprintln(a.diag, actionText(s, w.action))
-				if !yes {
-					if err := a.confirm("This changes which process may lead."); err != nil {
-						return err
-					}
+				if err := a.confirm(yes, "This changes which process may lead."); err != nil {
+					return err
 				}
 				if err := callSocket(c.Context(), path, "POST", "/elections/"+url.PathEscape(args[0])+"/"+w.action, &s); err != nil {
 					return err

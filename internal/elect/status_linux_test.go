@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,17 +57,10 @@ func TestStatusListAndHistoryShowTheLeader(t *testing.T) {
 // it. (That of a dead one is released at once.)
 func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 	t.Parallel()
-	own := "silent-" + string(backend.NewNonce()[:8])
-	for store, vars := range map[string][]string{
-		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
-		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
-		"consul":    {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
-		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/native-" + own},
-		"curator":   {"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own},
-	} {
+	for _, store := range []string{"mysql", "etcd", "consul", "zookeeper", "curator"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			env := environ(t.TempDir(), append(vars, "ELECTION_BACKEND="+store, "ELECTION_TTL=10s")...)
+			env := on(t, store, "ELECTION_TTL=10s")
 			m := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
 			m.says("elect: leads")
 			status := func(want int, silent bool) {
@@ -102,9 +91,7 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 // new leader, and never the former one as leading.
 func TestTheLeaderBeforeATakeoverIsNotShownAsLeading(t *testing.T) {
 	t.Parallel()
-	vars := []string{"ELECTION_BACKEND=etcd", "ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=takeover-" + string(backend.NewNonce()[:8]) + "/",
-		"ELECTION_TTL=10s", "ELECTION_FAILOVER_DELAY=3s"} // status observes an expired lease for longer than that
-	env := environ(t.TempDir(), vars...)
+	env := on(t, "etcd", "ELECTION_TTL=10s", "ELECTION_FAILOVER_DELAY=3s") // status observes an expired lease for longer than that
 	first := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
 	first.says("elect: leads")
 	start(t, env, "run", "job", "--id", "two", "--", "sleep", "300")
@@ -123,26 +110,6 @@ func TestTheLeaderBeforeATakeoverIsNotShownAsLeading(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// A third of a TTL of 10s is shown as 3.333s.
-func TestDurationsAreShownInFewDigits(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t, "ELECTION_TTL=10s")
-	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
-	long := regexp.MustCompile(`\S*\d\.\d{4,}\S*`)
-	for _, args := range [][]string{{"doctor", "--write"}, {"status", "job"}, {"list"}, {"depose", "job"}, {"run", "job", "--grace", "20s", "--", "true"}, {"-c", "late.yaml", "list"}} {
-		m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
-		m.Env, m.Dir = env, t.TempDir()
-		if err := os.WriteFile(filepath.Join(m.Dir, "late.yaml"), []byte("call_timeout: 6s\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		m.run()
-		m.code()
-		if out := m.output.String(); out == "" || long.MatchString(out) {
-			t.Errorf("elect %q shows %q:\n%s", args, long.FindAllString(out, -1), out)
-		}
-	}
 }
 
 // Elect checks the timings before it connects: nothing listens at these addresses.

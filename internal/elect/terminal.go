@@ -2,45 +2,11 @@ package elect
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"unicode"
 
-	"golang.org/x/term"
 	"golang.org/x/text/width"
 )
-
-// show replaces what is on the terminal by text, cut to the size of the terminal.
-func show(out io.Writer, text string) {
-	columns, rows := 80, 24
-	if f, ok := out.(*os.File); ok {
-		if c, r, err := term.GetSize(int(f.Fd())); err == nil && c > 0 && r > 1 {
-			columns, rows = c, r
-		}
-	}
-	// Move home, erase the rest of each line, then everything below. Erasing the whole screen
-	// first would flicker.
-	fmt.Fprint(out, "\x1b[H", strings.ReplaceAll(fit(text, columns, rows-1), "\n", "\x1b[K\n"), "\x1b[J")
-}
-
-// fit cuts text to a number of columns and rows. Each line of text ends with a newline.
-func fit(text string, columns, rows int) string {
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if more := len(lines) - rows; more > 0 {
-		lines = append(lines[:rows-1], fmt.Sprintf("… %d more lines", more+1))
-	}
-	for i, line := range lines {
-		used := 0
-		for at, r := range line {
-			if used += runeWidth(r); used > columns || used == columns && textWidth(line[at:]) > runeWidth(r) {
-				lines[i] = line[:at] + "…"
-				break
-			}
-		}
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
 
 // A table is text in columns that are two cells apart. Package text/tabwriter does not do
 // here: it counts characters, but East Asian characters take two cells of a terminal.

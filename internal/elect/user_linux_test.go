@@ -60,8 +60,8 @@ func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(t, id, filepath.Join(dir, "id"), 0o755|os.ModeSetuid)
-	m := &member{Cmd: exec.Command(filepath.Join(dir, "elect"), "run", "job", "-q", "--", filepath.Join(dir, "id"), "-u"), t: t, ended: make(chan struct{})}
-	m.Env, m.Dir = env, dir
+	m := program(t, env, filepath.Join(dir, "elect"), "run", "job", "-q", "--", filepath.Join(dir, "id"), "-u")
+	m.Dir = dir
 	m.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	m.run()
 	if code := m.code(); code != 0 || strings.TrimSpace(m.output.String()) != strconv.Itoa(nobody) {
@@ -74,9 +74,8 @@ func TestElectReportsAProcessItMayNotKill(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)
 	env = environ(testbed.TempDir(t), append(env, "ELECTION_FILE_DIR="+filepath.Join(testbed.TempDir(t), "leases"))...)
-	m := &member{Cmd: exec.Command("setpriv", "--bounding-set=-kill", "--inh-caps=-kill", filepath.Join(dir, "elect"), "run", "job", "--stop-timeout", "100ms", "--",
-		"setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "sleep", "300"), t: t, ended: make(chan struct{})}
-	m.Env = env
+	m := program(t, env, "setpriv", "--bounding-set=-kill", "--inh-caps=-kill", filepath.Join(dir, "elect"), "run", "job", "--stop-timeout", "100ms", "--",
+		"setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "sleep", "300")
 	m.run()
 	var stranger int
 	testbed.Eventually(t, patience, "the command runs as another user", func() error {

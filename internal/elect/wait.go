@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +15,6 @@ import (
 // exitTimeout is the exit code of a command that has waited for as long as it was told to, as that of timeout(1).
 const exitTimeout = 124
 
-// errWaited is the error of a wait that took too long.
-var errWaited = errors.New("it has not happened in time")
-
 func (a *app) waitCommand() *cobra.Command {
 	var until string
 	var limit time.Duration
@@ -30,26 +25,14 @@ was. The code is 0 then, and %d if it has not happened within --wait. A store th
 answer yet is waited for. Waiting needs no right to write, and never campaigns.`, exitTimeout),
 		Example: example(withRun + "elect wait billing --wait 1m\nkill $!\nelect wait billing --until vacant --wait 1m\nwait"),
 		RunE: func(c *cobra.Command, args []string) error {
-			reached := func(ev election.Event) bool { return ev.Kind == election.Elected }
+			kind, ok := map[string]election.Kind{"leader": election.Elected, "vacant": election.Vacant}[until]
 			switch {
-			case until != "leader" && until != "vacant":
+			case !ok:
 				return fmt.Errorf("--until is %q; it must be leader or vacant", until)
 			case limit < 0:
 				return fmt.Errorf("--wait is %v; it must not be negative", limit)
-			case until == "vacant":
-				reached = func(ev election.Event) bool { return ev.Kind == election.Vacant }
 			}
-
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			ev, err := a.await(ctx, args[0], limit, reached)
-			if errors.Is(err, errWaited) {
-				a.code = exitTimeout
-				return fmt.Errorf("%q: %w; now: %s", args[0], err, clean.Text(ev.String(), 1024, false))
-			} else if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(a.out, clean.Text(ev.String(), 1024, false))
+			_, err := a.await(c.Context(), args[0], limit, func(ev election.Event) bool { return ev.Kind == kind })
 			return err
 		},
 	}
@@ -58,48 +41,26 @@ answer yet is waited for. Waiting needs no right to write, and never campaigns.`
 	return c
 }
 
-// await observes an election until reached, and returns the event that did it. With a limit, it returns errWaited and the
-// last event when the time is over.
-func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (last election.Event, err error) {
-	config, err := a.load()
+// await observes an election until reached, and prints the event that did it. If that takes longer than limit, the code is
+// exitTimeout.
+func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (ev election.Event, err error) {
+	ctx, stop := untilSignal(ctx, limit)
+	defer stop()
+	m, _, err := a.observe(ctx, []string{name}, nil)
 	if err != nil {
-		return last, err
+		return ev, err
 	}
-	config.Election.ID, config.Election.Observer = "", true // the id belongs to another process
-	m, err := config.Open(ctx)
-	if err != nil {
-		return last, err
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		m.Close(end)
-	}()
-	e, err := m.Join(name)
-	if err != nil {
-		return last, err
-	}
-
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
-		defer cancel()
-	}
-	events := make(chan election.Event, 1)
-	e.Watch(func(ev election.Event) {
-		select {
-		case events <- ev:
-		case <-ctx.Done():
-		}
-	})
-	for {
-		select {
-		case last = <-events:
-			if last.Kind != election.Notice && reached(last) {
-				return last, nil
-			}
-		case <-ctx.Done():
-			return e.Current(), context.Cause(ctx)
+	defer closeObserver(m)
+	e := m.Election(name)
+	for ev := range e.Events(ctx) {
+		if reached(ev) {
+			_, err := fmt.Fprintln(a.out, clean.Text(ev.String(), 1024, false))
+			return ev, err
 		}
 	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		a.code = exitTimeout
+		return ev, fmt.Errorf("%q: it has not happened within %v; now: %s", name, limit, clean.Text(e.Current().String(), 1024, false))
+	}
+	return ev, ctx.Err()
 }

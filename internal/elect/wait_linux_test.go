@@ -3,6 +3,7 @@ package elect
 import (
 	"encoding/json"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -113,8 +114,8 @@ func TestLogsHaveTimes(t *testing.T) {
 	if err := json.Unmarshal([]byte(first), &line); err != nil || code != 0 || line.Time.IsZero() || line.Election != "job" || !strings.Contains(line.Msg, "leads") {
 		t.Errorf("%v, code %d: %s", err, code, out)
 	}
-	if out, code := call(t, onFiles(t), "--version"); code != 0 || !strings.HasPrefix(out, "elect ") {
-		t.Errorf("--version: code %d: %s", code, out)
+	if out, code := call(t, onFiles(t), "--version"); code != 0 || !strings.HasPrefix(out, "elect ") || !strings.Contains(out, runtime.Version()) {
+		t.Errorf("--version names elect and Go: code %d: %s", code, out)
 	}
 	if out, code := call(t, onFiles(t), "nominate", "job"); code != exitElect || !strings.Contains(out, "usage: elect nominate NAME ID") {
 		t.Errorf("a wrong number of arguments: code %d: %s", code, out)

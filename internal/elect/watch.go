@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,28 +34,19 @@ func (a *app) watchCommand() *cobra.Command {
 	var asJSON bool
 	var limit time.Duration
 	c := &cobra.Command{
-		Use: "watch [NAME]", Short: "Follow who leads: a live view on a terminal, JSON lines in a pipe", Args: cobra.MaximumNArgs(1),
-		Long: `Follow one election, or all elections of the store. On a terminal elect watch shows a live
-view. In a pipe, or with --json, it writes each change as a line of JSON. The state at the
-start, and the state when the store can be reached again, have "first": true, because
-they may be no change; "since" says when the state began. "unknown" means that the
-store cannot be reached.
+		Use: "watch [NAME]", Short: "Follow who leads: a line for each change, in JSON in a pipe", Args: cobra.MaximumNArgs(1),
+		Long: `Follow one election, or all elections of the store: elect watch writes the states at the start, and
+then each change. In a pipe, or with --json, each line is JSON. The state at the start, and the state
+when the store can be reached again, have "first": true, because they may be no change; "since"
+says when the state began. "unknown" means that the store cannot be reached.
 
 Watching needs no right to write, and never campaigns.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 0 {
-				return fmt.Errorf("--for is %v; it must not be negative", limit)
-			}
+			ctx, stop := untilSignal(c.Context(), limit)
+			defer stop()
 			out, ok := a.out.(*os.File)
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			context.AfterFunc(ctx, stop) // a second signal ends elect at once
-			if limit > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, limit)
-				defer cancel()
-			}
-			return a.watch(ctx, args, !asJSON && ok && isTerminal(out))
+			return a.watch(ctx, args, asJSON || !ok || !isTerminal(out))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON lines, even on a terminal")
@@ -67,173 +54,96 @@ Watching needs no right to write, and never campaigns.`,
 	return c
 }
 
-// A view is the state of all elections that are watched.
-type view struct {
-	mu      sync.Mutex
-	current map[string]election.Event
-	recent  []election.Event          // changes, newest last
-	records map[string]backend.Record // as read from the store
-}
+// watch writes a line for each event until ctx ends.
+func (a *app) watch(ctx context.Context, names []string, asJSON bool) error {
+	m, _, err := a.observe(ctx, names, nil)
+	if err != nil {
+		return err
+	}
+	defer closeObserver(m)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 
-func (a *app) watch(ctx context.Context, names []string, live bool) error {
-	config, err := a.load()
-	if err != nil {
-		return err
-	}
-	config.Election.ID, config.Election.Observer = "", true // the id belongs to another process
-	m, err := config.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		m.Close(end)
-	}()
-	for _, name := range names {
-		if _, err := m.Join(name); err != nil {
-			return err
-		}
-	}
-	v := &view{current: map[string]election.Event{}, records: map[string]backend.Record{}}
-	err = v.refresh(ctx, m, len(names) == 0)
-	for errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil { // the names of elections are not known yet
-		fmt.Fprintf(a.diag, "elect: the store does not answer yet: %s\n", clean.Text(err.Error(), 1024, false))
-		err = v.awaitStore(ctx, m)
-	}
-	if err != nil && ctx.Err() == nil {
-		return err
-	}
+	l := &listing{manager: m, all: len(names) == 0}
 	m.Watch(func(ev election.Event) { // begins with the present states
-		if !live {
-			a.json(v.line(ev))
+		if ev.Kind == election.Unknown && ev.Reason == election.ReasonCurrent && ev.Err == nil {
+			return // the store has not been read yet
+		}
+		line := lineOf(ev, l.record(ctx, ev))
+		if asJSON {
+			a.json(line)
 			return
 		}
-		v.add(ev)
+		at := line.Time
+		if line.Since != nil {
+			at = *line.Since
+		}
+		fmt.Fprintf(a.out, "%s  %s\n", at.Local().Format(time.DateTime), clean.Text(ev.String(), 1024, false))
 	})
-	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, m.Status().TTL))
-	defer draw.Stop()
-	defer refresh.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-refresh.C:
-			v.refresh(ctx, m, len(names) == 0) // events say when the store cannot be reached
-		case <-draw.C:
-			if live {
-				show(a.out, v.text(config.Backend))
+	failed := make(chan error, 1)
+	if l.all {
+		known := false
+		go a.follow(ctx, m, func(records []backend.Record, err error) {
+			if err == nil {
+				known = true
+				l.set(records)
+			} else if !known && !errors.Is(err, backend.ErrUnavailable) {
+				failed <- err // to wait for it does not help
 			}
-		}
+		})
 	}
-}
-
-// awaitStore tries to read the records of all elections until the store answers, or for a minute.
-func (v *view) awaitStore(ctx context.Context, m *election.Manager) (err error) {
-	for range 30 {
-		select {
-		case <-time.After(2 * time.Second):
-		case <-ctx.Done():
-			return nil
-		}
-		if err = v.refresh(ctx, m, true); !errors.Is(err, backend.ErrUnavailable) {
-			return err
-		}
-	}
-	return err
-}
-
-// refresh reads the records of the elections: of all in the store, whose new ones it joins, or of
-// those that are joined.
-func (v *view) refresh(ctx context.Context, m *election.Manager, all bool) error {
-	if all {
-		records, err := unforgotten(m.Records(ctx))
-		v.setRecords(records)
-		if err == nil {
-			joinOnly(ctx, m, records)
-		}
+	select {
+	case err := <-failed:
 		return err
+	case <-ctx.Done():
+		return nil
 	}
-	for _, e := range m.Elections() {
-		if r, err := e.Record(ctx); err == nil { // an event tells the error
-			v.setRecords([]backend.Record{r})
-		}
-	}
-	return nil
 }
 
-func (v *view) setRecords(records []backend.Record) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// A listing is what was last read of all elections.
+type listing struct {
+	manager *election.Manager
+	all     bool // follow fills records
+
+	mu      sync.Mutex
+	records map[string]backend.Record
+}
+
+func (l *listing) set(records []backend.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = map[string]backend.Record{}
 	for _, r := range records {
-		v.records[r.Election] = r
+		l.records[r.Election] = r
 	}
 }
 
-// since returns when the state of an event began: by the store if the event is the first that
-// this process observed, else by the event. The caller holds v.mu.
-func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
-	r := v.records[ev.Election]
-	vacant := r.Vacant() || r.ExpiredFor() > 0
-	if t = r.Since(); ev.First && !t.IsZero() && r.Term == ev.Term && vacant == (ev.Kind == election.Vacant) && ev.Kind != election.Unknown {
-		return t, true
+// record returns the record for an event that needs one. It reads the store only for elections that the user has named.
+func (l *listing) record(ctx context.Context, ev election.Event) (r backend.Record) {
+	if !l.all && ev.First {
+		r, _ = l.manager.Election(ev.Election).Record(ctx) // an event tells the error
+		return r
 	}
-	return ev.Time, false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records[ev.Election]
 }
 
-func (v *view) line(ev election.Event) eventLine {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// lineOf returns an event as JSON shows it. r is the record of the election, or empty if it is not known.
+func lineOf(ev election.Event, r backend.Record) eventLine {
 	line := eventLine{
 		Time: ev.Time, First: ev.First, Election: ev.Election, Kind: ev.Kind.String(), Leader: ev.Leader.ID, Address: ev.Leader.Address,
 		Previous: ev.Previous.ID, Term: ev.Term, Reason: ev.Reason,
 	}
-	if t, byStore := v.since(ev); byStore {
+	kind := election.Elected
+	if r.Vacant() || r.ExpiredFor() > 0 {
+		kind = election.Vacant
+	}
+	if t := r.Since(); ev.First && !t.IsZero() && r.Term == ev.Term && kind == ev.Kind {
 		line.Since = &t
 	}
 	if ev.Err != nil {
 		line.Error = ev.Err.Error()
 	}
 	return line
-}
-
-func (v *view) add(ev election.Event) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if ev.Kind != election.Notice {
-		v.current[ev.Election] = ev
-	}
-	if ev.First {
-		return
-	}
-	if v.recent = append(v.recent, ev); len(v.recent) > 10 {
-		v.recent = v.recent[1:]
-	}
-}
-
-func (v *view) text(backend string) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var b strings.Builder
-	fmt.Fprintf(&b, "elections on %s, %s; end with Ctrl-C\n\n", backend, time.Now().Format(time.TimeOnly))
-	var w table
-	w.row("ELECTION", "LEADER", "TERM", "SINCE", "WHY")
-	var names []string
-	for name, ev := range v.current {
-		if ev.Reason != election.ReasonForgotten {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		ev := v.current[name]
-		who := map[election.Kind]string{election.Unknown: "? (the store cannot be reached)", election.Vacant: "-", election.Elected: ev.Leader.ID}[ev.Kind]
-		since, _ := v.since(ev)
-		w.row(name, who, ev.Term, time.Since(since).Round(time.Second), ev.Reason)
-	}
-	fmt.Fprintf(&b, "%v\nchanges\n", w)
-	for _, ev := range slices.Backward(v.recent) {
-		fmt.Fprintf(&b, "  %s  %s\n", ev.Time.Format(time.TimeOnly), ev)
-	}
-	return b.String()
 }

@@ -32,10 +32,8 @@ type State struct {
 	Term     uint64 `json:"term,omitempty,string"` // of this process's leadership
 	Command  int    `json:"command,omitempty"`     // the pid of elect run's command, if it runs
 
-	// Only for elect run: how long its command may take to end, and after how long a lease
-	// that was not released expires.
+	// Only for elect run: how long its command may take to end.
 	StopTimeout float64 `json:"stop_timeout_seconds,omitempty"`
-	TTL         float64 `json:"ttl_seconds,omitempty"`
 }
 
 // A Program is the process behind a socket.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +18,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+// demoCommands are those that only Linux has.
+func (a *app) demoCommands() []*cobra.Command {
 	var length, every time.Duration
 	c := &cobra.Command{
 		Use: "demo", Short: "Show a leader being elected, killed and replaced, without installation or configuration", Args: cobra.NoArgs,
@@ -32,16 +32,15 @@ a terminal the demo shows a picture; in a pipe, a line for each event.`,
 			if every < 500*time.Millisecond {
 				return fmt.Errorf("--every is %v; it must be at least 500ms", every)
 			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			context.AfterFunc(ctx, stop) // a second signal ends elect at once
+			ctx, stop := untilSignal(c.Context(), 0)
+			defer stop()
 			out, ok := a.out.(*os.File)
 			return a.runDemo(ctx, length, every, ok && isTerminal(out))
 		},
-		Hidden: !canRun,
 	}
 	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long to run, from the first leader on")
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "how long each leader leads")
-	return c
+	return []*cobra.Command{c}
 }
 
 var nodeNames = []string{"anna", "bert", "cleo", "dora", "emil"}
@@ -137,7 +136,7 @@ func (d *demo) start(name string) error {
 	cmd.Env = d.environ
 	cmd.Dir = os.TempDir() // without an election.yaml
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = newProcessGroup() // Ctrl-C must reach only this process
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only this process
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -253,7 +252,9 @@ func (d *demo) draw() {
 		fmt.Fprintf(&b, "  %-5s %s\n", name, string(x.row))
 	}
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(d.log, "\n"))
-	show(d.out, b.String())
+	// Move home, erase the rest of each line, then everything below. Erasing the whole screen first would flicker.
+	// Meanwhile the terminal cuts lines that are too long, and does not wrap them.
+	fmt.Fprint(d.out, "\x1b[?7l\x1b[H", strings.ReplaceAll(b.String(), "\n", "\x1b[K\n"), "\x1b[J\x1b[?7h")
 }
 
 func (d *demo) summary() error {
@@ -263,11 +264,7 @@ func (d *demo) summary() error {
 		}
 		return nil
 	}
-	times := "times"
-	if len(d.gaps) == 1 {
-		times = "time"
-	}
-	d.say("%d %s without a leader: %v median, %v longest. Never two leaders.", len(d.gaps), times, median(d.gaps), slices.Max(d.gaps))
+	d.say("%s without a leader: %v median, %v longest. Never two leaders.", counted(len(d.gaps), "time", "times"), median(d.gaps), slices.Max(d.gaps))
 	if d.live {
 		fmt.Fprintln(d.out, d.log[len(d.log)-1])
 	}

@@ -1,5 +1,0 @@
-package elect
-
-import "syscall"
-
-func newProcessGroup() *syscall.SysProcAttr { return nil }
