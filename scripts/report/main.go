@@ -1,7 +1,7 @@
 // Report summarizes the output of one or several runs of "go test -json". While tests run,
 // it prints the progress, and each failure at once and in full. At the end it prints a
-// table: how many tests each package ran on which servers, and which were skipped, for what
-// reason.
+// table: how many tests each package ran on which servers, and how many it left to the
+// full tier.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //

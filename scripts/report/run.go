@@ -15,7 +15,17 @@ type run struct {
 	out      io.Writer
 	packages []*pkg // in the order in which they began
 	build    []string
+	slowest  []slow // tests without their subtests, the slowest first
 }
+
+// A slow is how long a test took.
+type slow struct {
+	test    string
+	seconds float64
+}
+
+// mostSlow is how many of the slowest tests the table has.
+const mostSlow = 20
 
 // A pkg is one package's tests.
 type pkg struct {
@@ -29,7 +39,8 @@ type pkg struct {
 	count   map[outcome]int // tests without their subtests
 	servers map[string]bool
 	missing map[string]bool // servers and programs that are not installed
-	reasons map[string]int  // why tests were skipped
+	reasons map[string]int  // why tests are left to the full tier
+	skipped []string        // tests that were skipped for another reason
 
 	// Cases of the conformance suite that failed and were repeated, with the error.
 	repeated []string
@@ -46,8 +57,12 @@ type outcome string
 const (
 	passed  outcome = "passed"
 	failed  outcome = "failed"
-	skipped outcome = "skipped" // such as those that the fast tier leaves to "make verify"
+	left    outcome = "left"    // to the full tier
+	skipped outcome = "skipped" // for another reason
 )
+
+// forVerify begins the reason why the fast tier skips a test (see testbed.ForVerify).
+const forVerify = "left to make verify: "
 
 // repeatedTrial begins the line with which the conformance suite repeats a case that failed.
 const repeatedTrial = "REPEATED: "
@@ -104,10 +119,16 @@ func (p *pkg) testEnded(e event, t *test) {
 		p.run.show(append([]string{fmt.Sprintf("\n%s %s\n", p.path, e.Test)}, t.output...))
 	case "skip":
 		is = skipped
-		p.reasons[reason(t.output)]++
-	case "pass": // if all its subtests were skipped, so was the test
-		if t.subs[skipped] > 0 && t.subs[passed] == 0 {
-			is = skipped
+		if _, why, found := strings.Cut(strings.Join(t.output, ""), forVerify); found {
+			is = left
+			why, _, _ = strings.Cut(why, "\n")
+			p.reasons[why]++
+		} else {
+			p.skipped = append(p.skipped, e.Test+": "+reason(t.output))
+		}
+	case "pass": // if all its subtests are left to the full tier, so is the test
+		if t.subs[left] > 0 && t.subs[passed]+t.subs[skipped] == 0 {
+			is = left
 		}
 	}
 	parent := e.Test
@@ -118,6 +139,14 @@ func (p *pkg) testEnded(e event, t *test) {
 		return
 	}
 	p.count[is]++
+	p.run.took(slow{p.path + " " + e.Test, e.Elapsed})
+}
+
+// took keeps a test if it is one of the slowest.
+func (r *run) took(s slow) {
+	r.slowest = append(r.slowest, s)
+	slices.SortStableFunc(r.slowest, func(a, b slow) int { return cmp.Compare(b.seconds, a.seconds) })
+	r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
 }
 
 // reason returns the last line that a skipped test printed.
@@ -181,7 +210,7 @@ func (r *run) ok() bool {
 func (r *run) table() {
 	slices.SortStableFunc(r.packages, func(a, b *pkg) int { return cmp.Compare(a.path, b.path) })
 	total, why := make(map[outcome]int), make(map[string]int)
-	fmt.Fprintf(r.out, "\n%-24s %6s %6s %7s %7s  %s\n", "package", "passed", "failed", "skipped", "seconds", "on")
+	fmt.Fprintf(r.out, "\n%-24s %6s %6s %6s %7s  %s\n", "package", "passed", "failed", "left", "seconds", "on")
 	for _, p := range r.packages {
 		for is, n := range p.count {
 			total[is] += n
@@ -196,12 +225,21 @@ func (r *run) table() {
 		if p.failed && p.count[failed] == 0 || !p.ended {
 			note = "FAILED AS A WHOLE"
 		}
-		fmt.Fprintf(r.out, "%-24s %6d %6d %7d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[skipped], p.elapsed.Seconds(), note)
+		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], p.elapsed.Seconds(), note)
 	}
-	if total[skipped] > 0 {
-		fmt.Fprintf(r.out, "\nSkipped:\n")
+	fmt.Fprintf(r.out, "\nThe slowest tests, in seconds:\n")
+	for _, s := range r.slowest {
+		fmt.Fprintf(r.out, "%7.1f %s\n", s.seconds, s.test)
+	}
+	if total[left] > 0 {
+		fmt.Fprintf(r.out, "\nLeft to the full tier, \"make verify\":\n")
 		for _, reason := range slices.SortedFunc(maps.Keys(why), func(a, b string) int { return cmp.Or(why[b]-why[a], strings.Compare(a, b)) }) {
 			fmt.Fprintf(r.out, "  %4d: %s\n", why[reason], reason)
+		}
+	}
+	for _, p := range r.packages {
+		for _, s := range p.skipped {
+			fmt.Fprintf(r.out, "skipped: %s %s\n", p.path, s)
 		}
 	}
 	for _, p := range r.packages { // last, where it is not overlooked
@@ -212,5 +250,5 @@ func (r *run) table() {
 			fmt.Fprintf(r.out, "MISSING for %s: %s\n", p.path, m)
 		}
 	}
-	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", total[passed], total[failed], total[skipped])
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", total[passed], total[failed], total[left]+total[skipped])
 }
