@@ -40,7 +40,7 @@ type Harness struct {
 	// hundred. In real time they are even shorter.
 	Short bool
 
-	// Parallel runs the cases at the same time. It is meant for real time.
+	// Parallel runs the cases at the same time. It is meant for a server, for which they wait.
 	Parallel bool
 
 	// Names and Only select cases, for a store whose other cases run in another test, such as

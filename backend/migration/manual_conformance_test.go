@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
@@ -19,22 +17,20 @@ import (
 // The old store is manual: programs that had their leader in a configuration. Every candidate
 // is named. Without a directory an assignment cannot be sealed, so members at stage to have
 // Unsealed.
-func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
+func TestConformanceFromAPinnedMachine(t *testing.T) {
 	t.Parallel()
-	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		t.Run(string(stage), func(t *testing.T) {
-			t.Parallel()
 			conformance.Run(t, conformance.Harness{
 				Virtual: true, Short: true,
 				NewStore: func(t testing.TB) conformance.Store {
-					pinned, prefix := memory.New(), tables(t, d)
+					pinned, fresh := memory.New(), memory.New()
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
 						from, err := manual.Open(manual.Options{Leader: manual.Self, Store: pinned})
 						if err != nil {
 							t.Fatal(err)
 						}
-						return road(t, migration.Options{From: from, To: virtualMySQL(t, d, prefix), Stage: stage, Unsealed: stage == migration.To})
+						return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == migration.To})
 					}}
 				},
 			})
@@ -59,21 +55,6 @@ func tables(t testing.TB, d *testbed.Database) string {
 		t.Fatal(err)
 	}
 	return prefix
-}
-
-// virtualMySQL opens tables on a server that follows virtual time.
-func virtualMySQL(t testing.TB, d *testbed.Database, prefix string) backend.Backend {
-	config := d.User.Clone()
-	config.InterpolateParams = true
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := mysql.Open(mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, Poll: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func road(t testing.TB, o migration.Options) backend.Backend {

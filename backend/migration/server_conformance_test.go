@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if arg := os.Getenv(pinnedArg); arg != "" {
 		pinnedMember(arg)
 	}
-	flag.Set("test.parallel", "12")
+	flag.Set("test.parallel", "16")
 	os.Setenv("AWS_ACCESS_KEY_ID", testbed.S3AccessKey)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", testbed.S3SecretKey)
 	os.Exit(m.Run())
@@ -94,8 +94,7 @@ func runSuite(t *testing.T, knowsMembers bool, stages []migration.Stage, newStor
 }
 
 // leftOut returns why a rule is not tested in real time on a pair of servers, or "".
-// TestConformance tests all rules on pairs of stores in memory, and
-// TestConformanceFromAPinnedMachineToMySQL does so on a server in virtual time.
+// TestConformance tests all rules on pairs of stores in memory.
 func leftOut(rule string) string {
 	if rule == "L4" {
 		return "it takes long, and is about managers: tested in virtual time"

@@ -58,9 +58,10 @@ func TestDriver(t *testing.T) {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		l := newLab(t, testbed.Shared(t, k))
 		conformance.Run(t, conformance.Harness{
-			Virtual: true, Short: true,
+			Virtual: true, Short: true, Parallel: true,
 			NewStore: func(t testing.TB) conformance.Store {
 				return newStore(t, l, func(o Options) Options {
 					config := l.User.Clone()
@@ -81,6 +82,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceInRealTime(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		server := testbed.Shared(t, k)
 		l := newLab(t, server)
 		conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newProxied(t, server, l) }))
