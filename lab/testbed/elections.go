@@ -134,7 +134,7 @@ func Leads(t testing.TB, e *election.Election) {
 // both so far: in a TTL at most alone, and then both.
 func CostsLittle(t testing.TB, open func() backend.Backend, spent func() int, alone, both int) {
 	t.Helper()
-	const ttl, idle = 6 * time.Second, 12 * time.Second
+	const ttl, idle = 9 * time.Second, 18 * time.Second
 	for candidates, perTTL := range []int{alone, both} {
 		Settle(t, open(), 1000, ttl, candidates == 0)
 		// Twice as many are allowed, since new connections are set up. On a busy machine requests are sent again, until
