@@ -385,14 +385,18 @@ func TestAnAddressMayLackItsPort(t *testing.T) {
 func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 	t.Parallel()
 	plugins := map[testbed.Kind][]string{
-		testbed.MariaDB: {"mysql_native_password", "ed25519"},
-		testbed.MySQL:   {"caching_sha2_password", "sha256_password"},
+		testbed.MariaDB: {"VIA mysql_native_password USING PASSWORD('%s')", "VIA ed25519 USING PASSWORD('%s')"},
+		testbed.MySQL:   {"WITH caching_sha2_password BY '%s'", "WITH sha256_password BY '%s'"},
 	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Start(t, testbed.Options{Kind: k, TLS: true, Args: []string{"--require-secure-transport=ON"}})
 		l := newLab(t, server)
+		if k == testbed.MariaDB {
+			server.Exec(t, "INSTALL SONAME 'auth_ed25519'")
+		}
 		for _, plugin := range plugins[k] {
-			c := l.AddUser(t, plugin)
+			c := l.AddUser(t)
+			server.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' IDENTIFIED "+plugin, c.User, c.Passwd))
 			trusting := func(c *mysql.Config) { c.TLS, c.TLSConfig = server.TLSConfig(), "" }
 			testbed.Read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
 			for what, bad := range map[string]func(*mysql.Config){

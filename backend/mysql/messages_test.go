@@ -48,7 +48,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 		server := testbed.Shared(t, k)
 		l := newLab(t, server)
 		for _, exists := range []bool{false, true} {
-			proxy, account := server.Proxy(t), l.AddUser(t, "")
+			proxy, account := server.Proxy(t), l.AddUser(t)
 			name := fmt.Sprint("jobs ", exists)
 			d, other := open(t, Options{Config: proxy.Config(account), Poll: true}), open(t, Options{Config: l.User})
 			v := testbed.Read(t, d, recordKey(name))

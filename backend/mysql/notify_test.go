@@ -74,7 +74,7 @@ func TestAChangeWakesWhoeverWaits(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
-		leader, stranger := open(t, Options{Config: l.User}), open(t, Options{Config: l.AddUser(t, "")})
+		leader, stranger := open(t, Options{Config: l.User}), open(t, Options{Config: l.AddUser(t)})
 		named := Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name}
 		one, two, far := testbed.Listen(t, open(t, Options{Config: l.User})), testbed.Listen(t, open(t, named)), testbed.Listen(t, stranger)
 		for range 2 {
@@ -113,7 +113,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
-		account := l.AddUser(t, "")
+		account := l.AddUser(t)
 		d := open(t, Options{Config: account})
 		testbed.Listen(t, d)
 		l.untilWaiting(t, 1)

@@ -322,9 +322,12 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	}
 	settled(t, master, o)
 	o.Addresses, o.Master = nil, "mymaster"
-	for _, s := range testbed.StartSentinels(t, master) {
-		o.Addresses = append(o.Addresses, s.Addr())
-		s.AddUser(t, "watcher", "canary-of-sentinels", "allchannels", "+hello", "+ping", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels")
+	for _, s := range startSentinels(t, master) {
+		o.Addresses = append(o.Addresses, s.Options().Addr)
+		if err := s.Do(t.Context(), "ACL", "SETUSER", "watcher", "reset", "resetchannels", "on", ">canary-of-sentinels",
+			"allchannels", "+hello", "+ping", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels").Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o.SentinelUsername, o.SentinelPassword = "watcher", "canary-wrong"
 	if _, err := open(t, o).Read(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {

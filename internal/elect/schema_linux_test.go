@@ -14,7 +14,7 @@ import (
 // backend mysql. With CREATE among the rights it need not exist.
 func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 	t.Helper()
-	c := d.AddUser(t, "")
+	c := d.AddUser(t)
 	var grantee string
 	db := testbed.OpenDB(t, d.Admin)
 	if err := db.QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", c.User).Scan(&grantee); err != nil {
@@ -88,7 +88,7 @@ func TestSchemaGrantsRightsOnMySQL(t *testing.T) {
 		t.Parallel()
 		s := testbed.Shared(t, k)
 		d := s.Database(t)
-		member := d.AddUser(t, "")
+		member := d.AddUser(t)
 		admin := s.AdminConfig()
 		admin.DBName = d.Name
 		var host string

@@ -29,7 +29,7 @@ type Access struct {
 
 	// Check sets these.
 	dialer *client.Dialer
-	secret *client.Secret
+	secret *client.Secret // the present password
 	config func() *tls.Config
 }
 
@@ -66,14 +66,6 @@ func (c *Config) Access() (a Access, err error) {
 		}
 	}
 	return a, err
-}
-
-// password returns the present one, which may be another than Password.
-func (a *Access) password() string {
-	if a.secret == nil { // before Check
-		return a.Password
-	}
-	return a.secret.Get()
 }
 
 // permissions has the letter of each bit of zk.ACL.Perms.

@@ -42,6 +42,10 @@ func TestRightsAreExplained(t *testing.T) {
 		{"read alone", Access{}, zk.WorldACL(zk.PermRead), "gives this process r, and a member needs cdrw", true},
 		{"of which only the servers know", user, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=app"}}, "at /r: x509:CN=app:cdrwa", false},
 	} {
+		x.a.Servers = []string{"localhost"}
+		if err := x.a.Check(); err != nil {
+			t.Fatal(err)
+		}
 		text, warning := x.a.explainACL(x.acl, "/r")
 		if warning != x.warning || !strings.Contains(text, x.want) {
 			t.Errorf("%s: %v %q, want %v and %q", x.what, warning, text, x.warning, x.want)

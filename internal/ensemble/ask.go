@@ -227,7 +227,7 @@ func (a *Access) rights(root string, getACL func() ([]zk.ACL, error)) (f backend
 // than a member needs, or more than a user wants others to have.
 func (a *Access) explainACL(acl []zk.ACL, root string) (text string, warning bool) {
 	const needed = zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete
-	sum := sha1.Sum([]byte(a.User + ":" + a.password())) // as the servers keep it
+	sum := sha1.Sum([]byte(a.User + ":" + a.secret.Get())) // as the servers keep it
 	me := a.User + ":" + base64.StdEncoding.EncodeToString(sum[:])
 	var ours, all int32
 	unknown := false // whether there are entries that only the servers can match with us

@@ -176,7 +176,7 @@ func (s *Session) connect() error {
 // authorize makes the first request, which the library repeats at each connection.
 func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
 	for {
-		err := client.AddAuth("digest", []byte(s.access.User+":"+s.access.password()))
+		err := client.AddAuth("digest", []byte(s.access.User+":"+s.access.secret.Get()))
 		s.mu.Lock()
 		current := s.client == client && !s.closed
 		s.mu.Unlock()
@@ -245,7 +245,7 @@ func CallOn[T any](ctx context.Context, s *Session, client *zk.Conn, request fun
 	select {
 	case a := <-answers:
 		if errors.Is(a.err, zk.ErrNoAuth) && s.access.secret.ReadAgain(s.access.PasswordFile) {
-			client.AddAuth("digest", []byte(s.access.User+":"+s.access.password())) // for the next call
+			client.AddAuth("digest", []byte(s.access.User+":"+s.access.secret.Get())) // for the next call
 		}
 		if errors.Is(a.err, zk.ErrNoServer) || errors.Is(a.err, zk.ErrConnectionClosed) {
 			a.err = s.explain(a.err)

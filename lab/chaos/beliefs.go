@@ -3,67 +3,50 @@
 package chaos
 
 import (
+	"encoding/binary"
+	"fmt"
 	"os"
-	"sync/atomic"
-	"syscall"
 	"time"
-	"unsafe"
 )
 
-// A Board is memory that a process shares with the harness. It has the belief of the
+// A Board is a file that a process shares with the harness. It has the belief of the
 // process about each of its elections, and survives the process.
-type Board struct {
-	memory []byte
-}
+type Board struct{ file *os.File }
 
 // A belief is the current leadership of a process, as sampled. A zero term means none.
 type belief struct {
-	term, from, to atomic.Int64
+	Term     uint64
+	From, To time.Duration // of the first and the last sample
 }
-
-const mostElections = 8
 
 // openBoard creates or opens a board.
 func openBoard(name string) (*Board, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	return &Board{f}, err
+}
+
+// show replaces the belief about an election.
+func (b *Board) show(election int, held belief) {
+	text, err := binary.Append(nil, binary.NativeEndian, held)
+	if err == nil {
+		_, err = b.file.WriteAt(text, int64(election*len(text)))
+	}
 	if err != nil {
-		return nil, err
+		panic(fmt.Errorf("write a belief: %w", err))
 	}
-	defer f.Close()
-	size := mostElections * int(unsafe.Sizeof(belief{}))
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, err
+}
+
+// belief returns the belief about an election, or none if none was shown.
+func (b *Board) belief(election int) (held belief) {
+	text := make([]byte, binary.Size(held))
+	if _, err := b.file.ReadAt(text, int64(election*len(text))); err == nil {
+		binary.Decode(text, binary.NativeEndian, &held)
 	}
-	memory, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	return &Board{memory}, err
+	return held
 }
 
-func (b *Board) belief(i int) *belief {
-	return (*belief)(unsafe.Pointer(&b.memory[i*int(unsafe.Sizeof(belief{}))]))
-}
-
-// The writer calls begin, last and end. A reader between two of their stores sees an
-// interval that ends before it begins, and read reports none.
-func (b *belief) begin(term uint64, from time.Duration) {
-	b.term.Store(0)
-	b.to.Store(0)
-	b.from.Store(int64(from))
-	b.term.Store(int64(term))
-}
-
-func (b *belief) last(to time.Duration) { b.to.Store(int64(to)) }
-func (b *belief) end()                  { b.term.Store(0) }
-
-// read returns the believed term, and the times of the first and the last sample.
-func (b *belief) read() (term uint64, from, to time.Duration, ok bool) {
-	term, from, to = uint64(b.term.Load()), time.Duration(b.from.Load()), time.Duration(b.to.Load())
-	return term, from, to, term > 0 && to >= from
-}
+// ok reports whether there is a belief: it was sampled twice.
+func (b belief) ok() bool { return b.Term > 0 && b.To >= b.From }
 
 // leads reports whether the process held the belief at some time after since.
-func (b *belief) leads(since time.Duration) bool {
-	_, _, to, ok := b.read()
-	return ok && to > since
-}
-
-func (b *Board) close() { syscall.Munmap(b.memory) }
+func (b belief) leads(since time.Duration) bool { return b.ok() && b.To > since }

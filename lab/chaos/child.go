@@ -134,14 +134,14 @@ func (c *child) lines() ([]Line, error) {
 		}
 	}
 	for i, name := range c.Elections {
-		term, from, to, ok := c.board.belief(i).read()
-		if !ok || recorded[fmt.Sprint(name, term)] {
+		held := c.board.belief(i)
+		if !held.ok() || recorded[fmt.Sprint(name, held.Term)] {
 			continue
 		}
-		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: term, From: from, To: to}
+		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: held.Term, From: held.From, To: held.To}
 		lines = append(lines, Line{Entry: e})
 		// The child may have ended before its watcher was called for this leadership.
-		e.Kind, e.To, e.Watcher = conformance.Ended, from, 1
+		e.Kind, e.To, e.Watcher = conformance.Ended, held.From, 1
 		lines = append(lines, Line{Entry: e})
 	}
 	for _, l := range entered { // the lead function ran until the child ended

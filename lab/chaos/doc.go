@@ -22,7 +22,7 @@
 // appends lines to its own file, one write(2) for each line, so a kill -9 loses none.
 // Each process samples its belief a thousand times a second. The recorded interval lies
 // inside the true one: it begins after the first call of Leading that returned true, and
-// ends before the last. The process also keeps its last sample in memory that it shares
+// ends before the last. The process also keeps its last sample in a file that it shares
 // with the harness, so the belief of a killed process is known to a millisecond.
 //
 // # What is checked

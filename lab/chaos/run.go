@@ -150,7 +150,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 			t.Fatal(err)
 		}
 		r.history.Lines = append(r.history.Lines, lines...)
-		c.board.close()
+		c.board.file.Close()
 	}
 	r.history.Writes = r.resource.Log()
 	slices.SortStableFunc(r.history.Lines, func(a, b Line) int { return int(a.From - b.From) })

@@ -217,33 +217,29 @@ func (w *writer) join(m *election.Manager, number int, name string) error {
 func (w *writer) sample() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	type leadership struct {
-		term     uint64
-		from, to time.Duration
-	}
-	leaderships := make([]leadership, len(w.candidates))
+	beliefs := make([]belief, len(w.candidates))
 	for range tick.C {
 		for i, s := range w.candidates {
 			before := Now()
 			l := s.Leadership()
 			after := Now()
-			r, shown := &leaderships[i], w.board.belief(i)
-			if r.term != 0 && (l == nil || l.Term != r.term) {
-				if r.to >= r.from {
-					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: s.Name(), Term: r.term, From: r.from, To: r.to}})
+			held := &beliefs[i]
+			if held.Term != 0 && (l == nil || l.Term != held.Term) {
+				if held.ok() {
+					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: s.Name(), Term: held.Term, From: held.From, To: held.To}})
 				}
-				*r = leadership{}
-				shown.end()
+				*held = belief{}
+				w.board.show(i, *held)
 			}
 			switch {
 			case l == nil:
-			case r.term == 0:
-				*r = leadership{l.Term, after, before}
-				shown.begin(l.Term, after)
+				continue
+			case held.Term == 0:
+				*held = belief{Term: l.Term, From: after}
 			default:
-				r.to = before
-				shown.last(before)
+				held.To = before
 			}
+			w.board.show(i, *held)
 		}
 	}
 }

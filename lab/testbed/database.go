@@ -3,7 +3,6 @@ package testbed
 import (
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,14 +31,12 @@ func (s *Server) Database(t testing.TB) *Database {
 	d.Admin.DBName = d.Name
 	noError(t, s.exec("CREATE DATABASE "+d.Name))
 	t.Cleanup(func() { s.tidy("DROP DATABASE IF EXISTS " + d.Name) })
-	d.User = d.AddUser(t, "")
+	d.User = d.AddUser(t)
 	return d
 }
 
-// AddUser creates another user with the rights of User. The plugin authenticates the
-// user: "" is the server's default, "caching_sha2_password" is for MySQL,
-// "mysql_native_password" and "ed25519" are for MariaDB.
-func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
+// AddUser creates another user with the rights of User.
+func (d *Database) AddUser(t testing.TB) *mysql.Config {
 	t.Helper()
 	s := d.server
 	c := mysql.NewConfig()
@@ -48,21 +45,8 @@ func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
 	c.TLS, c.TLSConfig = s.admin.TLS, s.admin.TLSConfig
 
 	name := fmt.Sprintf("'%s'@'%s'", c.User, s.hosts)
-	how := fmt.Sprintf("IDENTIFIED BY '%s'", c.Passwd)
-	switch {
-	case plugin != "" && s.Kind() == MySQL:
-		how = fmt.Sprintf("IDENTIFIED WITH %s BY '%s'", plugin, c.Passwd)
-	case plugin != "":
-		how = fmt.Sprintf("IDENTIFIED VIA %s USING PASSWORD('%s')", plugin, c.Passwd)
-	}
-	if plugin == "ed25519" {
-		// Error 1968: it is installed already.
-		if err := s.exec("INSTALL SONAME 'auth_ed25519'"); err != nil && !isServerError(err, 1968) {
-			t.Fatal(err)
-		}
-	}
 	s.Exec(t,
-		fmt.Sprintf("CREATE USER %s %s", name, how),
+		fmt.Sprintf("CREATE USER %s IDENTIFIED BY '%s'", name, c.Passwd),
 		fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", d.Name, name))
 	t.Cleanup(func() { s.tidy("DROP USER IF EXISTS " + name) })
 	return c
@@ -100,12 +84,6 @@ func (s *Server) tidy(statement string) {
 	if s.shared || s.options.command == nil {
 		_ = s.exec(statement) // no matter if it fails: the next database has another name
 	}
-}
-
-// isServerError reports whether the server returned this error number.
-func isServerError(err error, number uint16) bool {
-	e, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && e.Number == number
 }
 
 func random() string { return strings.ToLower(rand.Text()[:12]) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,14 +24,14 @@ type RedisOptions struct {
 	Clock  bool
 	Offset time.Duration
 
-	// of is the master of a replica or of a Sentinel, which have its authority and its certificate.
+	// of is the master of a replica, which has its authority and its certificate.
 	of *RedisServer
 
 	// Args are added to the end of the command line, such as "--appendonly", "no".
 	Args []string
 }
 
-// A RedisServer is one server, or a Sentinel.
+// A RedisServer is one server.
 type RedisServer struct {
 	*Daemon
 	admin *redis.Client
@@ -56,29 +54,6 @@ func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *Redis
 	return r
 }
 
-// StartSentinels starts three Sentinels that watch a master by the name "mymaster", and replace it when it has not
-// answered for a second.
-func StartSentinels(t testing.TB, master *RedisServer) []*RedisServer {
-	t.Helper()
-	host, port, _ := strings.Cut(master.Addr(), ":")
-	all := startCluster(t, Redis, 3, func(int) *RedisServer {
-		config := filepath.Join(newDir(), "sentinel.conf")
-		check(os.WriteFile(config, fmt.Appendf(nil, "sentinel monitor mymaster %s %s 2\nsentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n", host, port), 0o600))
-		return launchRedis(RedisOptions{of: master}, config, "--sentinel")
-	})
-	Eventually(t, endLimit, "the Sentinels know each other and the replicas", func() error {
-		for _, s := range all {
-			m, err := s.admin.Do(context.Background(), "SENTINEL", "MASTER", "mymaster").Slice()
-			facts := fmt.Sprint(m)
-			if err != nil || !strings.Contains(facts, "num-other-sentinels 2") || strings.Contains(facts, "num-slaves 0") {
-				return fmt.Errorf("%s: %w", facts, err)
-			}
-		}
-		return nil
-	})
-	return all
-}
-
 // SharedRedis returns the server that all tests of the binary share, or the one at host:port that
 // ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
 var SharedRedis = share(func() *RedisServer {
@@ -88,12 +63,8 @@ var SharedRedis = share(func() *RedisServer {
 	return startRedis(RedisOptions{})
 })
 
+// startRedis starts a server on a free port and waits until it answers.
 func startRedis(o RedisOptions) *RedisServer {
-	return launchRedis(o, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb")
-}
-
-// launchRedis starts a process on a free port and waits until it answers.
-func launchRedis(o RedisOptions, args ...string) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
 	version, _ := versionOf("v=", nil, program)
 	d := prepare(Redis, version, o.TLS)
@@ -121,7 +92,9 @@ func launchRedis(o RedisOptions, args ...string) *RedisServer {
 			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
 				"--tls-ca-cert-file", d.ca.file("ca.pem"), "--tls-cert-file", d.ca.file("server-cert.pem"), "--tls-key-file", d.ca.file("server-key.pem")}
 		}
-		d.command = slices.Concat([]string{program}, args, []string{"--bind", "127.0.0.1", "--dir", d.dir}, listen, o.Args)
+		d.command = slices.Concat([]string{program, "--bind", "127.0.0.1", "--dir", d.dir}, listen, []string{
+			"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb",
+		}, o.Args)
 		r.admin = redis.NewClient(config)
 		return d
 	})
