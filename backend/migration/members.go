@@ -17,13 +17,13 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 		return err
 	}
 	m.Stage = cmp.Or(m.Stage, string(b.stage))
-	switch b.stage {
-	case From:
-		return b.old.Announce(ctx, m)
-	case To:
-		return b.new.Announce(ctx, m)
+	if b.stage != Both {
+		return b.needed()[0].Announce(ctx, m)
 	}
-	return parallel(func() error { return b.old.Announce(ctx, m) }, func() error { return b.new.Announce(ctx, m) })
+	return cmp.Or(parallel(
+		func() error { return b.old.Announce(ctx, m) },
+		func() error { return b.new.Announce(ctx, m) },
+	))
 }
 
 // Members implements [backend.Backend]. It merges the members of both stores.
@@ -31,21 +31,14 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
-	if b.stage == From {
-		return b.old.Members(ctx, from, limit)
-	}
-	var olds, news []backend.Member
-	err := parallel(func() (err error) {
-		olds, err = b.old.Members(ctx, from, limit)
-		return err
-	}, func() (err error) {
-		news, err = b.new.Members(ctx, from, limit)
-		return err
+	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Member, error) {
+		return store.Members(ctx, from, limit)
 	})
-	if err != nil && (b.stage != To || news == nil) {
+	if err := cmp.Or(newErr, oldErr); err != nil && (b.stage != To || news == nil) {
 		return nil, fmt.Errorf("migration: members: %w", err)
 	}
-	all := merge(olds, news, func(m backend.Member) string { return string(m.Nonce) }, func(_, n backend.Member) backend.Member { return n })
+	nonce := func(m backend.Member) string { return string(m.Nonce) }
+	all := merge(olds, news, nonce, func(_, n backend.Member) backend.Member { return n })
 	return all[:min(len(all), limit)], nil
 }
 
@@ -58,17 +51,14 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	if b.stage == From {
 		return b.old.List(ctx, from, limit)
 	}
-	var olds, news []backend.Record
-	err := parallel(func() (err error) {
-		if b.stage != To || !b.unsealed {
-			olds, err = b.old.List(ctx, from, limit)
+
+	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Record, error) {
+		if b.unsealed && store == b.old {
+			return nil, nil // it may be gone
 		}
-		return err
-	}, func() (err error) {
-		news, err = b.new.List(ctx, from, limit)
-		return err
+		return store.List(ctx, from, limit)
 	})
-	if err != nil && (b.stage != To || news == nil) {
+	if err := cmp.Or(newErr, oldErr); err != nil && (b.stage != To || news == nil) {
 		return nil, fmt.Errorf("migration: list: %w", err)
 	}
 	all := merge(olds, news, func(r backend.Record) string { return r.Election }, b.record)
@@ -94,17 +84,15 @@ func (b *Backend) record(o, n backend.Record) backend.Record {
 }
 
 // merge merges two lists in order of their keys. pick combines two items with the same key.
-func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) []T {
-	all := make([]T, 0, len(olds)+len(news))
-	for len(olds) > 0 && len(news) > 0 {
-		switch c := cmp.Compare(key(olds[0]), key(news[0])); {
-		case c < 0:
-			all, olds = append(all, olds[0]), olds[1:]
-		case c > 0:
-			all, news = append(all, news[0]), news[1:]
-		default:
-			all, olds, news = append(all, pick(olds[0], news[0])), olds[1:], news[1:]
+func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) (merged []T) {
+	all := slices.Concat(olds, news)
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	for _, next := range all {
+		if last := len(merged) - 1; last >= 0 && key(merged[last]) == key(next) {
+			merged[last] = pick(merged[last], next)
+		} else {
+			merged = append(merged, next)
 		}
 	}
-	return slices.Concat(all, olds, news)
+	return merged
 }

@@ -50,7 +50,11 @@ func New(o Options) (*Backend, error) {
 	case o.Unsealed && o.Stage != To:
 		return invalid("unsealed is for stage %q; stage is %q", To, o.Stage)
 	}
-	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{}}
+
+	b := &Backend{
+		old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed,
+		pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{},
+	}
 	b.oldName = cmp.Or(o.FromName, o.From.Guarantees().Name)
 	if b.newName = o.ToName; o.To != nil {
 		b.newName = cmp.Or(o.ToName, o.To.Guarantees().Name)
@@ -63,18 +67,16 @@ func New(o Options) (*Backend, error) {
 	if b.oldName == b.newName {
 		return invalid("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
 	}
+
 	if o.Stage == To && !o.Unsealed && !keepsMarks(b.old) {
-		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; stop all processes that elect by it, and set unsealed", b.old.Guarantees().Name, To)
+		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; "+
+			"stop all processes that elect by it, and set unsealed", b.old.Guarantees().Name, To)
 	}
-	if b.stage == From {
-		return b, nil
-	}
-	if !o.Unsealed && !keepsMarks(b.new) {
+	if o.Stage != From && !o.Unsealed && !keepsMarks(b.new) {
 		return invalid("the store %q cannot keep the record of a seal", b.new.Guarantees().Name)
 	}
-	og, ng := b.old.Guarantees(), b.new.Guarantees()
-	if least, most := max(og.MinTTL, ng.MinTTL), lesser(og.MaxTTL, ng.MaxTTL); most != 0 && least > most {
-		return invalid("no TTL suits both stores: %q needs %v at least, and %v is the most for both", b.oldName, least, most)
+	if g := b.Guarantees(); g.MaxTTL != 0 && g.MinTTL > g.MaxTTL {
+		return invalid("no TTL suits both stores: one needs %v at least, and %v is the most for both", g.MinTTL, g.MaxTTL)
 	}
 	return b, nil
 }
@@ -107,6 +109,17 @@ func (b *Backend) Location() string {
 	return where
 }
 
+// needed returns the stores by which a process leads at this stage.
+func (b *Backend) needed() []backend.Backend {
+	switch b.stage {
+	case From:
+		return []backend.Backend{b.old}
+	case To:
+		return []backend.Backend{b.new}
+	}
+	return []backend.Backend{b.old, b.new}
+}
+
 // Format prints the name of the type for every verb, and so no secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
 
@@ -124,12 +137,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	g := b.old.Guarantees()
 	if b.stage != From {
 		n := b.new.Guarantees()
-		g = backend.Guarantees{
-			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL),
-			Expiry: g.Expiry,
-			Push:   g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
-			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,
-		}
+		g.Poll = g.Poll || n.Poll || !g.Push || !n.Push
+		g.Push = g.Push || n.Push
+		g.MinTTL, g.MaxTTL = max(g.MinTTL, n.MinTTL), lesser(g.MaxTTL, n.MaxTTL)
+		g.Exclusive, g.DurableTerms = g.Exclusive || n.Exclusive, n.DurableTerms
 		if n.Expiry == backend.ByChallengers || b.stage == To {
 			g.Expiry = n.Expiry
 		}

@@ -63,11 +63,13 @@ func init() {
 		}
 		for _, side := range []struct{ key, name string }{{"from", c.From.Name}, {"to", c.To.Name}} {
 			if side.name == "" || side.name == Name {
-				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store", backend.ErrInvalid, side.key, side.name)
+				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store",
+					backend.ErrInvalid, side.key, side.name)
 			}
 		}
 		if c.From.Name == c.To.Name {
-			return nil, fmt.Errorf("migration: %w: from and to are both %q; each has one section, and is one store", backend.ErrInvalid, c.To.Name)
+			return nil, fmt.Errorf("migration: %w: from and to are both %q; each has one section, and is one store",
+				backend.ErrInvalid, c.To.Name)
 		}
 		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
 		var err error

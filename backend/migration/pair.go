@@ -100,54 +100,65 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 	if o.Term > n.Term {
 		v = o.Lease // for the end and the holder of the last leadership
 	}
-	// The new store names the leader, or the old one if its holder needs no other lease. A
-	// process that needs both and holds one does not lead.
-	var leader *half
-	me := b.owner.Nonce()
-	mine := func(h *half) bool { return me != "" && h.Holder.Nonce == me }
-	switch {
-	case mine(n):
-		leader = n
-	case mine(o):
-		leader = o
-	case !n.Vacant() && (o.MovedTo != "" || (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark()) && n.MovedTo == "" || o.Holder.Nonce == n.Holder.Nonce):
-		leader = n
-	case !o.Vacant() && o.MovedTo == "" && b.stages[o.Holder.Nonce] != Both && b.stages[o.Holder.Nonce] != To:
-		leader = o
-	default:
-		leader = p.givingBack()
-	}
-	v.Holder, v.TTL, v.Renew, v.Request = backend.Candidate{}, 0, 0, backend.Request{}
+	v.Version = digest(o.Lease, n.Lease)
+
+	leader := b.leader(p)
+	v.Holder, v.TTL, v.Renew = backend.Candidate{}, 0, 0
 	if leader != nil {
 		v.Holder, v.TTL, v.Renew, v.Age = leader.Holder, leader.TTL, leader.Renew, leader.Age
 	}
-	v.Term = max(o.Term, n.Term)
+
+	v.Request = backend.Request{}
 	for _, h := range []*half{o, n} {
 		if h.Request.Kind != "" && h.Request.Term == v.Term && weight(h.Request.Kind) >= weight(v.Request.Kind) {
 			v.Request = h.Request
 		}
 	}
-	v.Version = digest(o.Lease, n.Lease)
-	v.ObserveFor = max(o.remaining(now), n.remaining(now))
+
 	switch {
-	case leader != nil && mine(leader) && leader.ObserveFor == 0:
+	case leader != nil && b.isOurs(leader) && leader.ObserveFor == 0:
 		v.ObserveFor = 0 // left from an earlier bid of ours: the next bid completes or releases it
 	case o.ObserveFor < 0 || n.ObserveFor < 0:
 		v.ObserveFor = backend.ExpiresInStore
+	default:
+		v.ObserveFor = max(o.remaining(now), n.remaining(now))
 	}
 	return v
 }
 
-// givingBack returns the half that the leader has not given back yet, after the other one. Until that is
-// free, too, nobody else can lead, and followers go on following.
-func (p *pair) givingBack() *half {
+// leader returns the half that names the leader: the new one, or the old one if its holder needs no
+// other lease. A process that needs both and holds one does not lead.
+func (b *Backend) leader(p *pair) *half {
+	o, n := &p.old, &p.new
+	sealed := o.MovedTo != ""
+	recorded := n.MovedTo == "" && (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark())
+	stage := b.stages[o.Holder.Nonce]
 	was := p.combined.Holder
-	for _, h := range []*half{&p.old, &p.new} {
-		if was.Nonce != "" && h.Holder == was {
-			return h
-		}
+
+	switch {
+	case b.isOurs(n):
+		return n
+	case b.isOurs(o):
+		return o
+	case !n.Vacant() && (sealed || recorded || o.Holder.Nonce == n.Holder.Nonce):
+		return n
+	case !o.Vacant() && !sealed && stage != Both && stage != To:
+		return o
+
+	// The leader gives back one half after the other. Nobody else can lead until both are free, and
+	// followers go on following.
+	case was.Nonce != "" && o.Holder == was:
+		return o
+	case was.Nonce != "" && n.Holder == was:
+		return n
 	}
 	return nil
+}
+
+// isOurs reports whether this process holds a lease.
+func (b *Backend) isOurs(h *half) bool {
+	me := b.owner.Nonce()
+	return me != "" && h.Holder.Nonce == me
 }
 
 // weight orders the requests of the two stores. A nominee accepts as soon as one store shows
@@ -156,22 +167,13 @@ func weight(k backend.RequestKind) int {
 	return slices.Index([]backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose}, k)
 }
 
-// noteAnswers updates both halves from the answers to a call, and returns the combined lease.
-func (b *Backend) noteAnswers(election string, o, n *backend.Answer) backend.Lease {
+// note updates both halves from the answers to a call, and returns the combined lease.
+func (b *Backend) note(t *attempt) backend.Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.pairs[election]
-	if p == nil {
-		p = &pair{}
-		b.pairs[election] = p
-	}
-	now, changed := time.Now(), false
-	if o.Outcome != backend.Unknown && o.Election != "" {
-		changed = p.old.update(o.Lease, now)
-	}
-	if n.Outcome != backend.Unknown && n.Election != "" {
-		changed = p.new.update(n.Lease, now) || changed
-	}
+	p, now := b.pairOf(t.bid.Election), time.Now()
+	changed := t.old.Outcome != backend.Unknown && t.old.Election != "" && p.old.update(t.old.Lease, now)
+	changed = t.new.Outcome != backend.Unknown && t.new.Election != "" && p.new.update(t.new.Lease, now) || changed
 	if changed {
 		b.combine(p, now)
 	}

@@ -16,42 +16,40 @@ import (
 // granted leases ([backend.Preflighter]). No bid is made in the old store for the others. The
 // new store is asked once for each election. If rights are taken away later, a bid finds
 // that out, and the old lease is released at once.
-func (b *Backend) preflight(ctx context.Context, attempts []*attempt, answers []backend.Answer) (ready []*attempt) {
+func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*attempt) {
 	var untested []*attempt
+	var bids []backend.Bid
 	b.mu.Lock()
 	announced := b.announced
 	for _, t := range attempts {
 		if b.pairs[t.bid.Election].preflighted {
 			ready = append(ready, t)
 		} else {
-			untested = append(untested, t)
+			untested, bids = append(untested, t), append(bids, t.bid)
 		}
 	}
 	b.mu.Unlock()
 	if untested == nil {
 		return ready
 	}
-	errs := make([]error, len(untested))
+
+	errs := make([]error, len(bids))
+	var err error
 	if !announced {
-		first := untested[0].bid
-		err := b.new.Announce(ctx, backend.Member{Candidate: first.Candidate, TTL: first.TTL, Stage: string(b.stage)})
-		if announced = err == nil; !announced && !errors.Is(err, backend.ErrInvalid) { // ErrInvalid is about this one bid, which will be refused
-			errs = slices.Repeat([]error{err}, len(untested))
-		}
+		err = b.new.Announce(ctx, backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)})
 	}
-	if p, ok := b.new.(backend.Preflighter); ok && errs[0] == nil {
-		bids := make([]backend.Bid, len(untested))
-		for i, t := range untested {
-			bids[i] = t.bid
-		}
+	if err != nil && !errors.Is(err, backend.ErrInvalid) { // which is about this one bid, which will be refused
+		errs = slices.Repeat([]error{err}, len(bids))
+	} else if p, ok := b.new.(backend.Preflighter); ok {
 		errs = p.Preflight(ctx, bids)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.announced = announced
+	b.announced = err == nil
 	for i, t := range untested {
 		if errs[i] != nil {
-			answers[t.i] = backend.Answer{Err: fmt.Errorf("migration: acquire %q: the new store %s cannot be used: %w", t.bid.Election, b.newName, errs[i])}
+			t.fail("the new store %s cannot be used: %w", b.newName, errs[i])
 			continue
 		}
 		b.pairs[t.bid.Election].preflighted = true
@@ -63,10 +61,7 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt, answers []
 // Prepare implements [backend.Preparer], for the stores that this stage uses.
 func (b *Backend) Prepare(ctx context.Context) error {
 	var errs []error
-	for _, store := range []backend.Backend{b.old, b.new} {
-		if store == b.old && b.stage == To || store == b.new && b.stage == From {
-			continue
-		}
+	for _, store := range b.needed() {
 		if p, ok := store.(backend.Preparer); ok {
 			errs = append(errs, p.Prepare(ctx))
 		}
@@ -82,15 +77,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
-	if b.stage == From {
-		return inspect(ctx, b.oldName, b.old, ttl, renew)
-	}
-	var fromOld, fromNew []backend.Diagnostic
-	var oldErr, newErr error
-	parallel(
-		func() error { fromOld, oldErr = inspect(ctx, b.oldName, b.old, ttl, renew); return nil },
-		func() error { fromNew, newErr = inspect(ctx, b.newName, b.new, ttl, renew); return nil },
-	)
+	fromOld, fromNew, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Diagnostic, error) {
+		return b.inspect(ctx, store, ttl, renew)
+	})
 	if b.stage == To && oldErr != nil {
 		text := fmt.Sprintf("%v; only elections that are not sealed there need it", oldErr)
 		fromOld, oldErr = []backend.Diagnostic{{What: "servers", Text: clean.Text(text, 1000, true), Warning: true}}, nil
@@ -99,7 +88,13 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 }
 
 // inspect asks one store, and puts its name before each diagnostic.
-func inspect(ctx context.Context, name string, store backend.Backend, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
+func (b *Backend) inspect(
+	ctx context.Context, store backend.Backend, ttl, renew time.Duration,
+) ([]backend.Diagnostic, error) {
+	name := b.newName
+	if store == b.old {
+		name = b.oldName
+	}
 	i, ok := store.(backend.Inspector)
 	if !ok {
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,106 +13,120 @@ import (
 )
 
 // read updates the pairs of these elections. It reads both stores at the same time, except at
-// stage To, where most elections need only the new one.
+// stage To, where most elections need only the new one. Those that need the old one stay
+// unknown there while it cannot be reached, and the others go on.
 func (b *Backend) read(ctx context.Context, names []string) error {
-	readNew := func() error { return b.observe(ctx, b.new, names, func(p *pair) *half { return &p.new }) }
-	readOld := func() error { return b.readOld(ctx, names) }
-	if b.stage == To {
-		if err := readNew(); err != nil {
-			return err
-		}
-		return readOld()
+	if b.stage != To {
+		return cmp.Or(parallel(
+			func() error { return b.observe(ctx, b.old, names) },
+			func() error { return b.observe(ctx, b.new, names) },
+		))
 	}
-	return parallel(readOld, readNew)
-}
-
-// parallel runs two calls at the same time and returns an error of one.
-func parallel(f, g func() error) error {
-	var wg sync.WaitGroup
-	var failed error
-	wg.Go(func() { failed = f() })
-	err := g()
-	wg.Wait()
-	return cmp.Or(err, failed)
-}
-
-// readOld reads the old store, for the elections that need it. At stage To those stay unknown
-// while it cannot be reached, and the others go on.
-func (b *Backend) readOld(ctx context.Context, names []string) error {
-	need := names
-	if b.stage == To {
-		need = nil
-		b.mu.Lock()
-		for _, name := range names {
-			if p := b.pairs[name]; p != nil && !b.newDecides(p) {
-				need = append(need, name)
-			}
-		}
-		b.mu.Unlock()
+	if err := b.observe(ctx, b.new, names); err != nil {
+		return err
 	}
-	if len(need) == 0 {
+
+	var need []string
+	b.mu.Lock()
+	for _, name := range names {
+		if !b.newDecides(b.pairOf(name)) {
+			need = append(need, name)
+		}
+	}
+	b.mu.Unlock()
+	if need == nil {
 		return nil
 	}
-	err := b.observe(ctx, b.old, need, func(p *pair) *half { return &p.old })
-	if err != nil && b.stage == To && len(need) < len(names) {
+	err := b.observe(ctx, b.old, need)
+	if len(need) < len(names) {
 		return nil
 	}
 	return err
 }
 
+// parallel runs two calls at the same time.
+func parallel(f, g func() error) (fErr, gErr error) {
+	var wg sync.WaitGroup
+	wg.Go(func() { fErr = f() })
+	gErr = g()
+	wg.Wait()
+	return fErr, gErr
+}
+
+// fromBoth makes the same call to both stores at the same time. At stage From there is only the old one.
+func fromBoth[T any](b *Backend, call func(backend.Backend) ([]T, error)) (olds, news []T, oldErr, newErr error) {
+	if b.stage == From {
+		olds, oldErr = call(b.old)
+		return olds, nil, oldErr, nil
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { olds, oldErr = call(b.old) })
+	news, newErr = call(b.new)
+	wg.Wait()
+	return olds, news, oldErr, newErr
+}
+
+// halfOf is the half of a pair that is in a store.
+func (b *Backend) halfOf(p *pair, store backend.Backend) *half {
+	if store == b.old {
+		return &p.old
+	}
+	return &p.new
+}
+
+// pairOf returns the pair of an election.
+func (b *Backend) pairOf(election string) *pair {
+	if b.pairs[election] == nil {
+		b.pairs[election] = &pair{}
+	}
+	return b.pairs[election]
+}
+
 // observe reads one store into one half of each pair.
-func (b *Backend) observe(ctx context.Context, store backend.Backend, names []string, of func(*pair) *half) error {
+func (b *Backend) observe(ctx context.Context, store backend.Backend, names []string) error {
 	seen := make([]backend.Lease, len(names))
 	b.mu.Lock()
 	for i, name := range names {
-		p := b.pairs[name]
-		if p == nil {
-			p = &pair{}
-			b.pairs[name] = p
-		}
-		if h := of(p); h.known {
-			seen[i] = h.Lease
-		} else {
-			seen[i] = backend.Lease{Election: name}
-		}
+		seen[i] = b.halfOf(b.pairOf(name), store).Lease
+		seen[i].Election = name
 	}
 	b.mu.Unlock()
+
 	changed, err := store.Observe(ctx, seen)
 	if err != nil {
 		return err
 	}
-	if store == b.old && b.hasUnknownHolder(changed) {
-		if err := b.readStages(ctx); err != nil {
+	if store == b.old {
+		if err := b.readStages(ctx, changed); err != nil {
 			return err
 		}
 	}
+
 	now := time.Now() // received
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range changed {
-		p := b.pairs[l.Election]
-		if p != nil && of(p).update(l, now) {
+		if p := b.pairOf(l.Election); b.halfOf(p, store).update(l, now) {
 			b.combine(p, now)
 		}
 	}
 	return nil
 }
 
-// hasUnknownHolder reports whether one of these leases has a holder whose stage is not known.
-func (b *Backend) hasUnknownHolder(leases []backend.Lease) bool {
+// readStages reads the stages of all members of the old store, if the holder of one of these
+// leases is not known. A holder without a member record is a program that knows nothing of
+// migrations.
+func (b *Backend) readStages(ctx context.Context, leases []backend.Lease) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range leases {
-		if _, known := b.stages[l.Holder.Nonce]; !known && !l.Vacant() && l.Holder.Nonce != b.owner.Nonce() {
-			return true
-		}
+	known := !slices.ContainsFunc(leases, func(l backend.Lease) bool {
+		_, known := b.stages[l.Holder.Nonce]
+		return !known && !l.Vacant() && l.Holder.Nonce != b.owner.Nonce()
+	})
+	b.mu.Unlock()
+	if known {
+		return nil
 	}
-	return false
-}
 
-// readStages reads the stages of all members of the old store. A holder without a member
-// record is a program that knows nothing of migrations, and counts as stage From.
-func (b *Backend) readStages(ctx context.Context) error {
 	const page = 500
 	stages := map[backend.Nonce]Stage{}
 	for from := ""; ; {
@@ -120,17 +135,14 @@ func (b *Backend) readStages(ctx context.Context) error {
 			return err
 		}
 		for _, m := range members {
-			s := Stage(m.Stage)
-			if s != Both && s != To {
-				s = From
-			}
-			stages[m.Nonce] = s
+			stages[m.Nonce] = Stage(m.Stage)
 		}
 		if len(members) < page {
 			break
 		}
 		from = string(members[len(members)-1].Nonce) + "\x00"
 	}
+
 	b.mu.Lock()
 	b.stages = stages
 	b.mu.Unlock()
@@ -152,6 +164,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if err := b.read(ctx, names); err != nil {
 		return nil, fmt.Errorf("migration: observe: %w", err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range seen {
@@ -170,6 +183,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if b.stage == From {
 		return b.old.Listen(ctx, seen)
 	}
+
 	var olds, news []backend.Lease
 	b.mu.Lock()
 	for _, l := range seen {
@@ -184,19 +198,18 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 		}
 	}
 	b.mu.Unlock()
+	return beside.First(ctx, append(b.listens(b.old, olds), b.listens(b.new, news)...)...)
+}
 
-	var listens []func(context.Context) error
-	for _, half := range []struct {
-		store  backend.Backend
-		leases []backend.Lease
-	}{{b.old, olds}, {b.new, news}} {
-		switch {
-		case len(half.leases) == 0 || !half.store.Guarantees().Push:
-		case b.Guarantees().Poll: // the manager reads at each expected renewal anyway
-			listens = append(listens, func(ctx context.Context) error { return beside.ListenPastRenewals(ctx, half.store, half.leases) })
-		default:
-			listens = append(listens, func(ctx context.Context) error { return half.store.Listen(ctx, half.leases) })
-		}
+// listens returns how to listen to a store, if it notifies.
+func (b *Backend) listens(store backend.Backend, leases []backend.Lease) []func(context.Context) error {
+	if len(leases) == 0 || !store.Guarantees().Push {
+		return nil
 	}
-	return beside.First(ctx, listens...)
+	return []func(context.Context) error{func(ctx context.Context) error {
+		if b.Guarantees().Poll { // the manager reads at each expected renewal anyway
+			return beside.ListenPastRenewals(ctx, store, leases)
+		}
+		return store.Listen(ctx, leases)
+	}}
 }

@@ -12,66 +12,53 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
-	var err error
-	switch b.stage {
-	case From:
+	if b.stage == From {
 		return b.old.Release(ctx, held)
-	case To:
-		var olds []backend.Held // left by an earlier bid
-		b.mu.Lock()
-		for _, l := range held {
-			if p := b.pairs[l.Election]; l.Term == 0 && (p == nil || !b.newDecides(p)) {
-				olds = append(olds, l)
-			}
-		}
-		b.mu.Unlock()
-		if err = b.new.Release(ctx, held); err == nil && olds != nil {
-			err = b.old.Release(ctx, olds)
-		}
-	default:
-		// The old lease, too, if the new store does not answer: members at From need only
-		// that one, and this process leads no more.
-		err = b.releaseBoth(ctx, held, held)
 	}
-	if err != nil {
+	// The old lease, too, if the new store does not answer: members at From need only that one.
+	olds := held
+	if b.stage == To {
+		olds = b.leftInOld(held)
+	}
+	if err := b.releaseBoth(ctx, olds, held); err != nil {
 		return fmt.Errorf("migration: release: %w", err)
 	}
 	return nil
 }
 
+// leftInOld returns the leases that a bid at stage To may have left in the old store.
+func (b *Backend) leftInOld(held []backend.Held) (left []backend.Held) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range held {
+		if l.Term == 0 && !b.newDecides(b.pairOf(l.Election)) {
+			left = append(left, l)
+		}
+	}
+	return left
+}
+
 // releaseBoth releases leases of both stores at the same time. A store that hangs must not
 // withhold the other lease from members that need only that one.
 func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Held) error {
-	var oldErr, newErr error
-	parallel(func() error { oldErr = b.releaseAll(ctx, b.old, olds); return nil },
-		func() error { newErr = b.releaseAll(ctx, b.new, news); return nil })
+	oldErr, newErr := parallel(
+		func() error { return releaseAll(ctx, b.old, olds) },
+		func() error { return releaseAll(ctx, b.new, news) },
+	)
 	return backend.Join(newErr, oldErr)
 }
 
-func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Held) error {
+func releaseAll(ctx context.Context, store backend.Backend, held []backend.Held) error {
 	if len(held) == 0 {
 		return nil
 	}
 	return store.Release(ctx, held)
 }
 
-// releaseLeftovers releases a lease of an earlier bid whose other half has another holder.
-func (b *Backend) releaseLeftovers(ctx context.Context, attempts []*attempt, answers []backend.Answer) {
-	for _, t := range attempts {
-		left := []backend.Held{{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}}
-		if err := b.releaseBoth(ctx, left, left); err != nil {
-			answers[t.i] = backend.Answer{Err: err}
-		}
-	}
-}
-
 // releaseHalves releases what attempts hold that did not get everything. They have not led.
 // If it is not certain that all is released, the answer is Unknown, and the manager releases
-// it later.
-func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt, answers []backend.Answer) {
-	if len(attempts) == 0 {
-		return
-	}
+// it later. It releases the old lease even if the new store does not answer.
+func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt) {
 	var olds, news []backend.Held
 	for _, t := range attempts {
 		held := backend.Held{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}
@@ -79,18 +66,20 @@ func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt, answer
 			held.Term = t.new.Term
 			news = append(news, held)
 		}
-		if t.old.Outcome == backend.Granted { // even if the new store does not answer: members at From need only this one
+		if t.old.Outcome == backend.Granted {
 			held.Term = t.old.Term
 			olds = append(olds, held)
 		}
 	}
 	err := b.releaseBoth(ctx, olds, news)
+
 	for _, t := range attempts {
-		if unknown := t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown; unknown || err != nil {
-			answers[t.i] = backend.Answer{Err: backend.Join(t.old.Err, t.new.Err, err)}
-			continue
+		if err != nil || t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown {
+			*t.answer = backend.Answer{}
+		} else {
+			t.refuse(b.note(t))
 		}
-		answers[t.i] = backend.Answer{Outcome: backend.Refused, Lease: b.noteAnswers(t.bid.Election, &t.old, &t.new)}
+		t.answer.Err = backend.Join(t.old.Err, t.new.Err, err)
 	}
 }
 
@@ -103,12 +92,10 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 		return fmt.Errorf("migration: %w", err)
 	}
 	for _, store := range []backend.Backend{b.old, b.new} {
-		a, ok := store.(backend.Adopter)
-		if !ok {
-			continue
-		}
-		if err := a.Adopt(nonce, held); err != nil {
-			return fmt.Errorf("migration: %w", err)
+		if a, ok := store.(backend.Adopter); ok {
+			if err := a.Adopt(nonce, held); err != nil {
+				return fmt.Errorf("migration: %w", err)
+			}
 		}
 	}
 	return nil
@@ -117,14 +104,7 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 // CanAdopt reports whether each lease that a leader of this stage must hold is free when it has been
 // released for the dead leader: see [backend.CanAdopt]. Where the kernel frees it, nothing is to be done.
 func (b *Backend) CanAdopt() error {
-	needed := []backend.Backend{b.old, b.new}
-	switch b.stage {
-	case From:
-		needed = needed[:1]
-	case To:
-		needed = needed[1:]
-	}
-	for _, store := range needed {
+	for _, store := range b.needed() {
 		if store.Guarantees().Expiry == backend.ByKernel {
 			continue
 		}

@@ -14,35 +14,36 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
-	switch b.stage {
-	case From:
-		return b.old.Renew(ctx, held)
-	case To:
-		return b.new.Renew(ctx, held)
+	if b.stage != Both {
+		return b.needed()[0].Renew(ctx, held)
 	}
-	var olds, news []backend.Answer
-	var oldErr, newErr error
-	parallel(func() error { olds, oldErr = b.old.Renew(ctx, held); return nil },
-		func() error { news, newErr = b.new.Renew(ctx, held); return nil })
+
+	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Answer, error) {
+		return store.Renew(ctx, held)
+	})
 	answers := make([]backend.Answer, len(held))
-	for i := range answers {
-		o, n := item(olds, i, oldErr), item(news, i, newErr)
-		answers[i] = backend.Answer{Err: backend.Join(o.Err, n.Err)}
-		if o.Outcome != backend.Unknown && n.Outcome != backend.Unknown || o.Outcome == backend.Refused || n.Outcome == backend.Refused {
-			answers[i].Lease = b.noteAnswers(held[i].Election, &o, &n)
-			answers[i].Outcome = min(o.Outcome, n.Outcome)
-			if answers[i].Outcome == backend.Unknown {
-				answers[i].Outcome = backend.Refused
-			}
-		}
-		if answers[i].Outcome == backend.Granted {
-			answers[i].ValidFor = min(o.ValidFor, n.ValidFor)
-		}
+	for i, h := range held {
+		answers[i] = b.renewed(h.Election, item(olds, i, oldErr), item(news, i, newErr))
 	}
 	if err := backend.Join(oldErr, newErr); err != nil {
 		return answers, fmt.Errorf("migration: renew: %w", err)
 	}
 	return answers, nil
+}
+
+// renewed combines the answers of both stores. A leadership is lost with either lease.
+func (b *Backend) renewed(election string, o, n backend.Answer) backend.Answer {
+	a := backend.Answer{Err: backend.Join(o.Err, n.Err)}
+	switch {
+	case o.Outcome == backend.Granted && n.Outcome == backend.Granted:
+		a.Outcome, a.ValidFor = backend.Granted, min(o.ValidFor, n.ValidFor)
+	case o.Outcome == backend.Refused || n.Outcome == backend.Refused:
+		a.Outcome = backend.Refused
+	default:
+		return a
+	}
+	a.Lease = b.note(&attempt{bid: backend.Bid{Election: election}, old: o, new: n})
+	return a
 }
 
 // item returns answer i, which is Unknown if there is none.
@@ -62,22 +63,21 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
-	switch b.stage {
-	case From:
-		return b.old.Request(ctx, requests)
-	case To:
-		return b.new.Request(ctx, requests)
+	if b.stage != Both {
+		return b.needed()[0].Request(ctx, requests)
 	}
+
 	var errs []error
 	for _, r := range requests {
-		o, n := b.old.Request(ctx, []backend.Request{r}), b.new.Request(ctx, []backend.Request{r})
-		switch stale := errors.Is(n, backend.ErrStale); {
-		case stale && o != nil:
-			errs = append(errs, o)
-		case !stale && n != nil:
-			errs = append(errs, n)
-		case n == nil && o != nil && !errors.Is(o, backend.ErrStale):
-			errs = append(errs, o)
+		one := []backend.Request{r}
+		oldErr, newErr := b.old.Request(ctx, one), b.new.Request(ctx, one)
+		switch {
+		case errors.Is(newErr, backend.ErrStale):
+			errs = append(errs, oldErr)
+		case newErr != nil:
+			errs = append(errs, newErr)
+		case !errors.Is(oldErr, backend.ErrStale):
+			errs = append(errs, oldErr)
 		}
 	}
 	return backend.Join(errs...)
