@@ -13,10 +13,7 @@
 //		err = m.Close(context.Background()) // releases the lease
 //	}
 //
-// With client-go alone, use [Lock.Config]:
-//
-//	elector, err := leaderelection.NewLeaderElector(lock.Config(callbacks))
-//	elector.Run(ctx)
+// With client-go alone, the same Lock and timings go into a leaderelection.LeaderElectionConfig.
 //
 // # Why two members never lead
 //
@@ -38,14 +35,10 @@
 // # When the lease is released
 //
 // An elector gives its lease up before it cancels the context of OnStartedLeading, and never
-// waits for that function. So giving up releases nothing here; ReleaseOnCancel alone has no effect.
-//
-//   - With Config the lease is released when the elector and OnStartedLeading have ended.
-//     OnStartedLeading must not return before its work has ended.
-//   - Otherwise the lock cannot know when the work has ended. It keeps the lease until
-//     Manager.Close or Election.Leave, at most one TTL after the last Update. Close the manager
-//     after Start has returned nil. If Start returns an error, work may go on: exit at once,
-//     without Close, and the lease expires.
+// waits for that function. So giving up releases nothing here; ReleaseOnCancel has no effect. The lock cannot know
+// when the work has ended. It keeps the lease until Manager.Close or Election.Leave, at most one TTL after the last
+// Update. Close the manager when the work has ended: after Start has returned nil. If Start returns an error, work may
+// go on: exit at once, without Close, and the lease expires.
 //
 // # Limits
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // An elector of client-go on a store of this module.
-func ExampleLock_Config() {
+func Example() {
 	m, err := election.New(memory.New().Backend(), election.Options{ID: "a"}) // or config.Open
 	if err != nil {
 		log.Fatal(err)
@@ -23,14 +23,18 @@ func ExampleLock_Config() {
 		log.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	elector, err := leaderelection.NewLeaderElector(lock.Config(leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(ctx context.Context) {
-			fmt.Println("it works, and the term fences it:", lock.Election().Leadership().Term > 0)
-			stop()
-			<-ctx.Done()
+	timings := lock.Timings()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: timings.LeaseDuration, RenewDeadline: timings.RenewDeadline, RetryPeriod: timings.RetryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				fmt.Println("it works, and the term fences it:", lock.Election().Leadership().Term > 0)
+				stop()
+				<-ctx.Done()
+			},
+			OnStoppedLeading: func() {},
 		},
-		OnStoppedLeading: func() {},
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -113,8 +113,6 @@ type member struct {
 	fleet   *fleet
 	lock    *resourcelock.Lock
 	linger  time.Duration // how long its work goes on after its context has ended
-	bare    bool          // its elector is not configured by Config, as that of controller-runtime
-	keep    bool          // ReleaseOnCancel is false
 	leaders chan string   // from OnNewLeader
 }
 
@@ -138,11 +136,6 @@ func (m *member) config() leaderelection.LeaderElectionConfig {
 		},
 		OnStoppedLeading: func() {},
 		OnNewLeader:      func(id string) { m.leaders <- id },
-	}
-	if !m.bare {
-		config := m.lock.Config(callbacks)
-		config.ReleaseOnCancel = !m.keep
-		return config
 	}
 	t := m.lock.Timings()
 	return leaderelection.LeaderElectionConfig{

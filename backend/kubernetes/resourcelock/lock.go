@@ -31,9 +31,6 @@ type Lock struct {
 	reported  string    // the leader that the last Get returned
 	believing bool      // from the first Update that succeeds until the elector says that it has stopped
 	until     time.Time // the elector has stopped believing by then
-	wrapped   bool      // Config was called: the elector reports the end of its functions
-	running   bool      // only if wrapped: OnStartedLeading is to be called, or has not returned
-	released  bool      // the elector has given its lease up
 
 	// What the manager does.
 	cancel    context.CancelFunc   // ends the campaign; nil: there is none
@@ -126,7 +123,7 @@ func (l *Lock) holder() (id string, news bool) {
 	case l.lendable() && l.believing:
 		return l.id, true
 	case l.lendable():
-		return "", !l.running // not while the function of an earlier run goes on
+		return "", true
 	}
 	now := l.election.Current()
 	if now.Kind != election.Elected || now.Leading {
@@ -165,25 +162,20 @@ func (l *Lock) Create(ctx context.Context, r clientgo.LeaderElectionRecord) erro
 // Update lends the leadership to the elector, again for RetryPeriod + RenewDeadline. It does not
 // block and does not call the store. It fails with election.ErrNotElected if the manager does not
 // lead or its lease ends too soon, and with backend.ErrInvalid if the elector's LeaseDuration is
-// not the lock's or if OnStartedLeading of an earlier run has not returned.
+// not the lock's.
 //
-// A record without a holder gives the lease up: no Update succeeds before the elector has stopped
-// and can lead again.
+// A record without a holder, by which an elector gives its lease up, changes nothing: the elector's work goes on.
 func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.changed()
-	if r.HolderIdentity == "" {
-		l.released = l.believing
-		return nil
-	}
 	switch {
+	case r.HolderIdentity == "":
+		return nil
 	case r.HolderIdentity != l.id:
 		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
 	case r.LeaseDurationSeconds != seconds(l.timings):
 		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set the elector's timings to Lock.Timings", r.LeaseDurationSeconds, l.timings.LeaseDuration)
-	case l.running && !l.believing:
-		return invalid("OnStartedLeading of an earlier run has not returned")
 	case !l.leads():
 		return fmt.Errorf("resourcelock: update %q: %w", l.election.Name(), election.ErrNotElected)
 	case !l.lendable():
@@ -191,9 +183,7 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 			l.election.Name(), election.ErrNotElected, l.lead.Remaining(), l.timings.loan())
 	}
 	now := time.Now()
-	if !l.believing {
-		l.believing, l.released, l.running = true, false, l.wrapped
-	}
+	l.believing = true
 	l.lent, l.until, l.keepUntil = l.lead, now.Add(l.timings.loan()), now.Add(l.ttl)
 	return nil
 }
@@ -204,16 +194,12 @@ const stoppedLeading = "stopped leading"
 
 // RecordEvent learns from the elector's last event that the elector has stopped.
 func (l *Lock) RecordEvent(event string) {
-	if event == stoppedLeading {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.stopped(l.timings.RetryPeriod) // the cancellation comes within the reserve
+	if event != stoppedLeading {
+		return
 	}
-}
-
-// stopped says that the elector no longer believes, after this time at most.
-func (l *Lock) stopped(after time.Duration) {
-	if at := time.Now().Add(after); at.Before(l.until) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := time.Now().Add(l.timings.RetryPeriod); at.Before(l.until) { // the cancellation comes within the reserve
 		l.until = at
 	}
 	l.believing, l.reported = false, ""

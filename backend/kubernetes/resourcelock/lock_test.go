@@ -77,21 +77,6 @@ func TestAnElectorStopsWhenItsLeadershipEnds(t *testing.T) {
 	}
 }
 
-// The function ends 7 s after its context. An elector of client-go gives its lease up before.
-func TestTheLeaseOutlastsTheFunction(t *testing.T) {
-	inFleet(t, func(t *testing.T, f *fleet) {
-		first, _, stop := pair(t, f, func(m *member) { m.linger = 7 * time.Second })
-		stop()
-		stopped := time.Now()
-		f.worker(first.ID())
-		_, begun := f.state()
-		if f.ended.Sub(stopped) < 7*time.Second || begun.Sub(f.ended) > time.Second {
-			t.Errorf("the first member's work ended %v after its elector, the other's began %v later, want 7s and about 0s",
-				f.ended.Sub(stopped), begun.Sub(f.ended))
-		}
-	})
-}
-
 // The lock does not know when the work of such an elector ends.
 func TestAnUnknownFunctionHasATTLToEnd(t *testing.T) {
 	for cause, end := range map[string]func(m *member, stop func()){
@@ -100,7 +85,7 @@ func TestAnUnknownFunctionHasATTLToEnd(t *testing.T) {
 	} {
 		t.Run(cause, func(t *testing.T) {
 			inFleet(t, func(t *testing.T, f *fleet) {
-				first, _, stop := pair(t, f, func(m *member) { m.bare, m.linger = true, ttl-time.Second })
+				first, _, stop := pair(t, f, func(m *member) { m.linger = ttl - time.Second })
 				end(first, stop)
 				ended := time.Now()
 				f.worker(first.ID())
@@ -114,7 +99,7 @@ func TestAnUnknownFunctionHasATTLToEnd(t *testing.T) {
 
 func TestCloseReleasesTheLease(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		first, _, stop := pair(t, f, func(m *member) { m.bare = true })
+		first, _, stop := pair(t, f, func(*member) {})
 		stop()
 		stopped := time.Now()
 		if err := first.Close(t.Context()); err != nil {
@@ -130,7 +115,7 @@ func TestCloseReleasesTheLease(t *testing.T) {
 // Close before the elector has been stopped is wrong order, but not two leaders.
 func TestCloseWaitsForTheElector(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		first, _, _ := pair(t, f, func(m *member) { m.bare = true })
+		first, _, _ := pair(t, f, func(*member) {})
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +164,7 @@ func campaigns(m *member) bool {
 func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.timings = resourcelock.Timings{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second}
-		first, _, _ := pair(t, f, func(m *member) { m.bare = true })
+		first, _, _ := pair(t, f, func(*member) {})
 		time.Sleep(3*ttl + ttl/9)
 		if n := f.count(); n > 1 {
 			t.Errorf("without a fault work began %d times", n)
@@ -191,25 +176,6 @@ func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
 			t.Errorf("at the deadline %s works since %v", id, since)
 		}
 		f.worker(first.ID())
-	})
-}
-
-// An elector that runs again soon begins with an Update: it takes the lease for its own.
-func TestAnElectorWaitsForItsFormerFunction(t *testing.T) {
-	inFleet(t, func(t *testing.T, f *fleet) {
-		m := f.member("a")
-		m.keep, m.linger = true, 3*time.Second
-		elector, err := leaderelection.NewLeaderElector(m.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		elector.Run(short)
-		go elector.Run(ctx)
-		f.until("it works again", func() bool { return f.count() == 2 })
 	})
 }
 
@@ -278,7 +244,7 @@ func TestNoTimingCanBeForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := lock.Config(leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}})
+			config := (&member{lock: lock}).config()
 			if _, err := leaderelection.NewLeaderElector(config); err != nil {
 				t.Errorf("TTL %v: %v", ttl, err)
 			}
@@ -332,13 +298,9 @@ func TestRandomFaultsNeverMakeTwoWork(t *testing.T) {
 	for seed := range uint64(4) {
 		inFleet(t, func(t *testing.T, f *fleet) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			long := ttl / 6 // ClockMargin: after a fault, work may go on for that time
 			var members []*member
 			for _, id := range []string{"a", "b", "c"} {
 				m := f.member(id)
-				if m.bare = seed%2 == 1; !m.bare {
-					m.linger = time.Duration(random.Int64N(int64(long)))
-				}
 				members = append(members, m)
 				m.elect()
 			}

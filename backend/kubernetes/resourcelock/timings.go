@@ -9,7 +9,7 @@ import (
 )
 
 // Timings are the three durations of an elector, by client-go's names. The elector must have the
-// lock's: [Lock.Timings] or [Lock.Config]. They cost no call of the store, so the defaults are
+// lock's: [Lock.Timings]. They cost no call of the store, so the defaults are
 // short. With a TTL of 30 s or more, controller-runtime's own 15 s, 10 s and 2 s are possible.
 type Timings struct {
 	// LeaseDuration identifies the timings: an Update that shows another one fails. Nothing
