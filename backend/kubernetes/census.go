@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -75,8 +76,9 @@ func (b *Backend) keepCensus(c *census, version uint64) {
 
 // wasMade reports whether an election without a Lease may have been led. The caller holds b.mu.
 func (b *Backend) wasMade(name string) bool {
+	_, read := b.terms[name]
 	switch c := b.census; {
-	case b.made[name], b.back > 0, !b.censusRead:
+	case read, b.back > 0, !b.censusRead:
 		return true
 	case c == nil:
 		return b.records // the census was deleted: nobody knows what else was
@@ -93,52 +95,47 @@ func (b *Backend) greatestTTL() time.Duration {
 	return max(b.longest, MinTTL)
 }
 
-// An enrolling is an election that is to be led.
-type enrolling struct {
-	election string
-	version  string // of the lease, if it had no Lease; "": it had one
-}
+// errLed says that an election that had no Lease was led meanwhile.
+var errLed = errors.New("it was led meanwhile")
 
-// enroll writes the census, before elections are led that it may not have, or with a TTL that it does
-// not have. It returns false if an election that had no Lease was led meanwhile: then all must be read
-// again.
-func (b *Backend) enroll(ctx context.Context, elections []enrolling, ttl time.Duration) (ok bool, err error) {
+// writeCensus writes the census before an election is led that it may not have (""; none), or with a TTL that it does
+// not have. missing is the version of the lease if there was no Lease: if that has changed since, the error is errLed.
+func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl time.Duration) error {
 	b.mu.Lock()
 	stale := !b.censusRead
 	b.mu.Unlock()
 	for try := 0; ; try++ {
 		if stale {
 			if err := pause(ctx, try); err != nil {
-				return false, err
+				return err
 			}
 			if err := b.readCensus(ctx); err != nil {
-				return false, err
+				return err
 			}
 		}
+
 		b.mu.Lock()
 		c := b.census
-		for _, e := range elections {
-			s := state{name: b.names.election(e.election)}
-			if s.classifyMissing(b, e.election); e.version != "" && s.Version != e.version {
-				b.mu.Unlock()
-				return false, nil
-			}
-		}
-		if c != nil && c.MaxTTL >= ttl && len(elections) == 0 {
-			b.mu.Unlock()
-			return true, nil
-		}
-		l := b.nextCensus(c, elections, ttl)
+		now := state{name: b.names.election(election)}
+		now.classifyMissing(b, election)
+		l := b.nextCensus(c, election, ttl)
 		b.mu.Unlock()
+		switch {
+		case missing != "" && now.Version != missing:
+			return errLed
+		case election == "" && c != nil && c.MaxTTL >= ttl:
+			return nil
+		}
+
 		written, err := b.send(ctx, l)
 		if err == nil {
 			b.mu.Lock()
 			b.keepCensus(newCensus(written), 0)
 			b.mu.Unlock()
-			return true, nil
+			return nil
 		}
 		if stale = true; !conflict(err) {
-			return false, b.fail(err)
+			return err
 		}
 	}
 }
@@ -152,7 +149,7 @@ func pause(ctx context.Context, try int) error {
 	case <-time.After(time.Duration(rand.Int64N(int64(min(try, 10)) * int64(10*time.Millisecond)))):
 		return nil
 	case <-ctx.Done():
-		return errCensus
+		return ctx.Err()
 	}
 }
 
@@ -161,7 +158,7 @@ func (b *Backend) readCensus(ctx context.Context) (err error) {
 	m := b.now()
 	l, err := b.client.Get(ctx, b.names.census(), meta.GetOptions{})
 	if err != nil && !api.IsNotFound(err) {
-		return b.fail(err)
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,8 +173,8 @@ func (b *Backend) readCensus(ctx context.Context) (err error) {
 	return nil
 }
 
-// nextCensus returns the census as it is written before these elections are led. The caller holds b.mu.
-func (b *Backend) nextCensus(c *census, elections []enrolling, ttl time.Duration) *coordination.Lease {
+// nextCensus returns the census as it is written before an election is led ("": none). The caller holds b.mu.
+func (b *Backend) nextCensus(c *census, election string, ttl time.Duration) *coordination.Lease {
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus}}}
 	next := count{Layout: layout}
 	if c != nil {
@@ -189,13 +186,12 @@ func (b *Backend) nextCensus(c *census, elections []enrolling, ttl time.Duration
 	if next.Made = maps.Clone(next.Made); next.Made == nil {
 		next.Made = map[string]int64{}
 	}
-	for _, e := range elections {
-		if key := madeKey(b.names.election(e.election)); next.Made[key] > 0 || len(next.Made) < maxMade {
-			next.Made[key]++
-		} else {
-			next.Partial = true
-			next.Made[others]++
+	if election != "" {
+		key := madeKey(b.names.election(election))
+		if next.Made[key] == 0 && len(next.Made) >= maxMade {
+			next.Partial, key = true, others
 		}
+		next.Made[key]++
 	}
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}

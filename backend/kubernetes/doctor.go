@@ -4,10 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -35,20 +31,17 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	fleet := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
 	if fleet == nil {
-		fleet = wrap("preflight", b.doubt)
-	}
-	if fleet == nil {
 		fleet = wrap("preflight", b.fail(b.rehearseFleet(ctx, bids[0].Candidate.Nonce)))
 	}
 	b.each(len(bids), func(i int) {
-		switch bid := &bids[i]; {
-		case fleet != nil:
-			errs[i] = fleet
-		case bid.TTL < MinTTL || bid.TTL > MaxTTL:
-			errs[i] = fmt.Errorf("kubernetes: preflight %q: %w: TTL is %v; it must be %v to %v", bid.Election, backend.ErrInvalid, bid.TTL, MinTTL, MaxTTL)
-		default:
-			errs[i] = wrap(about("preflight", 1, bid.Election), b.fail(b.rehearse(ctx, b.names.election(bid.Election))))
+		if errs[i] = fleet; fleet != nil {
+			return
 		}
+		err := checkTTL(bids[i].TTL)
+		if err == nil {
+			err = b.fail(b.rehearse(ctx, b.names.election(bids[i].Election)))
+		}
+		errs[i] = wrap(about("preflight", 1, bids[i].Election), err)
 	})
 	return errs
 }
@@ -59,7 +52,7 @@ func (b *Backend) rehearseFleet(ctx context.Context, nonce backend.Nonce) error 
 	if err != nil {
 		return err
 	}
-	stream, err := b.client.Watch(ctx, meta.ListOptions{LabelSelector: notMembers, ResourceVersion: list.ResourceVersion, TimeoutSeconds: ptr(int64(1))})
+	stream, err := b.client.Watch(ctx, meta.ListOptions{LabelSelector: notMembers, ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(1))})
 	if err != nil {
 		return err
 	}
@@ -112,9 +105,6 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	}
 	list := []backend.Diagnostic{clean.Diagnosticf(false, "server", "%s, Kubernetes %s", b.Location(), b.version(ctx))}
 	list = append(list, clean.Diagnosticf(false, "namespace", "%q, %s", b.namespace, b.origin))
-	if b.doubt != nil {
-		list = append(list, clean.Diagnosticf(true, "context", "%v", b.doubt))
-	}
 	m, began := b.now(), time.Now()
 	all, _, err := b.snapshot(ctx, &m)
 	took := time.Since(began)
@@ -136,17 +126,6 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	list = append(list, clean.Diagnosticf(took > ttl/10, "latency", "all %d Leases of the namespace were read in %v", len(all), took.Round(time.Millisecond)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ours, theirs := 0, []string(nil)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		switch o := all[name]; {
-		case o.record.wrote(&o.lease.Spec):
-			ours++
-		case holder(&o.lease.Spec) != "":
-			theirs = append(theirs, name)
-		}
-	}
-	list = append(list, clean.Diagnosticf(false, "leases", "%d were written last by this module; %d are held by other programs, such as members of client-go: %s",
-		ours, len(theirs), strings.Join(theirs[:min(len(theirs), 10)], ", ")))
 	if c := b.census; b.records && (c == nil || c.Partial) {
 		list = append(list, clean.Diagnosticf(true, "census", "the Lease %s was deleted or is damaged: a new election waits once for %v, as if it had been led", b.names.census(), b.greatestTTL()))
 	}

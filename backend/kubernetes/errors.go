@@ -17,13 +17,13 @@ var (
 	// errBack says that the store of the API server was taken back to an earlier state.
 	errBack = fmt.Errorf("%w: the cluster's store went back to an earlier state; every lease is watched anew", backend.ErrUnavailable)
 
-	errCensus = fmt.Errorf("%w: other processes kept changing the census", backend.ErrUnavailable)
-
 	errBusy = fmt.Errorf("%w: other processes kept changing the same Lease", backend.ErrUnavailable)
 )
 
-// conflict reports whether the API server has refused a write because the Lease is not as it was read.
-func conflict(err error) bool { return api.IsConflict(err) || api.IsAlreadyExists(err) }
+// conflict reports whether a write was refused because the Lease is not as it was read.
+func conflict(err error) bool {
+	return api.IsConflict(err) || api.IsAlreadyExists(err) || errors.Is(err, errLed)
+}
 
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/net"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -43,8 +43,8 @@ type Options struct {
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default:
-	// in a pod, its service account; elsewhere the files that kubectl would read, and their current
-	// context. A candidate needs Context if there are several.
+	// in a pod, its service account; elsewhere the files that kubectl would read, and the one context
+	// that they have. If they have several, Context must be set.
 	Kubeconfig string `yaml:"kubeconfig" json:"kubeconfig"`
 	Context    string `yaml:"context" json:"context"`
 
@@ -62,7 +62,6 @@ type Backend struct {
 	origin    string // of the namespace: who has named it
 	host      string
 	proxy     string   // of the environment, that connections lead through, for errors
-	doubt     error    // why no candidate may lead here, though all may read
 	secrets   []string // removed from errors
 	names     naming
 	owner     single.Owner
@@ -74,8 +73,8 @@ type Backend struct {
 	censusRead bool               // census is set
 	records    bool               // some Lease has, or had, a record
 	longest    time.Duration      // the greatest TTL that was granted, as far as this process knows
-	made       map[string]bool    // names of Leases with a record that this process has read
-	pending    map[string]uint64  // names of Leases for which a bid was sent without an answer, with the version that it requires
+	terms      map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
+	pending    map[string]bool    // names of Leases for which a bid was sent without an answer
 
 	highest  uint64 // the greatest resourceVersion that was read
 	back     int    // how often the store was seen to go back
@@ -86,11 +85,8 @@ type Backend struct {
 	watch     *watch
 	listeners map[*listener]bool
 
-	announcing chan struct{}       // held while the following are used
-	member     *coordination.Lease // this process's own
-	others     map[string]sighting // Leases of other members
-	swept      time.Time           // when members that have ended were looked for
-	sweeps     int                 // how often
+	member    *coordination.Lease // this process's own, as it was written last
+	enrolling chan struct{}       // held while this process writes the census
 }
 
 var (
@@ -146,7 +142,6 @@ func open(o Options) (*Backend, error) {
 	}
 	config := at.config
 	secrets := []string{config.BearerToken, config.Password}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newGate(next) })
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil { // its text has what may be secret
 		return nil, errors.New("the address of the API server is not a URL")
@@ -165,8 +160,9 @@ func open(o Options) (*Backend, error) {
 	}
 	return &Backend{
 		client: leases.Leases(at.namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) },
-		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, doubt: at.doubt, secrets: secrets, names: naming{o.Prefix},
-		objects: map[string]*object{}, followed: map[string]bool{}, listeners: map[*listener]bool{}, made: map[string]bool{}, pending: map[string]uint64{}, others: map[string]sighting{}, announcing: make(chan struct{}, 1),
+		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, secrets: secrets, names: naming{o.Prefix},
+		objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}, pending: map[string]bool{},
+		listeners: map[*listener]bool{}, enrolling: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -195,10 +191,13 @@ func (b *Backend) Close() error {
 	}
 	b.mu.Lock()
 	b.stopWatch()
+	l := b.member
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	b.leave(ctx) // if it fails, other members delete the record
+	if l != nil { // if it fails, another member deletes the record
+		b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &meta.Preconditions{UID: &l.UID}})
+	}
 	b.close()
 	return nil
 }
@@ -210,6 +209,9 @@ func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) e
 	}
 	return nil
 }
+
+// maxRequests is how many requests of one call are under way at the same time.
+const maxRequests = 16
 
 // each runs do for 0 to n-1, some at the same time.
 func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, maxRequests, do) }

@@ -17,8 +17,7 @@ import (
 // between calls of Listen: to begin one for each call would cost as many requests as polling.
 type watch struct {
 	cancel  context.CancelFunc
-	version uint64         // all changes up to this one were told
-	rounds  map[string]int // by record.Round: how many renewals of that call were told
+	version uint64 // all changes up to this one were told
 	ended   chan struct{}
 	err     error // why it has ended; nil: it cannot tell what comes next
 }
@@ -27,7 +26,7 @@ type watch struct {
 type listener struct {
 	seen  map[string]*backend.Lease // by name of the Lease
 	woken chan struct{}             // has one element if a change was told
-	timer *time.Timer               // wakes after renewals of which others did not follow; nil: there were none
+	timer *time.Timer               // wakes a moment after the first renewal; nil: there was none
 }
 
 func (l *listener) wake() {
@@ -37,9 +36,8 @@ func (l *listener) wake() {
 	}
 }
 
-// Listen implements [backend.Backend]. It returns at once for anything but a renewal. For renewals it
-// returns once all those of one call of Renew were told, so that a leader of many elections wakes its
-// followers once.
+// Listen implements [backend.Backend]. It returns at once for anything but a renewal, and a moment after the
+// first of several renewals, so that a leader of many elections does not wake its followers for each.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	what := about("listen to", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
@@ -64,7 +62,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	b.mu.Lock()
 	b.listeners[l] = true
 	for name := range l.seen {
-		b.tell(l, w, name)
+		b.tell(l, name)
 	}
 	b.mu.Unlock()
 	defer func() {
@@ -103,38 +101,29 @@ func (b *Backend) watching(ctx context.Context, seen []backend.Lease) (*watch, e
 	if w != nil {
 		return w, nil
 	}
-	names := make([]string, len(seen))
-	for i := range seen {
-		names[i] = b.names.election(seen[i].Election)
-	}
-	m := b.now(names...)
-	all, version, err := b.snapshot(ctx, &m)
+	states, version, err := b.list(ctx, electionsOf(seen))
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.back != m.back {
-		return nil, errBack
-	}
-	for i, name := range names {
-		o := all[name]
-		if o == nil {
-			o = &object{version: version, at: time.Now()}
-		}
-		b.keep(name, o)
-		if s := b.classify(seen[i].Election, b.objects[name]); s.Differs(seen[i]) {
+	for i := range states {
+		if states[i].Differs(seen[i]) {
 			return nil, nil
 		}
 	}
-	if b.watch != nil {
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.watch != nil:
 		return b.watch, nil
+	case b.highest < version: // the store went back meanwhile
+		return nil, errBack
 	}
 	if err := b.owner.Admit(""); err != nil { // closed meanwhile
 		return nil, err
 	}
 	inner, cancel := context.WithCancel(context.Background())
-	b.watch = &watch{cancel: cancel, version: version, rounds: map[string]int{}, ended: make(chan struct{})}
+	b.watch = &watch{cancel: cancel, version: version, ended: make(chan struct{})}
 	go b.hear(inner, b.watch)
 	return b.watch, nil
 }
@@ -218,12 +207,6 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 		return
 	}
 	b.noteRecord(l.Name, o)
-	if r := o.record; kind != events.Deleted && r != nil && r.InRound > 1 {
-		if len(w.rounds) > 256 {
-			clear(w.rounds)
-		}
-		w.rounds[r.Round]++
-	}
 	if !b.followed[l.Name] {
 		return
 	}
@@ -232,13 +215,15 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 	}
 	b.keep(l.Name, o)
 	for listener := range b.listeners {
-		b.tell(listener, w, l.Name)
+		b.tell(listener, l.Name)
 	}
 }
 
-// tell wakes a listener if an election has changed since it was seen, or soon if it was only renewed
-// and others will be renewed by the same call. The caller holds b.mu.
-func (b *Backend) tell(l *listener, w *watch, name string) {
+// lull is for how long a listener waits, after a renewal, for those of other elections.
+const lull = 20 * time.Millisecond
+
+// tell wakes a listener if an election has changed since it was seen. The caller holds b.mu.
+func (b *Backend) tell(l *listener, name string) {
 	seen, o := l.seen[name], b.objects[name]
 	if seen == nil || o == nil {
 		return
@@ -249,19 +234,11 @@ func (b *Backend) tell(l *listener, w *watch, name string) {
 	}
 	renewed := s.Lease
 	renewed.Version = seen.Version
-	wait := time.Duration(0)
-	switch r := o.record; {
-	case s.Vacant() || s.suspect || renewed.Differs(*seen): // more than a renewal
-	case !s.ours: // its leader may lead many, too
-		wait = 20 * time.Millisecond
-	case r.InRound > 1 && w.rounds[r.Round] < r.InRound:
-		wait = min(s.Renew, s.TTL) / 4
-	}
 	switch {
-	case wait == 0:
+	case s.Vacant() || s.suspect || renewed.Differs(*seen): // more than a renewal
 		l.wake()
 	case l.timer == nil:
-		l.timer = time.AfterFunc(wait, l.wake)
+		l.timer = time.AfterFunc(lull, l.wake)
 	}
 }
 

@@ -156,7 +156,7 @@ func TestAnIdleFollowerHardlyReads(t *testing.T) {
 func TestThrottlingTakesNoLease(t *testing.T) {
 	t.Parallel()
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{Args: []string{
-		"--enable-priority-and-fairness=false", "--max-requests-inflight=2", "--max-mutating-requests-inflight=1",
+		"--enable-priority-and-fairness=false", "--max-requests-inflight=16", "--max-mutating-requests-inflight=8",
 	}})
 	l := newLab(t, k)
 	l.allow(t, "app", []string{"*"})
@@ -171,7 +171,7 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 	noise := l.open(t, "noise-")
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for range 8 {
+	for range 16 {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				noise.rehearse(ctx, "noise")

@@ -173,46 +173,6 @@ func TestARollingUpdateMovesAFleet(t *testing.T) {
 	f.OneLeaderAtMost()
 }
 
-// A leader of either kind that is killed is succeeded by the other kind.
-func TestAKilledLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	first := f.theirs("theirs-1")
-	f.Leads(first)
-	for i := range 3 {
-		a := f.ours(fmt.Sprint("ours-", i))
-		a.Follows("theirs-")
-		first.Kill()
-		f.Leads(a)
-		first = f.theirs(fmt.Sprint("theirs-", i+2))
-		first.Follows("ours-")
-		a.Kill()
-		f.Leads(first)
-	}
-	f.OneLeaderAtMost()
-}
-
-// A leader of either kind that is stopped is succeeded. One of this module does not lead for an instant
-// after it resumes.
-func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	a := f.ours("ours-1")
-	f.Leads(a)
-	theirs := f.theirs("theirs-1")
-	theirs.Follows("ours-")
-	a.Stop()
-	f.Leads(theirs)
-	a.Continue()
-	a.FindsOut()
-	a.Follows("theirs-")
-	theirs.Stop() // it goes on believing, which nothing can prevent
-	f.Leads(a)
-	theirs.Continue()
-	theirs.FindsOut()
-	f.OneLeaderAtMost()
-}
-
 // Members of both kinds are killed, stopped and asked to end again and again.
 func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 	t.Parallel()

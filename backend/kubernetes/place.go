@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 )
 
@@ -19,7 +18,6 @@ type place struct {
 	config    *rest.Config
 	namespace string
 	origin    string // of the namespace: who has named it
-	doubt     error  // why another process with the same Options may go to another place; nil: none may
 }
 
 // place returns the place that o means, or the reason why o does not name one.
@@ -93,8 +91,8 @@ func (o *Options) load() (at place, err error) {
 		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may change: set namespace (kubectl uses %.80q now)", now)
 	}
 	if o.Context == "" && len(files.Contexts) > 1 {
-		at.doubt = fmt.Errorf("%w: context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next process would lead in another cluster; set context (kubectl uses %.80q now)",
-			backend.ErrDenied, len(files.Contexts), files.CurrentContext)
+		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next process would go to another cluster; set context (kubectl uses %.80q now)",
+			len(files.Contexts), files.CurrentContext)
 	}
 	return at, nil
 }

@@ -64,24 +64,25 @@ func TestTheNamespaceOfKubectlIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Whoever says "kubectl config use-context" sends the next process to another cluster. An observer may go there.
-func TestNoCandidateLeadsByTheCurrentContextOfSeveral(t *testing.T) {
+// Whoever says "kubectl config use-context" would send the next process to another cluster.
+func TestTheCurrentContextOfSeveralIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
 	o := Options{Kubeconfig: l.kubectl(t, "", "staging"), Namespace: l.namespace}
-	n, err := l.leads(t, "n", o)
-	mustBeDenied(t, err, "set context")
-	mustBeDenied(t, n.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0], "set context")
-	list, err := n.Inspect(t.Context(), ttl, ttl/3)
-	says := func(text string) bool {
-		return slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return strings.Contains(d.What+": "+d.Text, text) })
-	}
-	if err != nil || !says(`namespace: "`+l.namespace+`", as configured`) || !says("use-context") {
-		t.Errorf("doctor: %v, %v; want the namespace, who has named it, and a warning", list, err)
+	if _, err := l.leads(t, "n", o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "set context") {
+		t.Errorf("no context is configured, and the kubeconfig has two: %v; want ErrInvalid that says so", err)
 	}
 	o.Context = "staging"
-	if _, err := l.leads(t, "m", o); err != nil {
-		t.Errorf("with a context: %v", err)
+	n, err := l.leads(t, "m", o)
+	if err != nil {
+		t.Fatalf("with a context: %v", err)
+	}
+	list, err := n.Inspect(t.Context(), ttl, ttl/3)
+	says := func(d backend.Diagnostic) bool {
+		return strings.Contains(d.String(), `namespace: "`+l.namespace+`", as configured`)
+	}
+	if err != nil || !slices.ContainsFunc(list, says) {
+		t.Errorf("doctor: %v, %v; want the namespace, and who has named it", list, err)
 	}
 }
 

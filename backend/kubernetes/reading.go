@@ -22,10 +22,6 @@ type object struct {
 	record  *record             // nil: there is none, or a damaged one
 	damaged bool
 	at      time.Time // when it was received
-
-	// foreignAt is when this process has first seen that another program has written its spec over this record; zero:
-	// none has.
-	foreignAt time.Time
 }
 
 // errNumbers says that what answers is no API server as Kubernetes describes it.
@@ -118,18 +114,21 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 		few = few && (o == nil || o.record != nil)
 	}
 	b.mu.Unlock()
-	if few {
-		states := make([]state, len(elections))
-		errs := make([]error, len(elections))
-		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
-		for i, err := range errs {
-			if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.UID == "" || states[i].suspect) {
-				return b.list(ctx, elections)
-			}
-		}
-		return states, cmp.Or(errs...)
+	if !few {
+		states, _, err := b.list(ctx, elections)
+		return states, err
 	}
-	return b.list(ctx, elections)
+
+	states := make([]state, len(elections))
+	errs := make([]error, len(elections))
+	b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
+	for i, err := range errs {
+		if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.UID == "" || states[i].suspect) {
+			states, _, err := b.list(ctx, elections)
+			return states, err
+		}
+	}
+	return states, cmp.Or(errs...)
 }
 
 // readOne reads one election.
@@ -161,7 +160,7 @@ func (b *Backend) get(ctx context.Context, election string) (s state, err error)
 	}
 	b.unread = 0
 	b.keep(name, o)
-	return b.classify(election, o), nil
+	return b.classify(election, b.objects[name]), nil
 }
 
 // notMembers selects all Leases but those of members, which change often.
@@ -192,14 +191,14 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 			return nil, 0, err
 		}
 		all[l.Name] = o
+		b.noteRecord(l.Name, o)
 		if b.followed[l.Name] {
 			b.keep(l.Name, o)
 		}
-		b.noteRecord(l.Name, o)
 	}
 	b.keepCensus(c, version)
-	for name, o := range b.objects {
-		if all[name] == nil && o.version <= version {
+	for name := range b.followed {
+		if all[name] == nil {
 			b.keep(name, &object{version: version, at: now})
 		}
 	}
@@ -210,43 +209,34 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 	return all, version, nil
 }
 
-// list reads elections by one request.
-func (b *Backend) list(ctx context.Context, elections []string) ([]state, error) {
+// list reads elections by one request, and returns the version of the store, too.
+func (b *Backend) list(ctx context.Context, elections []string) (states []state, version uint64, err error) {
 	names := make([]string, len(elections))
 	for i, e := range elections {
 		names[i] = b.names.election(e)
 	}
 	m := b.now(names...)
-	all, version, err := b.snapshot(ctx, &m)
-	if err != nil {
-		return nil, err
+	if _, version, err = b.snapshot(ctx, &m); err != nil {
+		return nil, 0, err
 	}
-	states := make([]state, len(elections))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, e := range elections {
-		o := all[names[i]]
-		if o == nil {
-			o = &object{version: version, at: time.Now()}
-		}
-		b.keep(names[i], o)
-		states[i] = b.classify(e, o)
+	if b.back != m.back { // noticed meanwhile
+		return nil, 0, errBack
 	}
-	return states, nil
+	for i, e := range elections {
+		states = append(states, b.classify(e, b.objects[names[i]]))
+	}
+	return states, version, nil
 }
 
 // keep remembers an object, unless a newer one is known. The caller holds b.mu.
 func (b *Backend) keep(name string, o *object) {
-	old := b.objects[name]
-	if old != nil && old.version > o.version {
+	if old := b.objects[name]; old != nil && old.version > o.version {
 		return
 	}
-	o.follow(old)
 	b.objects[name] = o
 	b.noteRecord(name, o)
-	if o.wasLed(b.names, name) {
-		b.made[name] = true
-	}
 }
 
 // noteRecord remembers what a Lease says of the fleet. The caller holds b.mu.
@@ -254,29 +244,15 @@ func (b *Backend) noteRecord(name string, o *object) {
 	if !o.wasLed(b.names, name) {
 		return
 	}
-	if b.records = true; o.record != nil {
-		b.longest = max(b.longest, o.record.MaxTTL, o.record.TTL)
+	b.records = true
+	term := uint64(0)
+	if r := o.record; r != nil {
+		b.longest = max(b.longest, r.MaxTTL, r.TTL)
+		if r.Term <= backend.MaxTerm { // a greater one was forged
+			term = r.Term
+		}
 	}
-}
-
-// follow adds to an object what the one before it shows; nil: there was none.
-func (o *object) follow(old *object) {
-	r := o.record
-	if r == nil {
-		return
-	}
-	if !r.wrote(&o.lease.Spec) {
-		o.foreignAt = o.at
-	}
-	if old == nil || old.record == nil {
-		return
-	}
-	if old.version == o.version || old.record.UID == r.UID && old.record.Term > r.Term { // it was put back from a copy
-		o.damaged = o.damaged || old.damaged || old.record.Term > r.Term
-	}
-	if !o.foreignAt.IsZero() && !old.foreignAt.IsZero() && old.record.Heartbeat == r.Heartbeat {
-		o.foreignAt = old.foreignAt
-	}
+	b.terms[name] = max(b.terms[name], term)
 }
 
 // remembered returns an election's state as it was read last. ok is false if it must be read.
@@ -284,17 +260,10 @@ func (b *Backend) remembered(election string) (s state, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.objects[b.names.election(election)]
-	if o == nil || o.lease == nil {
+	if o == nil {
 		return s, false
 	}
 	return b.classify(election, o), true
-}
-
-// noteTTL remembers a TTL that may be granted.
-func (b *Backend) noteTTL(ttl time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.longest = max(b.longest, ttl)
 }
 
 // nonce of this process.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Annotations and labels of this module. A member of client-go leaves them as they are.
@@ -21,7 +22,7 @@ const (
 	domain       = "go-election.github.io/"
 	recordKey    = domain + "record" // annotation of an election's Lease: a record
 	censusKey    = domain + "census" // annotation of the census
-	memberKey    = domain + "member" // annotation of a member's Lease
+	memberKey    = domain + "member" // annotation of a member's Lease: a lease.Session
 	touchKey     = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
 	kindKey      = domain + "kind"   // label: kindElection, kindCensus or kindMember
 	kindElection = "election"
@@ -48,10 +49,8 @@ type record struct {
 	Renew       time.Duration `json:"renew,omitempty"`
 	Transitions int32         `json:"transitions"` // leaseTransitions
 
-	Heartbeat string `json:"heartbeat"`       // random, fresh with each grant, renewal and release
-	Write     string `json:"write"`           // random, fresh with each write
-	Round     string `json:"round,omitempty"` // random: the call that renewed it
-	InRound   int    `json:"in_round,omitempty"`
+	Heartbeat string `json:"heartbeat"` // random, fresh with each grant, renewal and release
+	Write     string `json:"write"`     // random, fresh with each write
 
 	Elected time.Time            `json:"elected"` // when the leadership began, or when the last one ended: acquireTime
 	Written time.Time            `json:"written"` // when heartbeat was: renewTime
@@ -59,18 +58,11 @@ type record struct {
 	LastID  string               `json:"last_id,omitempty"`
 	History []backend.Leadership `json:"history,omitempty"`
 
-	Request   *request `json:"request,omitempty"`
-	MovedTo   string   `json:"moved_to,omitempty"`
-	MovedFrom string   `json:"moved_from,omitempty"`
+	Request   *lease.Request `json:"request,omitempty"`
+	MovedTo   string         `json:"moved_to,omitempty"`
+	MovedFrom string         `json:"moved_from,omitempty"`
 
 	MaxTTL time.Duration `json:"max_ttl"` // the greatest TTL that its writer knew of
-}
-
-// A request is an operator's request for the record's term.
-type request struct {
-	Kind  backend.RequestKind `json:"kind"`
-	ID    string              `json:"id,omitempty"`
-	Nonce string              `json:"nonce,omitempty"`
 }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
@@ -97,13 +89,10 @@ func marshal(v any) []byte {
 func decode(text string) *record {
 	r, end := new(record), strings.LastIndex(text, sumMark)
 	if len(text) > maxRecord || end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` ||
-		json.Unmarshal([]byte(text), r) != nil || len(r.Heartbeat) > 64 || len(r.Round) > 64 {
+		json.Unmarshal([]byte(text), r) != nil || len(r.Heartbeat) > 64 {
 		return nil
 	}
-	r.Elected, r.Written = clean.Time(r.Elected), clean.Time(r.Written)
-	for i := range r.History {
-		r.History[i].From, r.History[i].To = clean.Time(r.History[i].From), clean.Time(r.History[i].To)
-	}
+	r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
 	r.TTL, r.MaxTTL = min(max(r.TTL, 0), MaxTTL), min(max(r.MaxTTL, 0), MaxTTL)
 	return r
 }

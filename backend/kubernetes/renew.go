@@ -22,7 +22,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 	if err := b.enter(ctx, about(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
-	answers, round := make([]backend.Answer, len(held)), random()
+	answers := make([]backend.Answer, len(held))
 	b.each(len(held), func(i int) {
 		h := &held[i]
 		s, written, err := b.update(ctx, h.Election, func(s *state) *change {
@@ -30,7 +30,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 				return nil
 			}
 			r := *s.record
-			r.Heartbeat, r.Written, r.Round, r.InRound = random(), later(r.Written, r.Renew), round, len(held)
+			r.Heartbeat, r.Written = random(), later(r.Written, r.Renew)
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
@@ -79,6 +79,9 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 
 func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {
 	name := b.names.election(h.Election)
+	b.mu.Lock()
+	pending := b.pending[name]
+	b.mu.Unlock()
 	_, _, err := b.update(ctx, h.Election, func(s *state) *change {
 		r := s.record
 		switch {
@@ -86,7 +89,7 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 			return nil
 		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && r.wrote(&s.lease.Spec):
 			return &change{record: s.vacated(h.End)}
-		case h.Term == 0 && b.mayArrive(name, s.version):
+		case h.Term == 0 && pending: // what is on its way requires the version that the Lease has now, or an earlier one
 			return &change{touch: true}
 		}
 		return nil
@@ -97,15 +100,6 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 		b.mu.Unlock()
 	}
 	return err
-}
-
-// mayArrive reports whether a bid of this process may still be granted over this version of a Lease. It
-// fails if the Lease is written once more.
-func (b *Backend) mayArrive(name string, version uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	base, ok := b.pending[name]
-	return ok && (base == 0 || base == version)
 }
 
 // vacated returns the vacant record that follows a leadership of this process.
@@ -130,7 +124,7 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range held {
-		b.pending[b.names.election(h.Election)] = 0 // over whatever there is
+		b.pending[b.names.election(h.Election)] = true
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/page"
 )
 
@@ -23,7 +24,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 			}
 			r := *s.record
 			if r.Request = nil; q.Kind != "" {
-				r.Request = &request{q.Kind, q.ID, string(q.Nonce)}
+				r.Request = &lease.Request{Kind: q.Kind, ID: q.ID, Nonce: string(q.Nonce)}
 			}
 			return &change{record: &r, beside: true}
 		})
@@ -55,7 +56,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			continue
 		}
 		s := b.classify(r.Election, o)
-		record := backend.Record{Lease: s.Lease, History: clean.History(r.History)}
+		record := backend.Record{Lease: s.Lease, History: r.History}
 		if t := o.lease.Spec.AcquireTime; t != nil && !s.Vacant() {
 			record.Elected = clean.Time(t.Time)
 		}
@@ -73,11 +74,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if changed, ok := b.observeRemembered(seen); ok {
 		return changed, nil
 	}
-	names := make([]string, len(seen))
-	for i := range seen {
-		names[i] = seen[i].Election
-	}
-	states, err := b.read(ctx, names)
+	states, err := b.read(ctx, electionsOf(seen))
 	if err != nil {
 		return nil, wrap(what, err)
 	}
@@ -87,4 +84,12 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		}
 	}
 	return changed, nil
+}
+
+func electionsOf(leases []backend.Lease) []string {
+	names := make([]string, len(leases))
+	for i := range leases {
+		names[i] = leases[i].Election
+	}
+	return names
 }

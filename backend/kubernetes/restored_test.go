@@ -19,9 +19,10 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	t.Parallel()
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
 	l := newLab(t, k)
-	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
+	a, b, c, d := l.node(t, "a"), l.node(t, "b"), l.node(t, "c"), l.node(t, "d")
 	held := a.mustRenew(a.lead("jobs"))
 	a.release(a.lead("vacant"))
+	a.release(a.lead("unread")) // by d, which hears of the restore by another Lease
 	saved := k.SaveStore(t)
 	there := func(n *node) {
 		testbed.Eventually(t, patient, "the API server is there again", func() error {
@@ -33,7 +34,9 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	}
 	there(b)
 	next := b.mustWin(b.observe("jobs"), held)
+	b.lead("unread")
 	vacant := b.lead("vacant")
+	d.observe("vacant")
 	fresh := b.lead("new")
 	for _, name := range []string{"jobs", "vacant", "new"} {
 		c.observe(name)
@@ -41,9 +44,10 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	}
 	a.observe("jobs")
 	k.RestoreStore(t, saved)
-	for _, n := range []*node{a, b, c} {
+	for _, n := range []*node{a, b, c, d} {
 		there(n)
 	}
+	d.mustBeWatched("unread", "an older copy was restored")
 	for _, name := range []string{"jobs", "vacant", "new"} {
 		c.mustBeWatched(name, "an older copy was restored")
 	}
@@ -68,7 +72,7 @@ func (n *node) mustRenewIf(yes bool, held backend.Lease) backend.Lease {
 // where it was, as after etcdutl snapshot restore --bump-revision. What began before that was noticed is
 // not believed, and counts no second restore.
 func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
-	b := &Backend{objects: map[string]*object{}, followed: map[string]bool{}, made: map[string]bool{}}
+	b := &Backend{objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}}
 	b.highest = 60
 	b.keep("jobs", newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: "50"}}, time.Now()))
 	first, second := b.now("jobs"), b.now("jobs")

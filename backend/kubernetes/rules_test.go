@@ -209,14 +209,14 @@ func TestARestoredLeaseIsNotReleased(t *testing.T) {
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
 	l := newLab(t, k)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
-	held := a.lead("jobs")
+	held, other := a.lead("jobs"), b.lead("other")
 	saved := k.SaveStore(t)
-	// The first reading after a restore says that the store went back.
+	// The first reading after a restore says that the store went back. No reading shows another one that b leads jobs.
 	there := func(n *node) {
 		testbed.Eventually(t, patient, "the API server is there again", func() error {
 			ctx, cancel := n.ctx()
 			defer cancel()
-			_, err := n.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+			_, err := n.Observe(ctx, []backend.Lease{{Election: "other"}})
 			return err
 		})
 	}
@@ -225,6 +225,7 @@ func TestARestoredLeaseIsNotReleased(t *testing.T) {
 	if next.Outcome != backend.Granted || next.Term <= held.Term {
 		t.Fatal(next)
 	}
+	b.mustRenew(other)
 	for _, n := range []*node{a, c} {
 		there(n)
 	}

@@ -18,6 +18,7 @@ type state struct {
 	backend.Lease
 	*object
 	name    string // of the Lease
+	known   uint64 // the greatest term of it that this process has read
 	ours    bool   // this module has written the Lease's spec last, and it may be the last grant
 	suspect bool   // it may not be the last grant: deleted, edited, or from before the store went back
 	own     bool   // ours, and held by this process
@@ -30,6 +31,7 @@ const maxForeign = time.Hour
 // watch, and for how long. docs/design/kubernetes.md, "When a lease is free". The caller holds b.mu.
 func (b *Backend) classify(election string, o *object) state {
 	s := state{object: o, name: b.names.election(election)}
+	s.known = b.terms[s.name]
 	if o.lease == nil {
 		s.classifyMissing(b, election)
 		return s
@@ -59,7 +61,7 @@ func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
 	if r != nil && r.UID == "" && r.Term == 0 && !wrote { // nobody of this module was granted it
 		r = nil
 	}
-	damaged := s.damaged || r != nil && (r.Election != election || r.UID != string(s.lease.UID))
+	damaged := s.damaged || r != nil && (r.Election != election || r.UID != string(s.lease.UID) || r.Term < s.known)
 	old := b.back > 0 && (!b.backRead || s.version <= b.backTo)
 	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
@@ -128,7 +130,7 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 		}
 	case !released(spec):
 		s.ObserveFor = max(heldFor, b.greatestTTL())
-	case heldFor > 0 && (s.foreignAt.IsZero() || time.Since(s.foreignAt) < heldFor):
+	case heldFor > 0:
 		// Written over a leadership of this module, whose leader may not have read that yet. That a member of
 		// client-go has led meanwhile proves nothing: it believes a blank at once.
 		s.ObserveFor = heldFor
@@ -156,7 +158,7 @@ func (b *Backend) age(o *object, written time.Time) time.Duration {
 // lastTerm returns the last term of the election, or one that later grants had if they were lost.
 func (s *state) lastTerm(now time.Time) uint64 {
 	if s.record == nil || s.suspect {
-		return s.Term
+		return max(s.Term, s.known)
 	}
 	return backend.GrownTerm(s.Term, s.record.Written, now)
 }
@@ -171,7 +173,7 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 		return how, s.Holder.ID, nil
 	}
 	r := s.record
-	history = clean.History(r.History)
+	history = r.History
 	ended := backend.Leadership{Term: r.Term, ID: s.Holder.ID, From: r.Elected}
 	if !s.ours && !s.suspect && !r.vacant() { // another program led after this module
 		history = clean.Remember(history, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, backend.Failed, now, max(0, now.Sub(r.Written)-r.TTL))
@@ -183,11 +185,6 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 		ended.From = clean.Time(t.Time)
 	}
 	return how, s.Holder.ID, clean.Remember(history, ended, how, now, s.ExpiredFor())
-}
-
-// terms returns the arguments of backend.NextTerm for a grant.
-func (s *state) terms(bid *backend.Bid, now time.Time) (uint64, error) {
-	return backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)
 }
 
 // grant returns the record of a grant.
@@ -211,5 +208,3 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time
 }
 
 func random() string { return string(backend.NewNonce()) }
-
-func ptr[T any](v T) *T { return &v }
