@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +57,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 }
 
 const (
-	races  = 3
-	racers = 4
+	races  = 4
+	racers = 2 // some stores answer those who lose one after another, in seconds
 )
 
 // errIgnored is what is said of a store that does not compare.
@@ -101,26 +102,34 @@ func (o *object) race(ctx context.Context, won int) (int, error) {
 	return won, nil
 }
 
-// write lets n writers swap over a version at once, and returns how many have won.
+// write lets n writers swap over a version at once, and returns how many have won. A store may allow few writes of one
+// object a second: a writer that it puts off tries again.
 func (o *object) write(ctx context.Context, version string, n int) (int, error) {
 	var wins atomic.Int32
 	var all sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
 		all.Go(func() {
-			_, err := o.Swap(ctx, version, []byte("race "+string(backend.NewNonce())))
-			if err == nil {
-				wins.Add(1)
-			} else if !errors.Is(err, register.ErrChanged) {
-				errs[i] = err
+			for range 3 {
+				_, err := o.Swap(ctx, version, []byte("race "+string(backend.NewNonce())))
+				if err == nil {
+					wins.Add(1)
+				}
+				if errs[i] = err; err == nil || errors.Is(err, register.ErrChanged) {
+					errs[i] = nil
+					return
+				}
+				if !errors.Is(err, backend.ErrUnavailable) {
+					return
+				}
+				select {
+				case <-time.After(rand.N(time.Second)):
+				case <-ctx.Done():
+					return
+				}
 			}
 		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return 0, err
-		}
-	}
-	return int(wins.Load()), nil
+	return int(wins.Load()), errors.Join(errs...)
 }

@@ -3,12 +3,14 @@ package s3
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,4 +149,86 @@ func TestAStoreThatComparesIsNotRefused(t *testing.T) {
 	if list, err := open(t, o).Inspect(t.Context(), 10*time.Second, 3*time.Second); err != nil || len(list) != 2 || list[0].Warning || list[1].Warning {
 		t.Errorf("%v, %v", list, err)
 	}
+}
+
+// A store may take one write of an object in a while, or answer one after another those whose condition does not hold. A
+// process that campaigns there leads all the same.
+func TestAStoreThatIsSlowToRefuseIsNotRefused(t *testing.T) {
+	t.Parallel()
+	testbed.Full(t, "needs a proxy")
+	node := testbed.SharedS3(t)
+	for what, slow := range map[string]func(http.Handler) http.Handler{"it limits writes": limitsWrites, "it refuses one by one": refusesOneByOne} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := dropping(t, newOptions(node))
+			to, err := url.Parse(o.Endpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := httptest.NewServer(slow(httputil.NewSingleHostReverseProxy(to)))
+			t.Cleanup(before.Close)
+			o.Endpoint = before.URL
+			m, err := election.New(open(t, o), election.Options{TTL: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close(t.Context())
+			e, err := m.Join("jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+			testbed.Eventually(t, 30*time.Second, "it leads", func() error {
+				if !e.Leading() {
+					return errors.New(e.Current().String())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// limitsWrites puts off a write that comes less than 0.4 s after another.
+func limitsWrites(next http.Handler) http.Handler {
+	var mu sync.Mutex
+	var last time.Time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		soon := r.Method == http.MethodPut && time.Since(last) < 400*time.Millisecond
+		if r.Method == http.MethodPut && !soon {
+			last = time.Now()
+		}
+		mu.Unlock()
+		if soon {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refusesOneByOne takes a second for the refusal of each write that was under way beside another.
+func refusesOneByOne(next http.Handler) http.Handler {
+	var under atomic.Int32
+	var one sync.Mutex
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			next.ServeHTTP(w, r)
+			return
+		}
+		beside := under.Add(1) > 1
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r)
+		if answer.Code == http.StatusPreconditionFailed && beside {
+			one.Lock()
+			<-time.After(time.Second)
+			one.Unlock()
+		}
+		under.Add(-1)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes())
+	})
 }
