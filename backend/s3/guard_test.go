@@ -12,25 +12,9 @@ import (
 func TestAGuardGivesBackTheLease(t *testing.T) {
 	t.Parallel()
 	o := newOptions(testbed.SharedS3(t))
-	acquire := func(id string, expected backend.Lease) backend.Lease {
-		t.Helper()
-		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, TTL: time.Minute, Renew: 20 * time.Second, Expected: expected}
-		got, err := open(t, o).Acquire(t.Context(), []backend.Bid{bid})
-		if err != nil || got[0].Outcome != backend.Granted {
-			t.Fatalf("a bid of %s: %+v, %v", id, got, err)
-		}
-		return got[0].Lease
-	}
-	observe := func() backend.Lease {
-		t.Helper()
-		seen, err := open(t, o).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return seen[0]
-	}
+	observe := func() backend.Lease { t.Helper(); return read(t, open(t, o)) }
 
-	dead := acquire("a", observe()).Held()
+	dead := bid(t, open(t, o), "a", observe()).Held()
 	dead.Holder = backend.Candidate{Nonce: dead.Holder.Nonce} // a guard knows no more
 	if seen := observe(); seen.Vacant() || seen.ObserveFor < time.Minute {
 		t.Errorf("before the guard's release another member reads %+v; want it held for its TTL", seen)
@@ -46,7 +30,7 @@ func TestAGuardGivesBackTheLease(t *testing.T) {
 	if !free.Vacant() || free.ObserveFor != 0 {
 		t.Errorf("after the guard's release another member reads %+v; want it free", free)
 	}
-	if next := acquire("b", free); next.Term <= dead.Term {
+	if next := bid(t, open(t, o), "b", free); next.Term <= dead.Term {
 		t.Errorf("the next term is %d, after %d", next.Term, dead.Term)
 	}
 }

@@ -22,7 +22,8 @@ type S3Options struct {
 	TLS bool
 }
 
-// An S3Node is a versitygw, which keeps objects in a directory.
+// An S3Node is a versitygw, which keeps objects in a directory, or the SeaweedFS whose program ELECTION_TEST_WEED
+// names: master, volume server, filer and S3 gateway in one process.
 type S3Node struct{ *Daemon }
 
 // StartS3 starts a store for this test and stops it after the test.
@@ -36,6 +37,9 @@ func StartS3(t testing.TB, o S3Options) *S3Node {
 var SharedS3 = share(func() *S3Node { return startS3(S3Options{}) })
 
 func startS3(o S3Options) *S3Node {
+	if weed := os.Getenv("ELECTION_TEST_WEED"); weed != "" {
+		return startSeaweedFS(weed, o)
+	}
 	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
 	d := prepare(S3, "versitygw "+version, o.TLS)
 	data := filepath.Join(d.dir, "data")
