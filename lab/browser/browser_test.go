@@ -249,14 +249,13 @@ func serve(t *testing.T, m *election.Manager, o electionhttp.Options) *site {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
-	mux.Handle("/ops/election", http.StripPrefix("/ops/election", h))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		h.Close()
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return &site{server.URL + "/ops/election", server, h} // without the final slash: the handler redirects
+	return &site{server.URL + "/ops/election", server, h} // without the final slash: ServeMux redirects
 }
 
 func everybody(*http.Request, electionhttp.Action) error { return nil }
