@@ -14,7 +14,7 @@ import (
 // "What is remembered" in doc.go.
 type cache struct {
 	place
-	items map[Key]Item // records, packed, of elections that others hold or nobody holds, and sessions
+	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
 
 	// All changes up to position are in items. at is when that was so; zero: never.
 	position uint64
@@ -97,21 +97,7 @@ func (c *cache) add(it Item, now *time.Time) {
 		return
 	}
 	it.Remembered, it.rememberedAt = true, now
-	if r, ok := it.Value.(*Record); ok {
-		p := pack(r, it.Name)
-		it.Value = &p
-	}
 	c.items[it.Key] = it
-}
-
-// item returns an item as it was read. Its Version is "" if it is not known.
-func (c *cache) item(key Key) Item {
-	it := c.items[key]
-	if p, ok := it.Value.(*packed); ok {
-		r := p.record()
-		it.Value = &r
-	}
-	return it
 }
 
 // dropSessions removes sessions that no record in the cache names.
@@ -133,7 +119,7 @@ func (b *Backend) cachedView() *view {
 // loadCached sets s to an election as the cache has it. ok is false if it must be read. The caller
 // holds b.mu.
 func (b *Backend) loadCached(v *view, election string, s *state) (ok bool) {
-	*s = state{item: b.cache.item(Key{Records, election})}
+	*s = state{item: b.cache.items[Key{Records, election}]}
 	key, held := sessionOf(&s.item)
 	session := b.cache.items[key]
 	if s.item.Version == "" || held && session.Version == "" {

@@ -57,7 +57,7 @@ type Listener interface {
 	// on gets items in the order in which they were written, and the position up to which all were told. A
 	// store that only says that something has changed calls on without items.
 	//
-	// known are the items of interest as they were read, without their Values. Listen may tell of others, too.
+	// known are the items of interest as they were read. Listen may tell of others, too.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 

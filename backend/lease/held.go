@@ -27,7 +27,7 @@ func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == ni
 
 // answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
-	r := g.record.record()
+	r := g.record.record(election)
 	l := r.lease(election)
 	l.Version = version(g.record.heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
 	return backend.Answer{Lease: clean.Lease(l), Outcome: backend.Granted, ValidFor: min(ttl, l.TTL)}
@@ -75,7 +75,7 @@ func (b *Backend) forget(election string, term uint64) {
 func (b *Backend) markHeld(r *Record, it Item) *grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &grant{record: pack(r, r.Election), version: it.Version, created: it.Created}
+	g := &grant{record: pack(r), version: it.Version, created: it.Created}
 	b.held[r.Election] = g
 	b.known[r.Election] = reading{max(b.known[r.Election].term, r.Term), b.driver.Now().Unix()}
 	delete(b.cache.items, Key{Records, r.Election})

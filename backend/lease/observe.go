@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -105,11 +107,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		return 0, nil, false
 	}
 	c.dropSessions()
-	for _, it := range c.items {
-		it.Value = nil
-		known = append(known, it)
-	}
-	return c.position, known, true
+	return c.position, slices.Collect(maps.Values(c.items)), true
 }
 
 // hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an

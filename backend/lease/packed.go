@@ -7,10 +7,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A packed record is one that is kept in memory. A process may hold or observe many thousands, and most of what they
-// say is the same in all of them.
+// A packed record is that of a lease which this process holds. There may be many thousands, and most of what they say is
+// the same in all of them.
 type packed struct {
-	election  string
 	alike     unique.Handle[alike]
 	write     int64
 	term      uint64
@@ -20,7 +19,7 @@ type packed struct {
 	more      *more // nil: nothing of it
 }
 
-// alike is what the records of one holder have in common.
+// alike is what the records of one process have in common.
 type alike struct {
 	id, nonce, address, metadata string
 	ttl, renew                   Span
@@ -36,16 +35,10 @@ type more struct {
 	movedTo, movedFrom string
 }
 
-func (p *packed) number() *int64 { return &p.write }
-
-// pack packs the record of an item with this name.
-func pack(r *Record, name string) packed {
+func pack(r *Record) packed {
 	p := packed{
-		election: r.Election, write: r.Write, term: r.Term, heartbeat: r.Heartbeat, elected: r.Elected, written: r.Written,
+		write: r.Write, term: r.Term, heartbeat: r.Heartbeat, elected: r.Elected, written: r.Written,
 		alike: unique.Make(alike{r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch}),
-	}
-	if p.election == name {
-		p.election = name // the same bytes need not be kept twice
 	}
 	if r.End != "" || r.LastID != "" || r.History != nil || r.Request != nil || r.MovedTo != "" || r.MovedFrom != "" {
 		p.more = &more{r.End, r.LastID, r.History, r.Request, r.MovedTo, r.MovedFrom}
@@ -53,11 +46,11 @@ func pack(r *Record, name string) packed {
 	return p
 }
 
-// record returns the record that was packed.
-func (p *packed) record() Record {
+// record returns the record of an election that was packed.
+func (p *packed) record(election string) Record {
 	a := p.alike.Value()
 	r := Record{
-		Election: p.election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, Elected: p.elected, Written: p.written,
+		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, Elected: p.elected, Written: p.written,
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
 	}
@@ -67,9 +60,6 @@ func (p *packed) record() Record {
 	}
 	return r
 }
-
-// nonce is that of the holder.
-func (p *packed) nonce() string { return p.alike.Value().nonce }
 
 // session is the generation of the session that renews the record.
 func (p *packed) session() string { return p.alike.Value().session }

@@ -22,8 +22,8 @@ func TestAPackedRecordIsTheSameAsBefore(t *testing.T) {
 	}
 
 	for _, r := range []Record{all, {}, {Election: "jobs", Term: 1, Written: now}} {
-		p := pack(&r, "another name")
-		if got := p.record(); !reflect.DeepEqual(got, r) {
+		p := pack(&r)
+		if got := p.record(r.Election); !reflect.DeepEqual(got, r) {
 			t.Errorf("got %+v, want %+v", got, r)
 		}
 	}

@@ -165,17 +165,11 @@ func (b *Backend) begin(v *view, names []string) (states []state, more []Key) {
 
 // sessionOf returns the key of the session that a record names.
 func sessionOf(record *Item) (k Key, ok bool) {
-	nonce := ""
-	switch r := record.Value.(type) {
-	case *Record:
-		nonce = r.Nonce
-	case *packed:
-		nonce = r.nonce()
-	}
-	if nonce == "" || clean.Text(nonce, 64, false) != nonce {
+	r, _ := record.Value.(*Record)
+	if r == nil || r.Nonce == "" || clean.Text(r.Nonce, 64, false) != r.Nonce {
 		return k, false
 	}
-	return Key{Sessions, nonce}, true
+	return Key{Sessions, r.Nonce}, true
 }
 
 func addKey(keys []Key, asked map[Key]bool, k Key) []Key {

@@ -140,7 +140,7 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 		}
 		st := &states[i]
 		st.Election, st.item = h.Election, g.item(h.Election)
-		r := g.record.record()
+		r := g.record.record(h.Election)
 		st.item.Value, st.item.Remembered = &r, true
 		b.derive(v, st)
 		if st.suspect {

@@ -85,45 +85,22 @@ func TestAListenerComesBack(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	o := options(server)
 	d, writer := open(t, o), open(t, o)
-	heard, position := make(chan uint64, 100), testbed.Read(t, d).Position
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			d.Listen(ctx, position, nil, func(_ []lease.Item, now uint64) bool {
-				position = now
-				heard <- now
-				return true
-			})
-		}
-	}()
-	next := func(last uint64, what string) uint64 {
-		t.Helper()
-		select {
-		case now := <-heard:
-			if now <= last {
-				t.Errorf("position %d after %d", now, last)
-			}
-			return now
-		case <-time.After(patience):
-			t.Fatal("it was not told " + what)
-			return 0
-		}
-	}
+	heard := testbed.Listen(t, d)
 	last := uint64(0)
-	for range 3 {
-		last = next(last, "that it listens")
-		v := testbed.Read(t, writer, recordKey("jobs"))
-		w, err := writer.Write(t.Context(), v.Epoch, 0, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}}}, nil)
-		if err != nil || w.Results[0].Outcome != backend.Granted {
-			t.Fatal(w, err)
+	told := func(what string) {
+		t.Helper()
+		now := heard.Told(t, what)
+		if now <= last {
+			t.Errorf("position %d after %d", now, last)
 		}
-		last = next(last, "of a change")
+		last = now
+	}
+	for range 3 {
+		told("the beginning of listening")
+		testbed.Notify(t, writer)
+		told("a change")
 		server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 	}
-	cancel()
-	<-ended
 }
 
 // A thousand elections that change at once are a few messages to each process, not a thousand.

@@ -32,8 +32,10 @@ func TestConformanceThroughAFailover(t *testing.T) {
 // newReplicated makes a store on a master with a replica, behind a proxy that leads to the master.
 func newReplicated(t testing.TB, waits bool) conformance.Store {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	proxy := master.Proxy(t)
+	failover := testbed.Failovers(t, proxy, master, !waits, func(master *testbed.RedisServer) *testbed.RedisServer {
+		return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	})
 	o := settled(t, master, options(master))
 	o.Addresses, o.MaxTTL = []string{proxy.Addr()}, 3*time.Second
 	master.Do(t, "DEL", open(t, o).keys()[0])
@@ -41,23 +43,9 @@ func newReplicated(t testing.TB, waits bool) conformance.Store {
 		o.WaitReplicas = 1
 	}
 	settled(t, master, o)
-	failovers := 0
 	return conformance.Store{
-		Open: func(t testing.TB) backend.Backend { return backendOn(t, o) },
-		Faults: map[string]conformance.Fault{conformance.FaultFailover: func(bool, string) error {
-			replica.CatchUp(t, master)
-			if !waits && failovers%2 == 0 {
-				replica.StopReplication(t)
-				<-time.After(time.Second) // renewals that the replica will never see
-			}
-			failovers++
-			master.Kill(t)
-			replica.Promote(t)
-			proxy.SetTarget(replica.Addr())
-			proxy.Reset()
-			master, replica = replica, testbed.StartRedisReplica(t, replica, testbed.RedisOptions{})
-			return nil
-		}},
+		Open:   func(t testing.TB) backend.Backend { return backendOn(t, o) },
+		Faults: map[string]conformance.Fault{conformance.FaultFailover: failover},
 	}
 }
 

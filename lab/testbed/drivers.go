@@ -126,14 +126,15 @@ func (h Hearing) Calm() {
 	}
 }
 
-// Told waits until a listener is told of something.
-func (h Hearing) Told(t testing.TB, what string) {
+// Told waits until a listener is told of something, and returns the position.
+func (h Hearing) Told(t testing.TB, what string) (position uint64) {
 	t.Helper()
 	select {
-	case <-h:
+	case position = <-h:
 	case <-time.After(patience):
 		t.Fatalf("nobody was told of %s", what)
 	}
+	return position
 }
 
 // NotTold fails the test if a listener is told something within a second.
