@@ -57,7 +57,6 @@ const (
 	lost    = "lost leader"
 	doubt   = "nobody can be elected for a while"
 	over    = "elections can be won again"
-	back    = "store went back"
 )
 
 // An empty server comes in the place of another, under a leader and a follower of 200 elections: say a directory was lost.
@@ -82,7 +81,7 @@ func TestAnEmptyServerIsSaidOnce(t *testing.T) {
 			follower.want(t, over, 1)
 			leadsAll(t, a, b)
 			leader.wantEach(t, "the leader", lost, doubt, over)
-			follower.wantEach(t, "the follower", back, doubt, over)
+			follower.wantEach(t, "the follower", doubt, over)
 		})
 	}
 }

@@ -357,10 +357,12 @@ func (e *Election) publish(s *state) {
 
 // noticed logs a notice. If it says that this process cannot be elected, whoever waits for that gets the error.
 func (e *Election) noticed(reason Reason, err error) {
-	if reason != ReasonDenied { // see logOutage
+	m := e.manager.machine
+	logged := reason == ReasonDenied || reason == ReasonWentBack && m.doubtful(&e.elec) // by logOutage, logDoubt
+	if !logged {
 		e.manager.say(e.elec.name, line{level: slog.LevelWarn, text: string(reason), err: err})
 	}
-	if reason == ReasonInvalid || reason == ReasonDenied && e.manager.machine.deniedFromTheStart() != nil {
+	if reason == ReasonInvalid || reason == ReasonDenied && m.deniedFromTheStart() != nil {
 		e.resolve(untilElected, err)
 		e.resolve(untilRefused, err)
 	}

@@ -108,18 +108,22 @@ type doubt struct {
 // in whole seconds, and beside other programs each vacancy is watched for a moment.
 const untoldDoubt = 2 * time.Second
 
-// noteDoubt notes whether the observed lease must be watched although nobody holds it, or for longer than its
-// TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait. It takes
-// two readings: one alone may have been overtaken by a later one of this process, and is then taken for an older copy.
-// The line waits until all elections have been read.
-func (m *machine) noteDoubt(now time.Duration, e *elec) {
-	l, usual := e.observed, untoldDoubt
-	if !l.Vacant() {
-		usual += l.TTL
+// doubtful reports whether the observed lease must be watched although nobody holds it, or for longer than its
+// TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait.
+func (m *machine) doubtful(e *elec) bool {
+	usual := untoldDoubt
+	if !e.observed.Vacant() {
+		usual += e.observed.TTL
 	}
+	return m.byChallengers && e.observed.ObserveFor > usual
+}
+
+// noteDoubt notes whether the observed lease is doubtful. It takes two readings: one alone may have been overtaken by a
+// later one of this process, and is then taken for an older copy. The line waits until all elections have been read.
+func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	d := &m.doubt
-	switch doubted := m.byChallengers && l.ObserveFor > usual; {
-	case !doubted:
+	switch {
+	case !m.doubtful(e):
 		m.endDoubt(e)
 	case !e.doubted && now > e.unchangedSince:
 		if e.doubted, d.elections = true, d.elections+1; d.elections == 1 {
