@@ -23,10 +23,10 @@ type Election struct {
 	elec           elec
 	fn             LeadFunc        // runs in each leadership; may be nil
 	parent         context.Context // parent of the leaderships' contexts
-	attempt        int             // number of the present campaign
 	waiters        []waiter
-	expiryReported bool // a waiter has got ErrNotReleased for the latest leadership
 	watchers       []*watcher
+	attempt        int  // number of the present campaign
+	expiryReported bool // a waiter has got ErrNotReleased for the latest leadership
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends;

@@ -75,28 +75,29 @@ type machine struct {
 	actions    []action       // of the present step
 }
 
-// elec is the machine's state of one election.
+// elec is the machine's state of one election. A process may have many thousands: counters have 32 bits, and what is small
+// lies together.
 type elec struct {
 	name  string
 	shell *Election // for the manager; the machine does not use it
 
-	index   int // in machine.elections; -1: has left
+	index   int32 // in machine.elections; -1: has left
 	mode    mode
 	work    work // what runs while this process leads
 	paused  bool // by Pause: this process does not campaign
 	leaving bool // Leave or Close was called
 
 	// The last observation of the lease. It is not updated while the lease is this process's.
-	hasObserved    bool           // observed at least once since this process last held the lease
 	observed       *backend.Lease // machine.unobserved if hasObserved is false
 	unchangedSince time.Duration  // when the answer came that first showed this lease
 	confirmedAt    time.Duration  // when the last answer about the lease came, or observed was dropped
 	highestTerm    uint64         // the greatest term ever seen
-	tooEarly       int            // consecutive readings that came before the holder's renewal
 	readAt         time.Duration  // the next reading
 	renewalDue     time.Duration  // when the reading is due that shows the holder's next renewal; 0: not known
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
-	readSinceTry   bool           // such a reading has been answered
+	tooEarly       int32          // consecutive readings that came before the holder's renewal
+	hasObserved    bool           // observed at least once since this process last held the lease
+	readSinceTry   bool           // a reading has been answered that a Try may use
 	sameIDReported bool           // watchers were told that another process uses this id
 	doubted        bool           // it cannot be won for a while: see doubt
 	denied         bool           // watchers were told that the store denies calls of the kind deniedCall
@@ -118,13 +119,13 @@ type elec struct {
 	noBidBefore      time.Duration // after a resignation, a deposition or a loss
 	waitAfterRelease time.Duration // from the release until noBidBefore
 	retryBidAt       time.Duration // after a bid without success
-	futile           bool          // the last bid was refused by the lease as it was observed
 	turn             time.Duration // after the lease is free, so that not all candidates bid at once
 	claimAt          time.Duration // from when on this process asks for the leadership; 0: it is not ready to
-	claims           int           // how often it has asked and then not led for long, up to maxClaims
-	passedOver       int           // how often another candidate was elected since this process led, or began
-	failures         int           // consecutive bids without success or renewals without an outcome
-	functionErrors   int           // consecutive errors of the function
+	claims           int32         // how often it has asked and then not led for long, up to maxClaims
+	passedOver       int32         // how often another candidate was elected since this process led, or began
+	failures         int32         // consecutive bids without success or renewals without an outcome
+	functionErrors   int32         // consecutive errors of the function
+	futile           bool          // the last bid was refused by the lease as it was observed
 
 	observing         bool // an Observe is under way
 	leaseCallUnderWay bool // an Acquire, Renew or Release is under way

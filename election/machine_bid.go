@@ -59,7 +59,7 @@ func (m *machine) bidRefused(now time.Duration, e *elec, a *backend.Answer, bid 
 // retryLater delays e's next bid, longer after each failure. err is why this one had no success.
 func (m *machine) retryLater(now time.Duration, e *elec, err error) {
 	e.failures++
-	e.retryBidAt = now + m.backoff(e.failures)
+	e.retryBidAt = now + m.backoff(int(e.failures))
 	if backend.Class(err) == backend.ErrDenied {
 		e.retryBidAt = now + m.jitter(m.TTL) // an operator must act
 	}

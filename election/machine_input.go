@@ -10,7 +10,7 @@ func (tick) apply(*machine, time.Duration) {}
 
 func (in join) apply(m *machine, now time.Duration) {
 	e := in.e
-	e.index = len(m.elections)
+	e.index = int32(len(m.elections))
 	m.elections, m.wakes = append(m.elections, e), append(m.wakes, never)
 	e.reported = new(state)
 	e.observed = m.unobserved

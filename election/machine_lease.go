@@ -327,7 +327,7 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		m.reportDenied(e, callRenew, a.Err)
 		e.lastErr = a.Err
 		e.failures++
-		wait := min(m.backoff(e.failures), (e.trustedUntil-now)/4) // several attempts before the deadline
+		wait := min(m.backoff(int(e.failures)), (e.trustedUntil-now)/4) // several attempts before the deadline
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }

@@ -14,9 +14,27 @@ type packed struct {
 	write     int64
 	term      uint64
 	heartbeat Heartbeat
-	elected   time.Time
-	written   time.Time
+	elected   moment
+	written   moment
 	more      *more // nil: nothing of it
+}
+
+// A moment is a time in nanoseconds since 1970, in a third of the memory; 0: none. It is another one in years before 1678
+// and after 2262, which only a foreign writer has. What is written by it is then refused, and the record is read.
+type moment int64
+
+func momentOf(t time.Time) moment {
+	if t.IsZero() {
+		return 0
+	}
+	return moment(t.UnixNano())
+}
+
+func (m moment) time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m)).UTC()
 }
 
 // alike is what the records of one process have in common.
@@ -37,7 +55,8 @@ type more struct {
 
 func pack(r *Record) packed {
 	p := packed{
-		write: r.Write, term: r.Term, heartbeat: r.Heartbeat, elected: r.Elected, written: r.Written,
+		write: r.Write, term: r.Term, heartbeat: r.Heartbeat,
+		elected: momentOf(r.Elected), written: momentOf(r.Written),
 		alike: unique.Make(alike{r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch}),
 	}
 	if r.End != "" || r.LastID != "" || r.History != nil || r.Request != nil || r.MovedTo != "" || r.MovedFrom != "" {
@@ -50,7 +69,8 @@ func pack(r *Record) packed {
 func (p *packed) record(election string) Record {
 	a := p.alike.Value()
 	r := Record{
-		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, Elected: p.elected, Written: p.written,
+		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat,
+		Elected: p.elected.time(), Written: p.written.time(),
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
 	}

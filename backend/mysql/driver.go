@@ -87,7 +87,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 }
 
 // values are what was decoded, by key and Version. A follower of thousands reads them all once a TTL,
-// and hardly any has changed.
+// and hardly any has changed. Whoever is granted leases reads them no more.
 type values map[lease.Key]value
 
 type value struct {
@@ -167,6 +167,9 @@ func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
 // Change implements [relational.Dialect]. Each copy of the message has versions of its own: a late one must
 // not make an item again that was deleted.
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
+	if slices.ContainsFunc(b.Rows, func(r relational.Row) bool { return r.Kind == lease.Records && r.Put > 0 }) {
+		d.values.Store(nil)
+	}
 	rows, err := d.query(ctx, func() []string {
 		c.Transaction = string(backend.NewNonce()[:16])
 		for i := range b.Rows {
