@@ -65,6 +65,7 @@ func (m *Manager) writeLines() {
 		}
 		m.log.Log(context.Background(), l.level, l.text, attrs...)
 	}
+	clear(m.lines) // the names of thousands of elections are freed
 	m.lines = m.lines[:0]
 }
 
