@@ -154,7 +154,7 @@ func isServiceLink(rest, value string) bool {
 
 // electVariables are the variables that "elect run" sets for its command, which may use
 // this package, and the one that names the file of elect.
-var electVariables = []string{"CONFIG", "NAME", "TERM", "SOCKET"}
+var electVariables = []string{"CONFIG", "NAME", "TERM"}
 
 // checkEnviron finds misspelt variables: those with the prefix that belong to no key.
 func (d *decoder) checkEnviron() {

@@ -131,7 +131,7 @@ func checker(t *testing.T) func(source string) []error {
 // TestEveryVariableThatAPageNamesExists checks the environment variables of the configuration.
 func TestEveryVariableThatAPageNamesExists(t *testing.T) {
 	// Variables of the command, not of the library; see package config.
-	exists := map[string]bool{"ELECTION_CONFIG": true, "ELECTION_NAME": true, "ELECTION_TERM": true, "ELECTION_SOCKET": true}
+	exists := map[string]bool{"ELECTION_CONFIG": true, "ELECTION_NAME": true, "ELECTION_TERM": true}
 	for _, k := range config.Keys(config.Options{}) {
 		exists[k.Variable], exists[k.FileVariable] = true, true
 	}

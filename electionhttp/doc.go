@@ -31,9 +31,6 @@
 // needs the term as well. The other paths show what this process knows; a follower learns
 // of a change after up to one read or notification.
 //
-// [ServeLocal] is separate: it serves a unix socket for the commands elect pause, resume
-// and resign.
-//
 // # Security
 //
 // The handler shows names, ids, addresses and terms. It never shows nonces: a process that

@@ -7,7 +7,6 @@
 //	go run . -create     # once: creates the tables; needs CREATE
 //	ELECTION_ID=a go run . -web 127.0.0.1:8080    # /metrics
 //	ELECTION_ID=b go run . -web 127.0.0.1:8081
-//	elect pause jobs     # from another terminal; and: elect resume jobs
 //
 // A single process needs no election. That takes another configuration, not other code:
 //
@@ -22,7 +21,6 @@ import (
 	"database/sql"
 	"flag"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -34,7 +32,6 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/electionhttp"
 )
 
 const name = "jobs"
@@ -42,7 +39,6 @@ const name = "jobs"
 func main() {
 	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
 	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
-	socket := flag.String("socket", "", "the socket for elect pause, resume and resign (default: where elect expects it)")
 	create := flag.Bool("create", false, "create the tables and exit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -61,7 +57,7 @@ func main() {
 	} else {
 		var l net.Listener
 		if l, err = net.Listen("tcp", *web); err == nil {
-			err = node{c, db, l, *socket, "@every 1m", "@every 5m"}.run(ctx)
+			err = node{c, db, l, "@every 1m", "@every 5m"}.run(ctx)
 		}
 	}
 	if err != nil {
@@ -85,7 +81,6 @@ type node struct {
 	config         *config.Config
 	db             *sql.DB      // the jobs write here
 	web            net.Listener // serves /metrics
-	socket         string       // serves elect pause, resume and resign
 	report, settle string       // schedules of the two jobs
 }
 
@@ -114,11 +109,6 @@ func (n node) run(ctx context.Context) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	defer server.Close()
 	go server.Serve(n.web)
-	go func() {
-		if err := electionhttp.ServeLocal(ctx, m, n.socket); err != nil {
-			slog.Warn("elect pause and resume cannot reach this process", "error", err)
-		}
-	}()
 	return s.run(ctx, e)
 }
 

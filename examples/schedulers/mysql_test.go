@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +37,7 @@ func startNode(t *testing.T, db *sql.DB, environ ...string) *member {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	m := &member{node{c, db, web, filepath.Join(testbed.TempDir(t), "elect.sock"), "@every 1s", "@every 2s"}, t, stop, make(chan error, 1)}
+	m := &member{node{c, db, web, "@every 1s", "@every 2s"}, t, stop, make(chan error, 1)}
 	go func() { m.done <- m.run(ctx) }()
 	t.Cleanup(stop)
 	return m
@@ -50,25 +49,6 @@ func (m *member) end() {
 	if err := <-m.done; err != nil {
 		m.t.Errorf("%s ends: %v", m.config.Election.ID, err)
 	}
-}
-
-// send does what elect pause and elect resume do.
-func (m *member) send(what string) {
-	m.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", m.socket)
-	}}}
-	testbed.Eventually(m.t, patience, m.config.Election.ID+" is told to "+what, func() error {
-		answer, err := client.Post("http://elect/elections/jobs/"+what, "", nil)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s", answer.Status)
-		}
-		return nil
-	})
 }
 
 // waitForMetric waits until the value of a metric satisfies the condition.
@@ -131,8 +111,8 @@ func bothJobs(t *testing.T, db *sql.DB, after int64) (node string, term int64) {
 	return node, term
 }
 
-// Two nodes on a real server: the jobs run only on the leader. When it is paused or ends, they
-// continue on the next leader under a greater term.
+// Two nodes on a real server: the jobs run only on the leader. When it ends, they continue on
+// the next leader under a greater term.
 func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -142,25 +122,27 @@ func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 		}
 		db := testbed.OpenDB(t, d.User)
 		members := map[string]*member{}
-		for _, id := range []string{"a", "b"} {
+		start := func(id string) {
 			members[id] = startNode(t, db, "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+d.User.FormatDSN(), "ELECTION_TTL=15s", "ELECTION_ID="+id)
 		}
+		start("a")
+		start("b")
 
 		first, term := bothJobs(t, db, 0)
 		members[first].waitForMetric(leading, one)
-		members[first].send("pause") // answers when the jobs have returned
+		members[first].end() // the jobs have returned
 		second, next := bothJobs(t, db, lastRun(t, db))
 		if second == first || next <= term {
-			t.Errorf("%s ran the jobs in term %d; after it was paused, %s ran them in term %d", first, term, second, next)
+			t.Errorf("%s ran the jobs in term %d; after it ended, %s ran them in term %d", first, term, second, next)
 		}
-		members[first].waitForMetric(leading, zero)
 		members[second].waitForMetric(leading, one)
 
+		start(first)
+		members[first].waitForMetric(leading, zero)
 		members[second].end()
-		members[first].send("resume")
 		third, last := bothJobs(t, db, lastRun(t, db))
 		if third != first || last <= next {
-			t.Errorf("%s ran the jobs in term %d; after it ended and %s was resumed, %s ran them in term %d", second, next, first, third, last)
+			t.Errorf("%s ran the jobs in term %d; after it ended and %s was started again, %s ran them in term %d", second, next, first, third, last)
 		}
 		members[first].end()
 	})

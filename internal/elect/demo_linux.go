@@ -87,7 +87,7 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 			d.environ = append(d.environ, v)
 		}
 	}
-	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"), "XDG_RUNTIME_DIR="+dir)
+	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
 	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", every, dir) // a narrow terminal cuts the end
 	defer d.end()
 	for _, name := range nodeNames {

@@ -25,7 +25,7 @@ func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 			t.Errorf("code %d; want %q in\n%s", code, want, out)
 		}
 	}
-	env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
+	env := environ("ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
 	for _, args := range [][]string{{"doctor"}, {"doctor", "--write"}} { // checks that need the store are not reported as ok
 		out, code := call(t, env, args...)
 		if code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
@@ -35,7 +35,7 @@ func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 			t.Errorf("%q: want ok for the configuration alone, and that nothing else was checked:\n%s", args, out)
 		}
 	}
-	if out, code := call(t, environ(t.TempDir(), "ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
+	if out, code := call(t, environ("ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
 }
@@ -77,7 +77,7 @@ func TestDoctorCountsNoSilentLeader(t *testing.T) {
 func TestDoctorChecksMySQLAndMariaDB(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
-		env := environ(t.TempDir(), onServer(t, testbed.Shared(t, k))...)
+		env := environ(onServer(t, testbed.Shared(t, k))...)
 		doctorSays(t, env, "elected in term", "durability", "replication", "clock", "greatest TTL", "without a leader")
 	})
 }

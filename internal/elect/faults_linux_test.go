@@ -143,7 +143,7 @@ func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
-		f := newFleet(t, environ(t.TempDir(), append(onServer(t, s), "ELECTION_TTL="+testTTL.String())...))
+		f := newFleet(t, environ(append(onServer(t, s), "ELECTION_TTL="+testTTL.String())...))
 		for _, x := range faults {
 			f.inject(x.name, x.do, x.undo)
 		}

@@ -154,13 +154,13 @@ func (l *lockedBuffer) String() string {
 
 // environ returns the environment of elect in a test, without variables of the configuration except
 // extra.
-func environ(dir string, extra ...string) (env []string) {
+func environ(extra ...string) (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {
 			env = append(env, v)
 		}
 	}
-	return append(append(env, "XDG_RUNTIME_DIR="+dir), extra...)
+	return append(env, extra...)
 }
 
 // patience is how long each step may take on a very busy machine.
@@ -173,8 +173,8 @@ const longTTL = "ELECTION_TTL=30s"
 // onFiles returns the environment for the file backend in a new directory.
 func onFiles(t testing.TB, extra ...string) []string {
 	t.Helper()
-	dir := testbed.TempDir(t)
-	return environ(dir, append([]string{"ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
+	files := []string{"ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR=" + filepath.Join(testbed.TempDir(t), "leases")}
+	return environ(append(files, extra...)...)
 }
 
 // on returns the environment for a store on a real server.
@@ -196,7 +196,7 @@ func on(t *testing.T, store string, extra ...string) []string {
 	case "curator":
 		vars = []string{"ELECTION_CURATOR_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_CURATOR_ROOT=/" + own}
 	}
-	return environ(t.TempDir(), append(append(vars, "ELECTION_BACKEND="+store), extra...)...)
+	return environ(append(append(vars, "ELECTION_BACKEND="+store), extra...)...)
 }
 
 func start(t testing.TB, env []string, args ...string) *member {

@@ -43,7 +43,7 @@ func TestEveryHelpExampleWorks(t *testing.T) {
 		}
 	}
 	walk(root)
-	if n < 19 {
+	if n < 16 {
 		t.Errorf("there are only %d commands", n)
 	}
 }
@@ -55,11 +55,11 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 		t.Fatalf("code %d: %s", code, out)
 	}
 	noFiles := fmt.Sprintf(":%d\n", cobra.ShellCompDirectiveNoFileComp)
-	for _, what := range []string{"status", "history", "watch", "depose", "resign", "pause", "resume", "nominate", "serve", "run", "wait", "forget"} {
+	for _, what := range []string{"status", "history", "watch", "depose", "nominate", "serve", "run", "wait", "forget"} {
 		if out, code := call(t, env, "__complete", what, ""); code != 0 || !strings.HasPrefix(out, "billing\n"+noFiles) {
 			t.Errorf("%s: code %d: %s", what, code, out)
 		}
-		if out, code := call(t, environ(t.TempDir()), "__complete", what, ""); code != 0 || !strings.HasPrefix(out, noFiles) {
+		if out, code := call(t, environ(), "__complete", what, ""); code != 0 || !strings.HasPrefix(out, noFiles) {
 			t.Errorf("%s without a store: code %d: %s", what, code, out)
 		}
 	}
@@ -75,7 +75,7 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{
 		"run\x00job\x00--\x00true", "run\x00job", "status\x00job", "nominate\x00a\x00b\x00--yes", "watch\x00--for\x001h", "\x1b[2J", "schema\x00--prefix\x00a'b",
-		"resign\x00a/b\x00--socket\x00/dev/null", "-c\x00\x00list", "--grace\x00-1s\x00run", "completion\x00bash", "help\x00run", "doctor\x00--json",
+		"-c\x00\x00list", "--grace\x00-1s\x00run", "completion\x00bash", "help\x00run", "doctor\x00--json",
 	} {
 		f.Add(seed)
 	}

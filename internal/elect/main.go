@@ -111,7 +111,6 @@ elect list`),
 	root.AddCommand(a.watchCommand(), a.waitCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.requestCommands()...)
-	root.AddCommand(a.socketCommands()...)
 	a.addCompletion(root)
 	addUsage(root)
 	return root

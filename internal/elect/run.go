@@ -15,7 +15,7 @@ type runOptions struct {
 	id                          string
 	grace, reserve, stopTimeout time.Duration
 	restart                     string
-	socket, http                string
+	http                        string
 	quiet                       bool
 	logFormat                   string
 	wait                        time.Duration // for the first leadership; 0: for ever
@@ -29,7 +29,7 @@ type runOptions struct {
 type limits struct {
 	grace   time.Duration // from SIGTERM to SIGKILL, when the lease is about to expire
 	reserve time.Duration // from SIGKILL to the moment when the lease can no longer be trusted
-	stop    time.Duration // from SIGTERM to SIGKILL, when elect is asked to end, to resign or to pause
+	stop    time.Duration // from SIGTERM to SIGKILL, when elect is asked to end
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -39,9 +39,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a program only while this process leads",
 		Long: `Campaign in the election NAME, and run COMMAND each time this process is elected.
 
-The command gets the term in ELECTION_TERM, and also ELECTION_NAME, ELECTION_ID and
-ELECTION_SOCKET. It should pass the term to everything it writes to: no lease can stop a
-write that is under way when a whole machine freezes.
+The command gets the term in ELECTION_TERM, and also ELECTION_NAME and ELECTION_ID. It
+should pass the term to everything it writes to: no lease can stop a write that is under
+way when a whole machine freezes.
 
 When the lease cannot be renewed, the command and everything it has started are dead before
 another process can lead. Elect sends SIGKILL --reserve before the lease can no longer be
@@ -126,14 +126,13 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
-	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end, to resign or to pause")
+	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
 	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
 	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once if another process leads")
 	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")
 	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
-	f.StringVar(&o.socket, "socket", "", "`path` of the socket for resign, pause and resume (default: PID.sock in a directory of this user)")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
 	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")

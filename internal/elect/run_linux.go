@@ -17,7 +17,6 @@ import (
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionguard"
-	"github.com/go-election/go-election/internal/local"
 )
 
 // canRun says that "elect run" works on this system.
@@ -34,9 +33,7 @@ type runner struct {
 	command     []string
 	environ     []string
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
-	manager     *election.Manager
-	elections   []*election.Election // one, or the slots
-	socket      string
+	elections   []*election.Election                    // one, or the slots
 
 	results chan result         // of commands that have ended by themselves
 	taken   chan struct{}       // with --no-wait: another process leads
@@ -44,7 +41,6 @@ type runner struct {
 
 	mu       sync.Mutex
 	child    *child
-	paused   bool
 	stopping bool // elect is asked to end: the command is not started again
 	started  bool // the command was started once
 
@@ -78,7 +74,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		s.Close()
 		return exitElect, err
 	}
-	r.id, r.manager = m.ID(), m
+	r.id = m.ID()
 	if r.slots == 0 {
 		e, err := m.Join(name)
 		if err != nil {
@@ -91,10 +87,13 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	} else if err != nil {
 		r.say("the store does not answer yet: %v", err)
 	}
-	stop, err := r.listen(m)
-	defer stop()
-	if err != nil {
-		return exitElect, errors.Join(err, r.close(m))
+	if r.http != "" {
+		url, stop, err := serveMember(r.http, m)
+		if err != nil {
+			return exitElect, errors.Join(err, r.close(m))
+		}
+		defer stop()
+		r.say("serves %s", url)
 	}
 	if r.podLabel != "" {
 		stop, err := r.label(r.elections[0], r.podLabel)
@@ -103,7 +102,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		}
 		defer r.unlabel(stop)
 	}
-	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
+	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID())
 	return r.campaign(ctx, m)
 }
 
@@ -189,31 +188,6 @@ func (r *runner) close(m *election.Manager) error {
 	return m.Close(ctx)
 }
 
-// listen serves the socket and, with --http, HTTP. The caller must call stop even after an error.
-func (r *runner) listen(m *election.Manager) (stop func(), err error) {
-	stop = func() {}
-	server, err := local.Serve(r.runOptions.socket, r)
-	switch {
-	case err != nil && r.runOptions.socket != "":
-		return stop, err
-	case err != nil:
-		r.say("no socket for resign, pause and resume: %v", err)
-	default:
-		r.socket = server.Path
-		stop = server.Close
-	}
-	if r.http == "" {
-		return stop, nil
-	}
-	url, stopHTTP, err := serveMember(r.http, m)
-	if err != nil {
-		return stop, err
-	}
-	r.say("serves %s", url)
-	closeSocket := stop
-	return func() { stopHTTP(); closeSocket() }, nil
-}
-
 func (r *runner) watch(ev election.Event) {
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
@@ -257,48 +231,4 @@ func (r *runner) say(format string, args ...any) {
 	default:
 		fmt.Fprintln(os.Stderr, "elect:", text)
 	}
-}
-
-// States implements local.Program.
-func (r *runner) States() []local.State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds()}
-	for _, e := range r.elections {
-		if lead := e.Leadership(); lead != nil {
-			s.Leading, s.Term = true, lead.Term
-		}
-	}
-	if r.child != nil {
-		s.Command = int(r.child.pid.Load())
-	}
-	return []local.State{s}
-}
-
-// Do implements local.Program. A program that embeds the library steps down first and then
-// ends its work. Do ends the command first, while the lease is renewed, so that the command has
-// its whole --stop-timeout.
-func (r *runner) Do(ctx context.Context, _, action string) error {
-	r.say("asked to %s", action)
-	if action != "resign" {
-		r.mu.Lock()
-		r.paused = action == "pause"
-		r.mu.Unlock()
-	}
-	if action == "resume" {
-		r.manager.Resume()
-		return nil
-	}
-	r.endCommand(syscall.SIGTERM)
-	if action == "pause" {
-		r.manager.Pause()
-	}
-	r.mu.Lock()
-	elections := r.elections
-	r.mu.Unlock()
-	var err error
-	for _, e := range elections {
-		err = errors.Join(err, e.Resign(ctx))
-	}
-	return err
 }

@@ -53,7 +53,7 @@ func TestTheCommandGetsItsTerm(t *testing.T) {
 	env := onFiles(t)
 	var last uint64
 	for range 2 {
-		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `test -S "$ELECTION_SOCKET" && echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"`)
+		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"`)
 		var term uint64
 		if _, err := fmt.Sscanf(out, "a job/me/%d", &term); err != nil || code != 0 {
 			t.Fatalf("code %d, %v: %s", code, err, out)
@@ -119,7 +119,7 @@ func TestACommandStartsAgainAfterALostLease(t *testing.T) {
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	m := start(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=3s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN()),
+	m := start(t, environ("ELECTION_BACKEND=mysql", "ELECTION_TTL=3s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN()),
 		"run", "job", "--", "sleep", "300")
 	m.says("elect: leads")
 	proxy.Cut(true)
@@ -150,7 +150,7 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
 				t.Fatal(err)
 			}
-			env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN())
+			env := environ("ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN())
 			m := start(t, env, "run", "job", "--", "sleep", "300")
 			m.says("elect: leads")
 			proxy.Cut(true)
@@ -182,7 +182,7 @@ func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 	wrong := d.User.Clone()
 	wrong.Passwd = "hunter2"
 	for what, env := range map[string][]string{
-		"a wrong password": environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+wrong.FormatDSN()),
+		"a wrong password": environ("ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+wrong.FormatDSN()),
 		"no right to lead": withRights(t, d, "SELECT"),
 	} {
 		if out, code := call(t, env, "run", "job", "--", "sleep", "300"); code != exitElect || !strings.Contains(out, "denied") || strings.Contains(out, "hunter2") {
@@ -204,95 +204,6 @@ func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
 	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s")
 	if out, code := call(t, env, "run", strings.Repeat("x", 51), "--", "true"); code != exitElect || !strings.Contains(out, "choose another name") {
 		t.Errorf("code %d, want %d and what to do:\n%s", code, exitElect, out)
-	}
-}
-
-func TestResignPauseAndResume(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	m := start(t, env, "run", "job", "--id", "first", "--stop-timeout", "77s", "--", "sleep", "300")
-	m.says("leads")
-	for _, what := range []string{"resign", "pause", "resume"} {
-		if out, code := call(t, env, what, "job"); code != exitElect || !strings.Contains(out, "--yes") || !strings.Contains(out, `"first", leads "job"`) {
-			t.Errorf("%s without a terminal and --yes must say what it would do, and change nothing; code %d: %s", what, code, out)
-		}
-	}
-	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) ||
-		!strings.Contains(out, "SIGTERM") || !strings.Contains(out, "killed after 1m17s at most") {
-		t.Fatalf("pause: code %d: %s", code, out)
-	}
-	if list := m.descendants(); len(list) != 0 {
-		t.Errorf("paused, but these processes run: %v", list)
-	}
-	other := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
-	other.says("elect: leads")
-	if out, code := call(t, env, "resume", "job"); code != exitElect || !strings.Contains(out, "--pid") {
-		t.Errorf("two processes and no --pid: code %d: %s", code, out)
-	}
-	pid := fmt.Sprint(m.Process.Pid)
-	if out, code := call(t, env, "pause", "job", "--pid", pid, "--yes"); code != 0 || strings.Contains(out, "SIGTERM") || !strings.Contains(out, "nothing is ended") {
-		t.Errorf("a follower has no command to end: code %d: %s", code, out)
-	}
-	if out, code := call(t, env, "resume", "job", "--pid", pid, "--yes"); code != 0 || !strings.Contains(out, "campaigns again") {
-		t.Fatalf("resume: code %d: %s", code, out)
-	}
-	if out, code := call(t, env, "resign", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
-		t.Fatalf("resign: code %d: %s", code, out)
-	}
-	testbed.Eventually(t, patience, "the first leads again", func() error {
-		if n := strings.Count(m.output.String(), "elect: leads"); n < 2 {
-			return fmt.Errorf("it has led %d times:\n%s", n, m.output.String())
-		}
-		return nil
-	})
-}
-
-// A process that does not answer may be the one that the operator means.
-func TestAProcessThatDoesNotAnswerIsAnError(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	silent := start(t, env, "run", "job", "--id", "silent", "--", "sleep", "300")
-	silent.says("elect: leads")
-	other := start(t, env, "run", "job", "--id", "other", "--", "sleep", "300")
-	other.says(`"silent" leads`)
-	silent.Process.Signal(syscall.SIGSTOP)
-	if out, code := call(t, env, "pause", "job", "--yes"); code != exitElect || !strings.Contains(out, "does not answer") {
-		t.Errorf("code %d: %s", code, out)
-	}
-	if out, code := call(t, env, "pause", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
-		t.Errorf("the other process by --pid: code %d: %s", code, out)
-	}
-}
-
-func TestOnlyItsUserCanOpenTheSocket(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t)
-	var dir string
-	for _, v := range env {
-		if d, ok := strings.CutPrefix(v, "XDG_RUNTIME_DIR="); ok {
-			dir = d
-		}
-	}
-	m := start(t, env, "run", "job", "--", "sleep", "300")
-	m.says("leads")
-	socket := filepath.Join(dir, "elect", fmt.Sprintf("%d.sock", m.Process.Pid))
-	for path, want := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
-		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v, expected mode %v", path, st.Mode(), err, want)
-		}
-	}
-	if out, _ := call(t, env, "run", "other", "--socket", socket, "--", "true"); !strings.Contains(out, "another process") {
-		t.Errorf("a socket in use was taken:\n%s", out)
-	}
-	os.Chmod(filepath.Dir(socket), 0o755)
-	if out, code := call(t, env, "resign", "job", "--yes"); code != exitElect || !strings.Contains(out, "0700") {
-		t.Errorf("a directory that others can enter was trusted, code %d:\n%s", code, out)
-	}
-	os.Chmod(filepath.Dir(socket), 0o700)
-	m.Process.Signal(syscall.SIGTERM)
-	m.code()
-	if _, err := os.Stat(socket); err == nil {
-		t.Errorf("%s was left behind", socket)
 	}
 }
 

@@ -27,7 +27,7 @@ func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 
 func onDSN(t *testing.T, backend string, c *mysql.Config) []string {
 	t.Helper()
-	return environ(t.TempDir(), "ELECTION_TTL=15s", "ELECTION_BACKEND="+backend, "ELECTION_MYSQL_DSN="+c.FormatDSN(),
+	return environ("ELECTION_TTL=15s", "ELECTION_BACKEND="+backend, "ELECTION_MYSQL_DSN="+c.FormatDSN(),
 		"ELECTION_MYSQLTABLE_DSN="+c.FormatDSN(), "ELECTION_MYSQLTABLE_LAYOUT=update_time")
 }
 
@@ -80,7 +80,7 @@ func TestTheFirstHourOnPostgreSQLGoesRoundOnce(t *testing.T) {
 
 func onPostgres(t *testing.T, dsn string) []string {
 	t.Helper()
-	return environ(t.TempDir(), "ELECTION_TTL=15s", "ELECTION_BACKEND=postgres", "ELECTION_POSTGRES_DSN="+dsn)
+	return environ("ELECTION_TTL=15s", "ELECTION_BACKEND=postgres", "ELECTION_POSTGRES_DSN="+dsn)
 }
 
 func TestSchemaGrantsRightsOnMySQL(t *testing.T) {

@@ -136,7 +136,7 @@ func TestServeChangesNothingWithoutItsToken(t *testing.T) {
 
 func TestServeRunsOnWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
-	m, url := serving(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=2s", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app"))
+	m, url := serving(t, environ("ELECTION_BACKEND=mysql", "ELECTION_TTL=2s", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app"))
 	answers(t, url+"/readyz", 503, "does not answer")
 	answers(t, url+"/healthz", 200, "ok")
 	m.says("the list of elections")

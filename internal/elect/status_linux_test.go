@@ -120,8 +120,8 @@ func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 		"ttl is -1s, must be more than 0s":                         onFiles(t, "ELECTION_TTL=-1s"),
 		"ttl is 0s, must be more than 0s":                          onFiles(t, "ELECTION_TTL=0s"),
 		"is 2h0m0s, must be at most 1m0s: ":                        onFiles(t, "ELECTION_TTL=2h"),
-		"is 500ms, must be at least 1s: a limit of backend consul": environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
-		"is 13s, must be at most 12s: a limit of backend curator":  environ(t.TempDir(), append(curator, "ELECTION_TTL=13s")...),
+		"is 500ms, must be at least 1s: a limit of backend consul": environ("ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
+		"is 13s, must be at most 12s: a limit of backend curator":  environ(append(curator, "ELECTION_TTL=13s")...),
 	} {
 		for _, args := range [][]string{{"run", "job", "--", "true"}, {"status", "job"}, {"list"}, {"history", "job"}, {"watch", "job", "--for", "1s"}, {"serve", "job", "--for", "1s", "--listen", "127.0.0.1:0"}, {"depose", "job"}, {"doctor"}} {
 			if out, code := call(t, env, args...); code == 0 || !strings.Contains(out, want) {

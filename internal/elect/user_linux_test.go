@@ -33,7 +33,7 @@ func asNobody(t *testing.T) (dir string, env []string) {
 		}
 	}
 	install(t, binary, filepath.Join(dir, "elect"), 0o755)
-	return dir, environ(filepath.Join(dir, "own"), "ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
+	return dir, environ("ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
 }
 
 func install(t *testing.T, from, to string, mode os.FileMode) {
@@ -73,7 +73,7 @@ func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 func TestElectReportsAProcessItMayNotKill(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)
-	env = environ(testbed.TempDir(t), append(env, "ELECTION_FILE_DIR="+filepath.Join(testbed.TempDir(t), "leases"))...)
+	env = environ(append(env, "ELECTION_FILE_DIR="+filepath.Join(testbed.TempDir(t), "leases"))...)
 	m := program(t, env, "setpriv", "--bounding-set=-kill", "--inh-caps=-kill", filepath.Join(dir, "elect"), "run", "job", "--stop-timeout", "100ms", "--",
 		"setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "sleep", "300")
 	m.run()

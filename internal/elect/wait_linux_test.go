@@ -95,7 +95,7 @@ func TestPatternsStandForElections(t *testing.T) {
 
 func TestWatchWaitsForAStoreThatIsDownAtItsStart(t *testing.T) {
 	t.Parallel()
-	env := environ(t.TempDir(), "ELECTION_BACKEND=redis", "ELECTION_REDIS_ADDRESSES=127.0.0.1:1")
+	env := environ("ELECTION_BACKEND=redis", "ELECTION_REDIS_ADDRESSES=127.0.0.1:1")
 	for _, args := range [][]string{{"watch"}, {"watch", "job"}} {
 		if out, code := call(t, env, append(args, "--json", "--for", "3s")...); code != 0 {
 			t.Errorf("%q: code %d: %s", args, code, out)
