@@ -18,9 +18,9 @@ import (
 
 // A diagnostic is one line of "elect doctor".
 type diagnostic struct {
-	Grade string `json:"grade"` // ok, warning or problem
-	What  string `json:"what"`
-	Text  string `json:"text"`
+	grade string // ok, warning or problem
+	what  string
+	text  string
 }
 
 type diagnostics []diagnostic
@@ -38,7 +38,7 @@ const (
 const trialElection = "elect-doctor"
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON, write bool
+	var write bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Check the configuration and the store, and explain the result", Args: cobra.NoArgs,
 		Long: fmt.Sprintf(`Check the configuration and the store as a member would use them, and explain the result:
@@ -62,19 +62,15 @@ write, and then forgets that election. The code is %d if there is a problem.`, t
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.diagnose(c.Context(), write)
-			if slices.ContainsFunc(list, func(f diagnostic) bool { return f.Grade == gradeProblem }) {
+			if slices.ContainsFunc(list, func(f diagnostic) bool { return f.grade == gradeProblem }) {
 				a.code = exitVacant
 			}
-			if asJSON {
-				return a.json(list)
-			}
 			for _, f := range list {
-				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.Grade, f.What, strings.ReplaceAll(clean.Text(f.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
+				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.grade, f.what, strings.ReplaceAll(clean.Text(f.text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	c.Flags().BoolVar(&write, "write", false, "lead the election "+trialElection+" for a moment, to prove the rights to write")
 	return c
 }

@@ -12,8 +12,7 @@ import (
 )
 
 func (a *app) forgetCommand() *cobra.Command {
-	var yes bool
-	c := &cobra.Command{
+	return a.addYes(&cobra.Command{
 		Use: "forget NAME…", Short: "Retire elections that are no longer needed", Args: cobra.MinimumNArgs(1),
 		Long: `Retire the elections NAME, so that list, watch, serve and the page leave them out. A NAME can be
 a pattern of the shell, in quotes: 'shard/*' stands for each election whose name it matches.
@@ -24,18 +23,11 @@ forget; without a terminal and without --yes it does no more. After a leader has
 until its lease has expired. The store keeps the last term, some hundred bytes, so that terms
 grow if NAME is ever led again.`,
 		Example: example(onStore + "\nelect run billing -- true\nelect forget billing --yes\nelect list"),
-		RunE:    func(c *cobra.Command, args []string) error { return a.forget(c.Context(), args, yes) },
-	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	return c
+		RunE:    a.withStore(a.forget),
+	})
 }
 
-func (a *app) forget(ctx context.Context, args []string, yes bool) error {
-	s, err := a.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (a *app) forget(ctx context.Context, s *store, args []string) error {
 	var records []backend.Record // of the elections to forget
 	for _, arg := range args {
 		named, err := s.named(ctx, arg)
@@ -56,11 +48,9 @@ func (a *app) forget(ctx context.Context, args []string, yes bool) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if !yes {
-		a.preview(records)
-		if err := a.confirm(false, "This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
-			return err
-		}
+	a.preview(records)
+	if err := a.confirm("This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
+		return err
 	}
 
 	m, err := s.member(ctx)
@@ -93,13 +83,13 @@ func (a *app) forgetOne(ctx context.Context, s *store, m *election.Manager, r ba
 
 // preview shows the elections that would be forgotten.
 func (a *app) preview(records []backend.Record) {
-	var t table
-	t.row("ELECTION", "LEADER", "LAST LEADER")
+	t := table(a.diag)
+	defer t.Flush()
+	fmt.Fprintln(t, "ELECTION\tLEADER\tLAST LEADER")
 	for _, r := range records {
 		s := stateOf(r)
-		t.row(r.Election, s.leaderText(), orDash(r.LastID))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Election, s.leaderText(), orDash(r.LastID))
 	}
-	fmt.Fprint(a.diag, t)
 }
 
 // takeover returns the longest time until a candidate is elected, after a leader with this TTL

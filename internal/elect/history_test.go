@@ -46,7 +46,9 @@ func TestHistoryShowsTimesWithoutALeader(t *testing.T) {
 		}},
 	} {
 		var lines []string
-		for line := range strings.Lines(historyTable(c.record, c.silent).String()) {
+		var text strings.Builder
+		writeHistory(&text, c.record, c.silent)
+		for line := range strings.Lines(text.String()) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}
 		for i, want := range c.want {

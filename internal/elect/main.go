@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,8 @@ type app struct {
 	in        io.Reader
 	out, diag io.Writer
 	file      string // the configuration
+	asJSON    bool   // --json
+	yes       bool   // --yes
 	label     PodLabel
 	code      int
 }
@@ -106,12 +109,9 @@ elect list`),
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
-	root.AddCommand(a.runCommand())
-	root.AddCommand(a.statusCommands()...)
-	root.AddCommand(a.watchCommand(), a.waitCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
+	root.AddCommand(a.runCommand(), a.listCommand(), a.statusCommand(), a.historyCommand(), a.watchCommand(), a.waitCommand(), a.serveCommand())
+	root.AddCommand(a.nominateCommand(), a.deposeCommand(), a.forgetCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
 	root.AddCommand(a.demoCommands()...)
-	root.AddCommand(a.requestCommands()...)
-	a.addCompletion(root)
 	addUsage(root)
 	return root
 }
@@ -173,9 +173,22 @@ func (a *app) json(v any) error {
 	return e.Encode(v)
 }
 
-// confirm asks the operator before a change, unless yes is set. Without a terminal it is an error.
-func (a *app) confirm(yes bool, format string, args ...any) error {
-	if yes {
+func (a *app) addJSON(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVar(&a.asJSON, "json", false, "write JSON")
+	return c
+}
+
+func (a *app) addYes(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask for confirmation")
+	return c
+}
+
+// table returns a writer of columns that tabs separate. Flush writes them, two cells apart.
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// confirm asks the operator before a change, unless --yes is set. Without a terminal it is an error.
+func (a *app) confirm(format string, args ...any) error {
+	if a.yes {
 		return nil
 	}
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {

@@ -13,11 +13,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// requestCommands are nominate and depose. Each writes a request beside the lease.
-func (a *app) requestCommands() []*cobra.Command {
-	var yes [2]bool
+func (a *app) nominateCommand() *cobra.Command {
 	var wait time.Duration
-	nominate := &cobra.Command{
+	c := a.addYes(&cobra.Command{
 		Use: "nominate NAME ID", Short: "Request that the candidate ID lead next", Args: cobra.ExactArgs(2),
 		Long: `Write beside the lease of NAME the request that the candidate ID should lead next.
 
@@ -28,18 +26,23 @@ current term only. There are never two leaders.
 With --wait, elect waits until ID leads. The code is 124 if it does not in that time, or if
 another candidate leads.`,
 		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
 			if err := backend.CheckID(args[1]); err != nil {
 				return err
 			}
-			term, err := a.request(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+			term, err := a.request(ctx, s, args[0], backend.Nominate, args[1])
 			if err == nil && wait > 0 {
-				err = a.awaitNominee(c.Context(), args[0], args[1], term, wait)
+				err = a.awaitNominee(ctx, args[0], args[1], term, wait)
 			}
 			return err
-		},
-	}
-	depose := &cobra.Command{
+		}),
+	})
+	c.Flags().DurationVar(&wait, "wait", 0, "wait for at most this time until ID leads (default: do not wait)")
+	return c
+}
+
+func (a *app) deposeCommand() *cobra.Command {
+	return a.addYes(&cobra.Command{
 		Use: "depose NAME", Short: "End the current leadership, whether the leader is ready or not", Args: cobra.ExactArgs(1),
 		Long: `Write beside the lease of NAME the request that its leader be deposed.
 
@@ -47,16 +50,11 @@ The store refuses the leader's next renewal. The leader ends its work, releases 
 does not campaign for one TTL. No other candidate can lead before that, so there are never two
 leaders. A leader that is stopped or cut off does not read the request; its lease expires.`,
 		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
-		RunE: func(c *cobra.Command, args []string) error {
-			_, err := a.request(c.Context(), args[0], backend.Depose, "", yes[1])
+		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
+			_, err := a.request(ctx, s, args[0], backend.Depose, "")
 			return err
-		},
-	}
-	nominate.Flags().DurationVar(&wait, "wait", 0, "wait for at most this time until ID leads (default: do not wait)")
-	for i, c := range []*cobra.Command{nominate, depose} {
-		c.Flags().BoolVarP(&yes[i], "yes", "y", false, "do not ask for confirmation")
-	}
-	return []*cobra.Command{nominate, depose}
+		}),
+	})
 }
 
 // awaitNominee waits until a candidate leads. Another one that leads in a later term than that of the request is an error.
@@ -70,12 +68,7 @@ func (a *app) awaitNominee(ctx context.Context, name, id string, term uint64, li
 }
 
 // request writes a request. It returns the term of the leadership that the request is about.
-func (a *app) request(ctx context.Context, name string, kind backend.RequestKind, id string, yes bool) (term uint64, err error) {
-	s, err := a.openStore(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Close()
+func (a *app) request(ctx context.Context, s *store, name string, kind backend.RequestKind, id string) (term uint64, err error) {
 	r, err := s.record(ctx, name)
 	if err != nil {
 		return 0, err
@@ -93,7 +86,7 @@ func (a *app) request(ctx context.Context, name string, kind backend.RequestKind
 		return 0, err
 	}
 	fmt.Fprintln(a.diag, text)
-	if err := a.confirm(yes, "This changes who leads."); err != nil {
+	if err := a.confirm("This changes who leads."); err != nil {
 		return 0, err
 	}
 	err = s.within(ctx, func(ctx context.Context) error {

@@ -29,7 +29,7 @@ rights of a member to the account that the programs use.`,
 		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply\nelect schema --apply --grant-to app"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if apply {
-				return a.createTables(c.Context(), grantTo)
+				return a.withStore(func(ctx context.Context, s *store, _ []string) error { return a.createTables(ctx, s, grantTo) })(c, nil)
 			}
 			if grantTo != "" {
 				return errors.New("--grant-to grants rights with --apply; without it elect only prints statements, in which you write the account")
@@ -56,12 +56,7 @@ rights of a member to the account that the programs use.`,
 
 // createTables creates the tables of the configuration's store, if it needs any, and grants rights on them to an account,
 // if one is named.
-func (a *app) createTables(ctx context.Context, grantTo string) error {
-	s, err := a.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (a *app) createTables(ctx context.Context, s *store, grantTo string) error {
 	if _, ok := s.Backend.(*migration.Backend); ok {
 		return errors.New("the backend is migration, which has two stores; name the one that needs tables: ELECTION_BACKEND=mysql elect schema --apply")
 	}
@@ -90,6 +85,6 @@ func (a *app) createTables(ctx context.Context, grantTo string) error {
 	case ok:
 		note = "; if members use another account than this one, grant it the rights: --grant-to ACCOUNT"
 	}
-	_, err = fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
+	_, err := fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,18 +92,18 @@ func (s *state) leaderText() string {
 	return s.Leader.ID
 }
 
-func (a *app) statusCommands() []*cobra.Command {
-	var asJSON [3]bool
-	list := &cobra.Command{
+func (a *app) listCommand() *cobra.Command {
+	return a.addJSON(&cobra.Command{
 		Use: "list [PATTERN]", Short: "List the elections of the store and their leaders", Args: cobra.MaximumNArgs(1),
 		Long: `List all elections of the store, or those whose names match a pattern of the shell, in quotes:
 * stands for any text without a slash, ? for one character, [a-c] for one of them.`,
 		Example: example(onStore + "\nelect run shard/1 -- true\nelect list 'shard/*'\nelect list --json"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.list(c.Context(), strings.Join(args, ""), asJSON[0])
-		},
-	}
-	status := &cobra.Command{
+		RunE:    a.withStore(a.list),
+	})
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	return a.addJSON(&cobra.Command{
 		Use: "status [NAME]", Short: "Show who leads, since when, and which members take part", Args: cobra.MaximumNArgs(1),
 		Long: fmt.Sprintf(`Show what the store knows of an election, or of all elections.
 
@@ -114,55 +113,45 @@ other process leads yet, so the code is that of no leader. Elect observes the le
 seconds before it calls a leader silent. What it shows may be out of date as soon as it has
 been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
 		Example: example(aLeader + "elect status" + endOfRun),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
 			if len(args) == 0 {
-				return a.list(c.Context(), "", asJSON[1])
+				return a.list(ctx, s, nil)
 			}
-			return a.status(c.Context(), args[0], asJSON[1])
-		},
-	}
-	history := &cobra.Command{
-		Use: "history NAME", Short: fmt.Sprintf("Show the current leadership and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
-		Example: example(onStore + "\nelect run billing -- true\nelect history billing"),
-		RunE:    func(c *cobra.Command, args []string) error { return a.history(c.Context(), args[0], asJSON[2]) },
-	}
-	all := []*cobra.Command{list, status, history}
-	for i, c := range all {
-		c.Flags().BoolVar(&asJSON[i], "json", false, "write JSON")
-	}
-	return all
+			return a.status(ctx, s, args[0])
+		}),
+	})
 }
 
-func (a *app) list(ctx context.Context, pattern string, asJSON bool) error {
-	s, err := a.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+// list lists all elections, or those that a pattern matches.
+func (a *app) list(ctx context.Context, s *store, patterns []string) error {
 	records, silent, err := s.recordsAndSilent(ctx)
-	if err == nil && pattern != "" {
-		records, err = matching(records, pattern)
+	for _, pattern := range patterns {
+		if err == nil {
+			records, err = matching(records, pattern)
+		}
 	}
 	if err != nil {
 		return err
 	}
+
 	states := make([]state, len(records))
 	for i, r := range records {
 		states[i] = stateOf(r)
 		states[i].Silent = silent[r.Election]
 	}
-	if asJSON {
+	switch {
+	case a.asJSON:
 		return a.json(states)
-	}
-	if len(states) == 0 && pattern != "" {
-		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
+	case len(states) == 0 && len(patterns) > 0:
+		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), patterns[0])
 		return nil
-	} else if len(states) == 0 {
+	case len(states) == 0:
 		fmt.Fprintf(a.out, "There are no elections yet on %s: nobody has led one. Processes that take part: elect doctor\n", s.name())
 		return nil
 	}
-	var w table
-	w.row("ELECTION", "LEADER", "TERM", "SINCE", "RENEWED")
+
+	t := table(a.out)
+	fmt.Fprintln(t, "ELECTION\tLEADER\tTERM\tSINCE\tRENEWED")
 	for _, s := range states {
 		since, renewed := "-", "-"
 		if s.Elected != nil {
@@ -171,24 +160,15 @@ func (a *app) list(ctx context.Context, pattern string, asJSON bool) error {
 		if s.Leader != nil {
 			renewed = fmt.Sprintf("%.1fs ago", s.Age)
 		}
-		w.row(s.Election, s.leaderText(), s.Term, since, renewed)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", s.Election, s.leaderText(), s.Term, since, renewed)
 	}
-	_, err = fmt.Fprintf(a.out, "%vThe store is %s.\n", w, s.name())
+	t.Flush()
+	_, err = fmt.Fprintf(a.out, "The store is %s.\n", s.name())
 	return err
 }
 
-func (a *app) status(ctx context.Context, name string, asJSON bool) error {
-	s, err := a.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	r, err := s.record(ctx, name)
-	if err != nil {
-		return err
-	}
-	records := []backend.Record{r}
-	silent, err := s.silent(ctx, records)
+func (a *app) status(ctx context.Context, s *store, name string) error {
+	r, isSilent, err := s.observed(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -196,9 +176,9 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	r = records[0]
+
 	st := stateOf(r)
-	st.Store, st.Silent = s.name(), silent[name]
+	st.Store, st.Silent = s.name(), isSilent
 	members = slices.DeleteFunc(members, func(m backend.Member) bool { return !m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce })
 	for _, m := range members {
 		st.Members = append(st.Members, participant{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
@@ -206,7 +186,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	if st.Leader == nil || st.Silent {
 		a.code = exitVacant
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.json(st)
 	}
 	st.print(a.out, r, members)

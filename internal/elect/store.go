@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/page"
@@ -29,6 +31,18 @@ func (a *app) openStore(ctx context.Context) (*store, error) {
 		return nil, err
 	}
 	return openStore(ctx, c)
+}
+
+// withStore makes a command's function of one that uses the store.
+func (a *app) withStore(do func(ctx context.Context, s *store, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		s, err := a.openStore(c.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return do(c.Context(), s, args)
+	}
 }
 
 func openStore(ctx context.Context, c *config.Config) (*store, error) {
@@ -143,6 +157,17 @@ func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record,
 		silent, err = s.silent(ctx, records)
 	}
 	return records, silent, err
+}
+
+// observed returns the record of an election, and whether its leader is silent.
+func (s *store) observed(ctx context.Context, name string) (backend.Record, bool, error) {
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return r, false, err
+	}
+	records := []backend.Record{r}
+	silent, err := s.silent(ctx, records)
+	return records[0], silent[name], err
 }
 
 // silent returns the elections whose leader no longer renews its lease. An age alone is only a

@@ -63,9 +63,6 @@ func TestNominateWaitsForTheNominee(t *testing.T) {
 	if out, code := call(t, env, "nominate", "job", "host-2", "--yes", "--wait", "3m"); code != 0 || !strings.Contains(out, `elected "host-2"`) {
 		t.Errorf("a candidate that is ready: code %d: %s", code, out)
 	}
-	if out, code := call(t, env, "__complete", "nominate", "job", ""); code != 0 || !strings.HasPrefix(out, "host-1\n") || strings.Contains(out, "host-2") {
-		t.Errorf("completion offers, code %d: %s", code, out)
-	}
 }
 
 func TestPatternsStandForElections(t *testing.T) {
