@@ -13,26 +13,27 @@ import (
 
 // observe returns a manager that joins elections and never campaigns. The id of the configuration is not its own: it
 // belongs to another process.
-func (a *app) observe(ctx context.Context, names []string, log *slog.Logger) (m *election.Manager, id string, err error) {
+func (a *app) observe(ctx context.Context, names []string, log *slog.Logger) (*election.Manager, error) {
 	config, err := a.load()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	o := &config.Election
-	id, o.ID, o.Observer = o.ID, "", true
+	o.ID, o.Observer = "", true
 	if log != nil {
 		o.Logger = log
 	}
-	if m, err = config.Open(ctx); err != nil {
-		return nil, "", err
+	m, err := config.Open(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		if _, err := m.Join(name); err != nil {
 			closeObserver(m)
-			return nil, "", err
+			return nil, err
 		}
 	}
-	return m, id, nil
+	return m, nil
 }
 
 func closeObserver(m *election.Manager) {

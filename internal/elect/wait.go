@@ -46,7 +46,7 @@ answer yet is waited for. Waiting needs no right to write, and never campaigns.`
 func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (ev election.Event, err error) {
 	ctx, stop := untilSignal(ctx, limit)
 	defer stop()
-	m, _, err := a.observe(ctx, []string{name}, nil)
+	m, err := a.observe(ctx, []string{name}, nil)
 	if err != nil {
 		return ev, err
 	}

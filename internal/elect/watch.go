@@ -56,7 +56,7 @@ Watching needs no right to write, and never campaigns.`,
 
 // watch writes a line for each event until ctx ends.
 func (a *app) watch(ctx context.Context, names []string, asJSON bool) error {
-	m, _, err := a.observe(ctx, names, nil)
+	m, err := a.observe(ctx, names, nil)
 	if err != nil {
 		return err
 	}
