@@ -14,13 +14,12 @@
 // (billing%2Fnightly). docs/http.md describes queries, JSON fields and events.
 //
 //	GET  /leader/NAME     200 while this process leads, 503 if it does not, 404 if it has not
-//	                      joined; also HEAD and OPTIONS; for an observer see Options.For
+//	                      joined or only observes; also HEAD and OPTIONS
 //	GET  /healthz         200 if the manager's loop answers and the manager is not closed
 //	GET  /readyz          200 if, in addition, the store has answered within a TTL, something
 //	                      is known of the elections, and the health check passes
 //	GET  /elections       all elections that this process has joined, or those that the query selects
 //	GET  /elections/NAME  one election, with the last leaderships that the store keeps
-//	GET  /records         all elections of the store, joined or not
 //	GET  /changes         the last changes, newest first
 //	GET  /events          every change, as server-sent events
 //	POST /actions         pause, resume, resign, nominate, depose; only with Options.Authorize
@@ -47,7 +46,7 @@
 // # Limits
 //
 // Requests share a snapshot of the manager for 100 ms unless something changes, and share
-// reads of the store for a second, that of all records for ten. A stream for which 256 changes wait loses them and
+// reads of the store for a second. A stream for which 256 changes wait loses them and
 // starts again from the current states. A client that accepts nothing for 10 s is
 // disconnected.
 package electionhttp

@@ -33,15 +33,6 @@ type Options struct {
 	// of the store. Default: false; then only the class of an error is shown.
 	Details bool
 
-	// For is the id of the candidate that /leader answers for if the manager only
-	// observes: a program in another language that runs next to it. The answer uses
-	// the last state that the store has reported, not the leader's clock. It is late
-	// by up to one read or notification, and stays 200 until the lease of a crashed
-	// leader expires, so two processes may answer 200 for a moment. Only with
-	// election.Options.Observer. Default: empty; then /leader answers 404 if the
-	// manager only observes.
-	For string
-
 	// Logger receives actions, allowed or not. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -65,8 +56,7 @@ type Handler struct {
 	snapshots cache[snapshot]
 	records   cache[backend.Record]
 	members   cache[membership]
-	listings  cache[listing]
-	renewals  cache[*renewalsJSON]
+	sinces    cache[sinces]
 }
 
 //go:embed page
@@ -96,29 +86,24 @@ func load(name, kind string) file {
 }
 
 // New returns a handler for the elections that m has joined and will join. It watches
-// m; the caller closes m, before or after the handler. Impossible options are an error
-// of class backend.ErrInvalid.
+// m; the caller closes m, before or after the handler. Without m it returns an error of
+// class backend.ErrInvalid.
 func New(m *election.Manager, options Options) (*Handler, error) {
 	h := &Handler{manager: m, options: options, csrf: http.NewCrossOriginProtection()}
-	o := &h.options
 	if m == nil {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)
 	}
-	first := m.Status()
-	if h.observer = first.Observer; o.For != "" && !h.observer {
-		return nil, fmt.Errorf("electionhttp: %w: For is %q, but the manager is a candidate itself: %q", backend.ErrInvalid, o.For, first.ID)
-	}
-	if h.log = o.Logger; h.log == nil {
+	h.observer = m.Status().Observer
+	if h.log = options.Logger; h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.fillPaths()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.hub = newHub(rand.Text()[:10], o.Details)
+	h.hub = newHub(rand.Text()[:10], options.Details)
 	h.snapshots = newCache[snapshot](&h.reads, keepSnapshot)
 	h.records = newCache[backend.Record](&h.reads, keepRead)
 	h.members = newCache[membership](&h.reads, keepRead)
-	h.listings = newCache[listing](&h.reads, keepRecords)
-	h.renewals = newCache[*renewalsJSON](&h.reads, keepRead)
+	h.sinces = newCache[sinces](&h.reads, keepSinces)
 	h.unwatch = m.Watch(func(ev election.Event) {
 		h.hub.event(ev)
 		h.snapshots.clear()
@@ -174,7 +159,6 @@ func (h *Handler) fillPaths() {
 		"/healthz":   {reading, h.healthz},
 		"/readyz":    {reading, h.readyz},
 		"/elections": {reading, h.elections},
-		"/records":   {reading, h.listRecords},
 		"/changes":   {reading, h.changes},
 		"/events":    {[]string{http.MethodGet}, h.events},
 		"/actions":   {[]string{http.MethodPost}, h.action},

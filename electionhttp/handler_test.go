@@ -142,47 +142,6 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	}
 }
 
-func TestAnObserverAnswersForItsCandidate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		a := store.Backend()
-		leader, err := election.New(a, election.Options{ID: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { shut(leader) })
-		e, err := leader.Join("job")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.Campaign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		observer := manager(t, store, election.Options{Observer: true}, false, "job")
-		time.Sleep(time.Second) // of virtual time
-		forA, forB, forNobody := handler(t, observer, electionhttp.Options{For: "a"}), handler(t, observer, electionhttp.Options{For: "b"}), handler(t, observer, electionhttp.Options{})
-		for _, c := range []struct {
-			who  string
-			h    http.Handler
-			want int
-		}{{"the leader", forA, 200}, {"a follower", forB, 503}, {"no candidate", forNobody, 404}} {
-			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-				if w := get(c.h, method, "/leader/job"); w.Code != c.want {
-					t.Errorf("%s for %s: %d %s, want %d", method, c.who, w.Code, w.Body, c.want)
-				}
-			}
-		}
-		if w := get(forA, "GET", "/leader/other"); w.Code != 404 {
-			t.Errorf("an election that was not joined: %d, want 404", w.Code)
-		}
-		a.Close() // has the effect of a crash
-		time.Sleep(election.DefaultTTL + 5*time.Second)
-		if w := get(forA, "GET", "/leader/job"); w.Code != 503 {
-			t.Errorf("a TTL after the leader has crashed: %d %s, want 503", w.Code, w.Body)
-		}
-	})
-}
-
 func TestAnObserverRequestsButCannotPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -200,6 +159,9 @@ func TestAnObserverRequestsButCannotPause(t *testing.T) {
 			if w := post(h, body); w.Code != want {
 				t.Errorf("%s: %d %s, want %d", body, w.Code, w.Body, want)
 			}
+		}
+		if w := get(h, "GET", "/leader/job"); w.Code != 404 {
+			t.Errorf("an observer knows who leads late, and says %d %s, want 404", w.Code, w.Body)
 		}
 	})
 }
@@ -307,11 +269,7 @@ func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 	}
 }
 
-func TestImpossibleOptionsAreRefused(t *testing.T) {
-	m := manager(t, memory.New(), election.Options{ID: "a"}, false)
-	if _, err := electionhttp.New(m, electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("For on a manager that campaigns: %v, want ErrInvalid", err)
-	}
+func TestAHandlerNeedsAManager(t *testing.T) {
 	if _, err := electionhttp.New(nil, electionhttp.Options{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("without a manager: %v, want ErrInvalid", err)
 	}

@@ -3,8 +3,6 @@ package electionhttp
 import (
 	"net/http"
 	"strconv"
-
-	"github.com/go-election/go-election/election"
 )
 
 type leaderJSON struct {
@@ -23,7 +21,7 @@ func (h *Handler) leader(w http.ResponseWriter, name string) {
 		return
 	}
 	if h.observer {
-		h.leaderFor(w, name)
+		fail(w, http.StatusNotFound, "this process only observes; ask the leader's own process")
 		return
 	}
 	ev := e.Current()
@@ -42,29 +40,6 @@ func (h *Handler) leader(w http.ResponseWriter, name string) {
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
 	w.Write(notLeading)
-}
-
-// leaderFor answers for the candidate Options.For, from the last state that the store has
-// reported. The snapshot may be 100 ms old, which is less than that state's own delay.
-func (h *Handler) leaderFor(w http.ResponseWriter, name string) {
-	if h.options.For == "" {
-		fail(w, http.StatusNotFound, "this process only observes and has no candidate to answer for; ask the leader's own process")
-		return
-	}
-	s, _ := h.snapshot()
-	status, j := http.StatusServiceUnavailable, leaderJSON{Election: name}
-	for i := range s.Elections {
-		e := &s.Elections[i]
-		if e.Election != name {
-			continue
-		}
-		j.Leader, j.Term = e.Leader.ID, term(e.Term)
-		// Left is 0 once the leader should have renewed, even if the store has not reported a loss.
-		if j.Leading = e.Kind == election.Elected && e.Leader.ID == h.options.For && e.Remaining != 0; j.Leading {
-			status = http.StatusOK
-		}
-	}
-	reply(w, status, j)
 }
 
 // term is a string in JSON: a term has up to 62 bits, and many readers of JSON keep only

@@ -105,30 +105,6 @@ func TestTheStatusHasTheStoresLocation(t *testing.T) {
 	}
 }
 
-func TestRenewalTimesAreNullBeforeTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		a := manager(t, store, election.Options{ID: "a"}, false, "x")
-		h := handler(t, a, electionhttp.Options{})
-		time.Sleep(time.Second) // of virtual time
-		if got := read(t, h, "/elections")["renewals"]; got != nil {
-			t.Errorf("renewals before the first renewal: %v, want null", got)
-		}
-		if err := a.Election("x").Lead(nil); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(30 * time.Second)
-		r, _ := read(t, h, "/elections")["renewals"].(map[string]any)
-		if n, _ := r["count"].(float64); n < 5 || r["half_ms"] != 1.0 || r["all_ms"] != 1.0 {
-			t.Errorf("renewals are %v, want at least 5 of at most a millisecond", r)
-		}
-		observer := manager(t, store, election.Options{Observer: true}, false, "x")
-		if got := read(t, handler(t, observer, electionhttp.Options{}), "/elections")["renewals"]; got != nil {
-			t.Errorf("renewals of an observer: %v, want null", got)
-		}
-	})
-}
-
 func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -1,6 +1,7 @@
 package electionhttp
 
 import (
+	"context"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -8,11 +9,41 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
+// A store may have any number of records, so one reading serves all clients for a while, and has limits of its own.
+const (
+	keepSinces = 10 * time.Second
+	maxSinces  = 10_000
+	maxReading = 5 * time.Second
+)
+
 // A storeSince is the time from which an election is as the store says, by the store's clock.
 type storeSince struct {
 	kind election.Kind
 	term uint64
 	time time.Time // zero: the store does not know it
+}
+
+// sinces are those of one reading of the store's records, by election.
+type sinces struct {
+	at time.Time
+	of map[string]storeSince
+}
+
+// readSinces reads the records of the store. If it ends early, what was read until then is the answer.
+func (h *Handler) readSinces() (sinces, error) {
+	ctx, cancel := context.WithTimeout(h.ctx, maxReading)
+	defer cancel()
+	of := map[string]storeSince{}
+	for r, err := range h.manager.Records(ctx) {
+		if err != nil && len(of) == 0 {
+			return sinces{}, err
+		}
+		if err != nil || len(of) == maxSinces {
+			break
+		}
+		of[r.Election] = sinceOf(r)
+	}
+	return sinces{time.Now(), of}, nil
 }
 
 func sinceOf(r backend.Record) storeSince {
@@ -26,20 +57,20 @@ func sinceOf(r backend.Record) storeSince {
 // since returns the time from which an election has had its leader, or none, by the store's clock. If the records were last
 // read before the election became what it is, it begins to read them, and returns zero.
 func (h *Handler) since(e *election.ElectionStatus) time.Time {
-	list := h.listings.last("")
-	if s := list.sinces[e.Election]; s.kind == e.Kind && s.term == e.Term {
+	last := h.sinces.last("")
+	if s := last.of[e.Election]; s.kind == e.Kind && s.term == e.Term {
 		return s.time
 	}
-	if e.Term != 0 && list.at.Before(e.Time) {
-		h.listings.newest("", h.readRecords, keepRecords, 0)
+	if e.Term != 0 && last.at.Before(e.Time) {
+		h.sinces.newest("", h.readSinces, keepSinces, 0)
 	}
 	return time.Time{}
 }
 
 // knownSince returns the time of the vacancy by the store's clock, or by the process's clock if the store's is not known.
 func (h *Handler) knownSince(e *election.ElectionStatus) time.Time {
-	list := h.listings.last("")
-	if s := list.sinces[e.Election]; s.kind == e.Kind && s.term == e.Term && !s.time.IsZero() {
+	s := h.sinces.last("").of[e.Election]
+	if s.kind == e.Kind && s.term == e.Term && !s.time.IsZero() {
 		return s.time
 	}
 	return e.Time

@@ -25,7 +25,6 @@ type statusJSON struct {
 	Closed    bool           `json:"closed"`
 	Actions   bool           `json:"actions"`
 	Store     storeJSON      `json:"store"`
-	Renewals  *renewalsJSON  `json:"renewals"`
 	Counts    countsJSON     `json:"counts"`
 	Leaders   []leadsJSON    `json:"leaders"`
 	Matching  int            `json:"matching"`
@@ -234,7 +233,6 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
 		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Elections: []electionJSON{},
-		Renewals: h.describeRenewals(),
 	}
 	j.Store.Error, j.Store.Detail = describeError(s.Err, h.options.Details)
 	switch {
@@ -297,36 +295,4 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c 
 		}
 	}
 	return j
-}
-
-// renewalsJSON says how long renewals took, in the steps of a histogram.
-type renewalsJSON struct {
-	Count uint64 `json:"count"`
-	Half  *int64 `json:"half_ms"` // half of them took at most this; null: longer than the histogram measures
-	All   *int64 `json:"all_ms"`
-}
-
-// describeRenewals returns how long the manager's renewals took, or nil if there was none.
-func (h *Handler) describeRenewals() *renewalsJSON {
-	j, _ := h.renewals.get("", func() (*renewalsJSON, error) {
-		for _, c := range h.manager.Stats().Calls {
-			if c.Kind == "renew" && c.Took.Count > 0 {
-				return &renewalsJSON{c.Took.Count, boundOf(c.Took, (c.Took.Count+1)/2), boundOf(c.Took, c.Took.Count)}, nil
-			}
-		}
-		return nil, nil
-	})
-	return j
-}
-
-// boundOf returns the bound in milliseconds that the n shortest durations do not exceed.
-func boundOf(h election.Histogram, n uint64) *int64 {
-	for i, count := range h.Counts {
-		if n <= count {
-			ms := h.Bounds[i].Milliseconds()
-			return &ms
-		}
-		n -= count
-	}
-	return nil
 }

@@ -34,7 +34,6 @@ async function refresh() {
     receivedAt = performance.now();
     clockOffset = Date.parse(answer.now) - Date.now();
     reached = true;
-    refreshUnjoined();
     if (answer.offset >= answer.matching && answer.offset > 0) {
       shown.offset = 0;
       again = true;
@@ -251,16 +250,13 @@ function renderStore() {
   $("store-state").dataset.level = level;
   text($("store-text"), words);
   const facts = $("store-facts");
-  const took = last.counts.here ? last.renewals : null;
-  const within = (ms) => (ms === null ? "more than 16 s" : `up to ${ms.toLocaleString("en")} ms`);
-  const said = JSON.stringify([s.error, s.detail, last.ttl_ms, last.renew_ms, last.observer, took]);
+  const said = JSON.stringify([s.error, s.detail, last.ttl_ms, last.renew_ms, last.observer]);
   if (facts.dataset.said === said) return;
   facts.dataset.said = said;
   const fact = (key, ...value) => [make("dt", null, key), make("dd", null, ...value)];
   facts.replaceChildren(...fact("Last answer", make("span", { class: "ago" })),
     ...(s.error ? fact("Error", s.detail ? id(s.detail) : s.error) : []),
     ...fact("Lease TTL", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
-    ...(took ? fact("Median renewal", within(took.half_ms), took.count > 1 ? make("span", { class: "aside" }, `slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`) : "") : []),
     ...(last.observer ? fact("This process", "only observes") : []));
 }
 
@@ -273,26 +269,6 @@ function renderLeaders() {
   $("leaders").replaceChildren(...list.map((l) => make("li", null,
     make("span", { class: "cut" }, id(l.id), l.id === last.id ? make("span", { class: "aside" }, "this process") : null),
     make("span", { class: "num" }, count(l.leads, "election", "elections")))));
-}
-
-let unjoinedAt = -Infinity; // when they were last requested
-
-// refreshUnjoined shows the elections of the store that this process has not joined, at most every
-// 30 s. If they cannot be read, the list stays as it is.
-async function refreshUnjoined() {
-  if (last.store.state !== "ok" || performance.now() < unjoinedAt + 30_000) return;
-  unjoinedAt = performance.now();
-  const answer = await fetchJSON("records?joined=no&limit=10").catch(() => null);
-  if (!answer) return;
-  const n = answer.matching;
-  $("unjoined-card").hidden = n === 0;
-  text($("unjoined-count"), `${answer.more ? "more than " : ""}${count(n, "other election", "other elections")} in the store${n > 10 ? "; the first 10:" : ""}`);
-  const said = JSON.stringify(answer.records);
-  if ($("unjoined").dataset.said === said) return;
-  $("unjoined").dataset.said = said;
-  $("unjoined").replaceChildren(...answer.records.map((r) => make("li", null,
-    make("span", { class: "cut" }, id(r.election)),
-    make("span", { class: "cut soft" }, r.moved_to ? `moved to ${r.moved_to}` : r.leader && !r.expired ? id(r.leader.id) : "no leader"))));
 }
 
 // The timeline.
