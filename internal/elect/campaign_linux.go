@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/electionshard"
 )
 
-// campaign campaigns until the command has ended and is not to be started again, or until
-// elect is asked to end. It returns the exit code.
+// campaign campaigns until the command has ended by itself, or until elect is asked to end. It
+// returns the exit code.
 func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -46,10 +46,7 @@ func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error)
 				return r.finish(m, exitTimeout, fmt.Errorf("not elected within %v", rounded(r.wait)), signals)
 			}
 		case res := <-r.results:
-			if res.err != nil || r.isStopping() || !r.restarts(res.code) {
-				return r.finish(m, res.code, res.err, signals)
-			}
-			r.say("the command starts again when this process leads again, after a pause of %v to %v, longer with each failure", rounded(r.pause), rounded(32*r.pause))
+			return r.finish(m, res.code, res.err, signals)
 		case s := <-signals:
 			if r.handleSignal(s.(syscall.Signal)) {
 				return r.finish(m, 0, nil, signals)
@@ -76,11 +73,6 @@ func (r *runner) begin(m *election.Manager) error {
 		r.elections = append(r.elections, m.Election(slot))
 	}
 	return nil
-}
-
-// restarts reports whether the command starts again after it has ended by itself with this code.
-func (r *runner) restarts(code int) bool {
-	return r.restart == "always" || r.restart == "on-failure" && code != 0
 }
 
 // finish waits until the lease is released. A signal ends the wait; then the lease expires.
@@ -152,12 +144,6 @@ func (r *runner) givesUp() bool {
 	return !r.started
 }
 
-func (r *runner) isStopping() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stopping
-}
-
 // endCommand sends a signal to the running command and waits until it has ended. The lease is
 // renewed meanwhile.
 func (r *runner) endCommand(s syscall.Signal) {
@@ -200,7 +186,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	r.mu.Lock()
 	r.child = nil
 	stopping := r.stopping
-	r.stopping = stopping || c.err != nil || byItself && !r.restarts(c.code) // so that no other slot starts it again
+	r.stopping = stopping || c.err != nil || byItself // so that no other slot starts it again
 	r.mu.Unlock()
 	if expiring && !stopping {
 		awaitExpiry(ctx, lead)
@@ -215,7 +201,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	case c.err != nil:
 		return c.err
 	case c.code != 0:
-		return ended // so that the next pause is longer
+		return ended // the reason that watch tells
 	}
 	return nil
 }

@@ -16,24 +16,31 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A diagnostic is one line of "elect doctor".
-type diagnostic struct {
-	grade string // ok, warning or problem
-	what  string
-	text  string
+// diagnostics are the lines of "elect doctor".
+type diagnostics []backend.Diagnostic
+
+func (d *diagnostics) ok(what, format string, args ...any) {
+	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...)})
 }
 
-type diagnostics []diagnostic
-
-func (d *diagnostics) add(grade, what, format string, args ...any) {
-	*d = append(*d, diagnostic{grade, what, fmt.Sprintf(format, args...)})
+func (d *diagnostics) warn(what, format string, args ...any) {
+	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...), Warning: true})
 }
 
-const (
-	gradeOK      = "ok"
-	gradeWarning = "warning"
-	gradeProblem = "problem"
-)
+func (d *diagnostics) problem(what, format string, args ...any) {
+	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...), Fatal: true})
+}
+
+// grade is the first word of a line.
+func grade(d backend.Diagnostic) string {
+	switch {
+	case d.Fatal:
+		return "problem"
+	case d.Warning:
+		return "warning"
+	}
+	return "ok"
+}
 
 const trialElection = "elect-doctor"
 
@@ -62,11 +69,12 @@ write, and then forgets that election. The code is %d if there is a problem.`, t
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.diagnose(c.Context(), write)
-			if slices.ContainsFunc(list, func(f diagnostic) bool { return f.grade == gradeProblem }) {
+			if slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Fatal }) {
 				a.code = exitVacant
 			}
-			for _, f := range list {
-				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.grade, f.what, strings.ReplaceAll(clean.Text(f.text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
+			for _, d := range list {
+				text := strings.ReplaceAll(clean.Text(d.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24))
+				fmt.Fprintf(a.out, "%-8s %-14s %s\n", grade(d), d.What, text)
 			}
 			return nil
 		},
@@ -79,33 +87,33 @@ write, and then forgets that election. The code is %d if there is a problem.`, t
 func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	s, err := a.openStore(ctx)
 	if err != nil {
-		list.add(gradeProblem, "configuration", "%v", err)
+		list.problem("configuration", "%v", err)
 		return list
 	}
 	defer s.Close()
-	list.add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
+	list.ok("configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 
 	for _, warning := range s.config.Warnings() {
-		list.add(gradeWarning, "secrets", "%s", warning)
+		list.warn("secrets", "%s", warning)
 	}
 
 	if err := s.checkReading(ctx, &list); err != nil {
-		list.add(gradeProblem, "store", "%v\nNothing else was checked.", advise(err))
+		list.problem("store", "%v\nNothing else was checked.", advise(err))
 		return list
 	}
 	s.checkServers(ctx, &list)
 	if err := s.checkElections(ctx, &list); err != nil {
-		list.add(gradeProblem, "elections", "%v", advise(err))
+		list.problem("elections", "%v", advise(err))
 	}
 	if members, err := s.members(ctx); err != nil {
-		list.add(gradeProblem, "members", "%v", advise(err))
+		list.problem("members", "%v", advise(err))
 	} else {
 		list.checkMembers(members)
 	}
 	if write {
 		s.checkWriting(ctx, &list)
 	} else {
-		list.add(gradeOK, "writing", "not checked; elect doctor --write leads the election %q for a moment", trialElection)
+		list.ok("writing", "not checked; elect doctor --write leads the election %q for a moment", trialElection)
 	}
 	list.addExpectations(s.Options, s.Guarantees(), s.config.Guard)
 	return list
@@ -125,9 +133,9 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 		}
 		times = append(times, time.Since(began))
 	}
-	list.add(gradeOK, "store", "it can be reached and read")
+	list.ok("store", "it can be reached and read")
 	list.checkLatency(times[1:], s.CallTimeout)
-	list.add(gradeOK, "connecting", "the first reading took %v", times[0].Round(10*time.Microsecond))
+	list.ok("connecting", "the first reading took %v", times[0].Round(10*time.Microsecond))
 	return nil
 }
 
@@ -142,18 +150,9 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 		return err
 	})
 	if err != nil {
-		list.add(gradeProblem, "servers", "%v", advise(err))
+		list.problem("servers", "%v", advise(err))
 	}
-	for _, d := range reported {
-		grade := gradeOK
-		switch {
-		case d.Fatal:
-			grade = gradeProblem
-		case d.Warning:
-			grade = gradeWarning
-		}
-		list.add(grade, d.What, "%s", d.Text)
-	}
+	*list = append(*list, reported...)
 }
 
 // checkElections counts elections, and warns of moved ones and of clocks that differ.
@@ -175,32 +174,32 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	}
 	switch {
 	case len(records) == 0:
-		d.add(gradeOK, "elections", "the store has none yet")
+		d.ok("elections", "the store has none yet")
 	case led == 1:
-		d.add(gradeOK, "elections", "the store has %s; 1 of them has a leader now", counted(len(records), "election", "elections"))
+		d.ok("elections", "the store has %s; 1 of them has a leader now", counted(len(records), "election", "elections"))
 	default:
-		d.add(gradeOK, "elections", "the store has %s; %d of them have a leader now", counted(len(records), "election", "elections"), led)
+		d.ok("elections", "the store has %s; %d of them have a leader now", counted(len(records), "election", "elections"), led)
 	}
 	for to, n := range moved {
 		if s.config.Backend != "migration" {
-			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
+			d.warn("elections", "%d have moved to %s; nobody leads them by this store", n, to)
 		}
 	}
 	if ahead > 10*time.Second {
-		d.add(gradeWarning, "clock", "a leadership began %v in the future: clocks differ. No decision depends on them, but the times shown are wrong", ahead.Round(time.Second))
+		d.warn("clock", "a leadership began %v in the future: clocks differ. No decision depends on them, but the times shown are wrong", ahead.Round(time.Second))
 	}
 	return nil
 }
 
 // checkMembers counts members, and warns of ids that two candidates of an election share.
 func (d *diagnostics) checkMembers(members []backend.Member) {
-	d.add(gradeOK, "members", "%s announced lately that they take part", counted(len(members), "process", "processes"))
+	d.ok("members", "%s announced lately that they take part", counted(len(members), "process", "processes"))
 	type candidacy struct{ id, election string }
 	seen := map[candidacy]bool{}
 	for _, m := range members {
 		for name := range m.Campaigns() {
 			if c := (candidacy{m.ID, name}); name != "" && seen[c] {
-				d.add(gradeWarning, "members", "two processes have the id %q and campaign for %q; give each its own id", m.ID, name)
+				d.warn("members", "two processes have the id %q and campaign for %q; give each its own id", m.ID, name)
 			} else {
 				seen[c] = true
 			}
@@ -231,14 +230,15 @@ func advise(err error) string {
 func (d *diagnostics) checkLatency(times []time.Duration, timeout time.Duration) {
 	slices.Sort(times)
 	median, worst := times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond)
-	grade, text := gradeOK, fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
+	text := fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
 	switch {
 	case worst > timeout:
-		grade, text = gradeProblem, text+": leaders would lose their lease"
+		d.problem("reading", "%s: leaders would lose their lease", text)
 	case worst > timeout/4:
-		grade, text = gradeWarning, text+": this leaves little time for a slow moment; a longer ttl helps"
+		d.warn("reading", "%s: this leaves little time for a slow moment; a longer ttl helps", text)
+	default:
+		d.ok("reading", "%s", text)
 	}
-	d.add(grade, "reading", "%s", text)
 }
 
 // checkWriting leads the trial election for a moment, and forgets it.
@@ -247,10 +247,10 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	term, err := s.tryToLead(ctx)
 	if err != nil {
-		list.add(gradeProblem, "writing", "not elected after %v: %v", took(), advise(err))
+		list.problem("writing", "not elected after %v: %v", took(), advise(err))
 		return
 	}
-	list.add(gradeOK, "writing", "elected in term %d, released and forgotten within %v", term, took())
+	list.ok("writing", "elected in term %d, released and forgotten within %v", term, took())
 }
 
 func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
@@ -320,24 +320,24 @@ func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, 
 			crash = "of the process: milliseconds without a leader, since its guard releases the lease" + more + "; of the machine: " + crash
 		}
 	}
-	d.add(gradeOK, "crash", "%s", crash)
+	d.ok("crash", "%s", crash)
 	if g.Push {
-		d.add(gradeOK, "resignation", "milliseconds without a leader: the store notifies followers")
+		d.ok("resignation", "milliseconds without a leader: the store notifies followers")
 	} else {
-		d.add(gradeOK, "resignation", "up to %v without a leader, until followers read the store", rounded(o.RenewEvery))
+		d.ok("resignation", "up to %v without a leader, until followers read the store", rounded(o.RenewEvery))
 	}
 	trusted := o.TTL - o.ClockMargin
-	d.add(gradeOK, "store away", "a leader steps down %v to %v after the store's last answer; nobody leads until the store is back", rounded(trusted-o.RenewEvery), rounded(trusted))
+	d.ok("store away", "a leader steps down %v to %v after the store's last answer; nobody leads until the store is back", rounded(trusted-o.RenewEvery), rounded(trusted))
 	perSecond := func(d time.Duration) float64 { return float64(time.Second) / float64(d) }
 	follower, how := perSecond(o.TTL)*2, "it waits for notifications"
 	if g.Poll {
 		follower, how = perSecond(o.RenewEvery)+perSecond(o.TTL), "it reads after each renewal"
 	}
-	d.add(gradeOK, "idle load", "a leader makes %.2f backend calls a second for all its elections, a follower %.2f (%s); one call can be several statements or requests", perSecond(o.RenewEvery)+perSecond(o.TTL), follower, how)
+	d.ok("idle load", "a leader makes %.2f backend calls a second for all its elections, a follower %.2f (%s); one call can be several statements or requests", perSecond(o.RenewEvery)+perSecond(o.TTL), follower, how)
 	if !g.Exclusive {
-		d.add(gradeWarning, "promises", "this backend, as it is configured, does not rule out two leaders")
+		d.warn("promises", "this backend, as it is configured, does not rule out two leaders")
 	}
 	if !g.DurableTerms {
-		d.add(gradeWarning, "promises", "terms do not outlive the store: do not use them as fencing tokens")
+		d.warn("promises", "terms do not outlive the store: do not use them as fencing tokens")
 	}
 }

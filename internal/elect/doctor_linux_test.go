@@ -66,7 +66,7 @@ func TestDoctorCountsNoSilentLeader(t *testing.T) {
 		}
 		for _, want := range []string{"the store has 1 election; 1 of them has a leader now", "the store has 1 election; 0 of them have a leader now"} {
 			var list diagnostics
-			if err := s.checkElections(t.Context(), &list); err != nil || list[0].text != want {
+			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
 				t.Errorf("%v, %v; want %q", list, err, want)
 			}
 			time.Sleep(bid.TTL + time.Second) // virtual
@@ -153,7 +153,7 @@ func doctorSays(t *testing.T, env []string, wants ...string) {
 func TestTheDoctorSaysWhatACrashCostsWithAGuard(t *testing.T) {
 	var list diagnostics
 	list.addExpectations(election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: time.Second}, backend.Guarantees{Exclusive: true, DurableTerms: true}, true)
-	if got := list[0].text; !strings.HasPrefix(got, "of the process: milliseconds") || !strings.Contains(got, "of the machine: from 7s to 14s without a leader") {
+	if got := list[0].Text; !strings.HasPrefix(got, "of the process: milliseconds") || !strings.Contains(got, "of the machine: from 7s to 14s without a leader") {
 		t.Errorf("the doctor says of a crash: %s", got)
 	}
 }

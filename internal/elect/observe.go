@@ -43,15 +43,15 @@ func closeObserver(m *election.Manager) {
 }
 
 // follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx
-// ends. listed gets each reading of the store's records before its elections are joined.
-func (a *app) follow(ctx context.Context, m *election.Manager, listed func([]backend.Record, error)) {
+// ends. listed gets the error of each reading of the store's records, or nil.
+func (a *app) follow(ctx context.Context, m *election.Manager, listed func(error)) {
 	lastError := ""
 	for {
 		records, err := unforgotten(m.Records(ctx))
 		if ctx.Err() != nil {
 			return
 		}
-		listed(records, err)
+		listed(err)
 		pause, text := max(10*time.Second, m.Status().TTL), ""
 		if err == nil {
 			joinOnly(ctx, m, records)

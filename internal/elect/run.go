@@ -14,7 +14,6 @@ import (
 type runOptions struct {
 	id                          string
 	grace, reserve, stopTimeout time.Duration
-	restart                     string
 	http                        string
 	quiet                       bool
 	logFormat                   string
@@ -49,11 +48,9 @@ trusted, and SIGTERM --grace before SIGKILL. A store that hangs delays neither.
 Elect starts the command again when this process is elected again.
 
 When the command ends by itself, elect releases the lease at once and exits with the
-command's code, or with 128 + n after signal n. With --restart, elect campaigns again
-instead, after a pause of renew_every that doubles with each failure in a row, up to 32 times
-that. Elect passes SIGTERM, SIGINT and SIGQUIT on to the command, gives it --stop-timeout to
-end, renews the lease meanwhile, and then ends too. It passes other signals on without
-ending. A follower that gets SIGTERM, SIGINT, SIGQUIT or SIGHUP exits with 0. Under nohup,
+command's code, or with 128 + n after signal n. Elect passes SIGTERM, SIGINT and SIGQUIT on
+to the command, gives it --stop-timeout to end, renews the lease meanwhile, and then ends
+too. It passes other signals on without ending. A follower that gets SIGTERM, SIGINT, SIGQUIT or SIGHUP exits with 0. Under nohup,
 elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 126 that the
 command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.
 
@@ -69,7 +66,7 @@ the elections NAME/1 to NAME/N, and one command in each process. ELECTION_NAME t
 All processes must have the same N.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
-elect run billing/nightly --id host-1 --restart on-failure -- echo billed
+elect run billing/nightly --id host-1 -- echo billed
 elect run import --slots 3 -- echo one of three`),
 		Args: o.check,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -115,9 +112,6 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if o.podLabel != "" && o.slots > 0 {
 		return fmt.Errorf("--pod-label needs one leader: it cannot be used with --slots")
 	}
-	if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {
-		return fmt.Errorf("--restart is %q; it must be no, on-failure or always", o.restart)
-	}
 	return nil
 }
 
@@ -127,7 +121,6 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
-	f.StringVar(&o.restart, "restart", "no", "campaign again after the command has ended by itself: no, on-failure or always")
 	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once if another process leads")
 	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")

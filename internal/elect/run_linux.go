@@ -28,7 +28,6 @@ type runner struct {
 	limits
 	extendEvery time.Duration // how often elect tells the guard the deadline of the lease
 	ttl         time.Duration
-	pause       time.Duration // after a command that has ended by itself; longer after each failure
 	name        string
 	command     []string
 	environ     []string
@@ -125,7 +124,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	if r.limits, err = o.limits(s.Options); err != nil {
 		return nil, nil, err
 	}
-	r.ttl, r.pause = s.TTL, s.RenewEvery
+	r.ttl = s.TTL
 	r.extendEvery = min(max(s.TTL/40, 10*time.Millisecond), 250*time.Millisecond)
 	if r.lock, err = lockOf(s.Backend); err != nil {
 		return nil, nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +33,7 @@ func TestExitCodesArePassedOn(t *testing.T) {
 		{"no such command", []string{"led", "--", "/nosuch/cmd"}, exitNotFound, "/nosuch/cmd"},
 		{"not a program", []string{"led", "--", "/etc"}, exitNotRunnable, "/etc"},
 		{"a bad name", []string{"", "--", "true"}, exitElect, ""},
-		{"a flag after the name", []string{"job", "--restart", "sometimes", "--", "true"}, exitElect, "--restart"},
+		{"a flag after the name", []string{"job", "--log-format", "long", "--", "true"}, exitElect, "--log-format"},
 		{"impossible timings", []string{"job", "--grace", "20s", "--", "true"}, exitElect, "--grace"},
 		{"no command", []string{"job"}, exitElect, usage},
 		{"no dashes", []string{"job", "echo", "led"}, exitElect, usage},
@@ -86,27 +85,6 @@ func TestAFollowerEndsWithCodeZero(t *testing.T) {
 	m.Process.Signal(syscall.SIGTERM)
 	if code := m.code(); code != 0 {
 		t.Errorf("code %d:\n%s", code, m.output.String())
-	}
-}
-
-// With --restart elect goes on to campaign. A command that fails at once pauses twice as long each time.
-func TestACommandThatFailsStartsLessAndLessOften(t *testing.T) {
-	t.Parallel()
-	const pause = 40 * time.Millisecond // after the first failure
-	starts := filepath.Join(t.TempDir(), "starts")
-	out, code := call(t, onFiles(t, "ELECTION_RENEW_EVERY="+pause.String()), "run", "job", "--restart", "on-failure", "--",
-		"sh", "-c", `date +%s%N >> `+starts+`; [ $(wc -l < `+starts+`) -gt 4 ]`)
-	text, err := os.ReadFile(starts)
-	times := strings.Fields(string(text))
-	if err != nil || code != 0 || len(times) != 5 || !strings.Contains(out, "starts again") {
-		t.Fatalf("%d starts, %v, code %d:\n%s", len(times), err, code, out)
-	}
-	for i := range 4 {
-		a, _ := strconv.ParseInt(times[i], 10, 64)
-		b, _ := strconv.ParseInt(times[i+1], 10, 64)
-		if paused := time.Duration(b - a); paused < pause<<i {
-			t.Errorf("%v from start %d to the next, want at least %v", paused, i+1, pause<<i)
-		}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/electionprom"
@@ -76,7 +75,7 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	fmt.Fprintf(a.diag, "elect: serves %s\n", f.url())
 	if len(names) == 0 {
 		f.listUnread.Store(true)
-		go a.follow(ctx, m, func(_ []backend.Record, err error) { f.listUnread.Store(err != nil) })
+		go a.follow(ctx, m, func(err error) { f.listUnread.Store(err != nil) })
 	}
 
 	failed := make(chan error, 1)
