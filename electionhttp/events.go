@@ -35,7 +35,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
-	s, resumed, begin, id, ok := h.hub.open(only, since)
+	s, resumed, id, ok := h.hub.open(only, since)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		fail(w, http.StatusServiceUnavailable, "too many streams are open")
@@ -51,7 +51,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if since != "" {
 			hello = append(hello, frame("reset", "", struct{}{})...)
 		}
-		hello = h.appendStates(hello, id, begin, states)
+		hello = h.appendStates(hello, id, only, states)
 	}
 	if send(hello) {
 		h.sendChanges(r.Context(), s, states, send)
@@ -89,8 +89,8 @@ func (h *Handler) sendChanges(ctx context.Context, s *stream, states bool, send 
 			list, dropped := s.take()
 			var data []byte
 			if dropped {
-				begin, id := h.hub.restart(s)
-				data = h.appendStates(frame("reset", "", struct{}{}), id, begin, states)
+				id := h.hub.restart(s)
+				data = h.appendStates(frame("reset", "", struct{}{}), id, s.only, states)
 			}
 			for _, c := range list {
 				data = append(data, c.data...)
@@ -112,14 +112,16 @@ func (h *Handler) sendChanges(ctx context.Context, s *stream, states bool, send 
 	}
 }
 
-// appendStates appends the states of elections, and then the id to resume at.
-func (h *Handler) appendStates(data []byte, id string, list []election.Event, wanted bool) []byte {
-	slices.SortFunc(list, func(a, b election.Event) int { return cmp.Compare(a.Election, b.Election) })
-	for _, ev := range list {
-		if h.manager.Election(ev.Election) == nil {
-			h.hub.forget(ev.Election, h.manager)
-		} else if wanted {
-			data = append(data, frame("state", "", h.hub.describe(ev))...)
+// appendStates appends the states of all elections, or of one, and then the id to resume at. It reads them
+// after that id, so they include all changes up to it; one that follows at once may be in both.
+func (h *Handler) appendStates(data []byte, id, only string, wanted bool) []byte {
+	if wanted {
+		list := h.manager.Status().Elections
+		slices.SortFunc(list, func(a, b election.ElectionStatus) int { return cmp.Compare(a.Election, b.Election) })
+		for _, e := range list {
+			if only == "" || only == e.Election {
+				data = append(data, frame("state", "", h.hub.describe(e.Event))...)
+			}
 		}
 	}
 	return append(data, frame("ready", id, struct{}{})...)

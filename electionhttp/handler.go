@@ -62,27 +62,16 @@ type Handler struct {
 //go:embed page
 var page embed.FS
 
-type file struct {
-	kind string
-	data []byte
-}
+type file struct{ name, kind string }
 
-// files are the files of the page, by path.
+// files are the files of the page, by path. Their types do not depend on the tables of the machine.
 var files = map[string]file{
-	"/":          load("index.html", "text/html; charset=utf-8"),
-	"/page.css":  load("page.css", "text/css; charset=utf-8"),
-	"/page.js":   load("page.js", "text/javascript; charset=utf-8"),
-	"/detail.js": load("detail.js", "text/javascript; charset=utf-8"),
-	"/kit.js":    load("kit.js", "text/javascript; charset=utf-8"),
-	"/icon.svg":  load("icon.svg", "image/svg+xml"),
-}
-
-func load(name, kind string) file {
-	data, err := page.ReadFile("page/" + name)
-	if err != nil {
-		panic(err) // go:embed has it
-	}
-	return file{kind, data}
+	"/":          {"index.html", "text/html; charset=utf-8"},
+	"/page.css":  {"page.css", "text/css; charset=utf-8"},
+	"/page.js":   {"page.js", "text/javascript; charset=utf-8"},
+	"/detail.js": {"detail.js", "text/javascript; charset=utf-8"},
+	"/kit.js":    {"kit.js", "text/javascript; charset=utf-8"},
+	"/icon.svg":  {"icon.svg", "image/svg+xml"},
 }
 
 // New returns a handler for the elections that m has joined and will join. It watches
@@ -108,7 +97,6 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 		h.hub.event(ev)
 		h.snapshots.clear()
 	})
-	h.hub.addStates(m.Status().Elections) // after Watch, so that no change is missed between the two
 	return h, nil
 }
 
@@ -194,7 +182,7 @@ func setSecurityHeaders(head http.Header) {
 
 func (f file) answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", f.kind)
-	w.Write(f.data)
+	http.ServeFileFS(w, r, page, "page/"+f.name)
 }
 
 // number reads a number from 0 to limit from the query.

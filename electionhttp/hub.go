@@ -26,7 +26,6 @@ type hub struct {
 	mu      sync.Mutex
 	seq     uint64    // of the newest change
 	recent  []*change // oldest first
-	states  map[string]election.Event
 	streams map[*stream]bool
 }
 
@@ -54,34 +53,16 @@ type changeJSON struct {
 }
 
 func newHub(instance string, details bool) *hub {
-	return &hub{instance: instance, details: details, states: make(map[string]election.Event), streams: make(map[*stream]bool)}
-}
-
-// addStates adds the states of elections at the start. The watcher also reports them, but
-// a moment later, and a client may open a stream before.
-func (b *hub) addStates(list []election.ElectionStatus) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range list {
-		if _, known := b.states[e.Election]; !known {
-			b.states[e.Election] = e.Event
-		}
-	}
+	return &hub{instance: instance, details: details, streams: make(map[*stream]bool)}
 }
 
 // event is the watcher's callback.
 func (b *hub) event(ev election.Event) {
+	if ev.Reason == election.ReasonCurrent {
+		return // the state when the watcher began: nothing has changed
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case ev.Reason == election.ReasonCurrent:
-		if _, known := b.states[ev.Election]; !known {
-			b.states[ev.Election] = ev
-		}
-		return // the state when the watcher began: nothing has changed
-	case ev.Kind != election.Notice:
-		b.states[ev.Election] = ev
-	}
 	b.seq++
 	c := &change{seq: b.seq, json: b.describe(ev)}
 	c.json.ID = b.id(c.seq)
@@ -179,13 +160,13 @@ func (s *stream) take() (list []*change, dropped bool) {
 }
 
 // open registers a stream. If the change with the id since is recent enough, the stream
-// resumes after it and resumed is true. Otherwise the stream begins with states, and id is
-// that of the last change in them.
-func (b *hub) open(only, since string) (s *stream, resumed bool, states []election.Event, id string, ok bool) {
+// resumes after it and resumed is true. Otherwise the stream begins with states that are read
+// after this, and id is that of the last change before them.
+func (b *hub) open(only, since string) (s *stream, resumed bool, id string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.streams) >= maxStreams {
-		return nil, false, nil, "", false
+		return nil, false, "", false
 	}
 	s = &stream{only: only, wake: make(chan struct{}, 1)}
 	b.streams[s] = true
@@ -193,41 +174,22 @@ func (b *hub) open(only, since string) (s *stream, resumed bool, states []electi
 		for _, c := range b.recent[len(b.recent)-int(b.seq-seq):] {
 			s.add(c)
 		}
-		return s, true, nil, b.id(seq), true
+		resumed = true
 	}
-	return s, false, b.statesOf(only), b.id(b.seq), true
+	return s, resumed, b.id(b.seq), true
 }
 
-// restart returns the states for a stream that has missed some changes. It drops the
-// changes that wait for the stream, since the states include them.
-func (b *hub) restart(s *stream) (states []election.Event, id string) {
+// restart drops the changes that wait for a stream that has missed some, since states follow that
+// include them. It returns the id of the last one.
+func (b *hub) restart(s *stream) (id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.take()
-	return b.statesOf(s.only), b.id(b.seq)
-}
-
-func (b *hub) statesOf(only string) (states []election.Event) {
-	for name, ev := range b.states {
-		if only == "" || only == name {
-			states = append(states, ev)
-		}
-	}
-	return states
+	return b.id(b.seq)
 }
 
 func (b *hub) close(s *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.streams, s)
-}
-
-// forget drops the state of an election that the process has left. It keeps the state if
-// the process has joined the election again: the events of the new one follow.
-func (b *hub) forget(name string, m *election.Manager) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if m.Election(name) == nil {
-		delete(b.states, name)
-	}
 }

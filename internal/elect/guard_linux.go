@@ -44,8 +44,8 @@ type guard struct {
 
 // guardMain is the main function of the guard. The arguments are the limits and the command.
 func guardMain(args []string) int {
-	runtime.LockOSThread() // the kernel kills the command when the thread that started it ends
-	prctl(prSetName, cString(guardName))
+	runtime.LockOSThread()                                // the kernel kills the command when the thread that started it ends
+	os.WriteFile("/proc/self/comm", []byte(guardName), 0) // for ps
 	// A terminal, systemd or pkill may send these signals to elect and to all its
 	// descendants. The guard catches them and waits for the orders of elect. It does not
 	// ignore them, because the command would inherit that.

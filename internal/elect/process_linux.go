@@ -7,36 +7,25 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // boottime reads CLOCK_BOOTTIME, one clock for all processes of the machine. The clock
 // advances while the machine is suspended (clock_gettime(2)).
 func boottime() time.Duration {
-	const clockBoottime = 7
-	var ts syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		panic("elect: this kernel has no CLOCK_BOOTTIME: " + errno.Error())
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("elect: this kernel has no CLOCK_BOOTTIME: " + err.Error())
 	}
 	return time.Duration(ts.Nano())
 }
 
-func prctl(option, value uintptr) error {
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0); errno != 0 {
-		return os.NewSyscallError("prctl", errno)
-	}
-	return nil
-}
-
-const (
-	prSetName           = 15
-	prSetChildSubreaper = 36
-	prSetNoNewPrivs     = 38
-)
-
 // adoptOrphans makes this process the parent of descendants whose own parent has died.
 // Process 1 of a container always is.
-func adoptOrphans() error { return prctl(prSetChildSubreaper, 1) }
+func adoptOrphans() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
 
 // setNoNewPrivs makes sure that this process may kill everything that this thread starts:
 // programs with a set-user-ID bit, such as sudo, gain no privileges (prctl(2),
@@ -45,7 +34,7 @@ func setNoNewPrivs() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return prctl(prSetNoNewPrivs, 1)
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
 // checkProc returns an error if /proc belongs to another PID namespace than this process. The
@@ -117,10 +106,4 @@ func killDescendants(pid int) (denied int) {
 		}
 	}
 	return denied
-}
-
-// cString returns the address of s with a terminating zero, for prctl.
-func cString(s string) uintptr {
-	b := append([]byte(s), 0)
-	return uintptr(unsafe.Pointer(&b[0]))
 }

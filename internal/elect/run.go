@@ -2,7 +2,6 @@ package elect
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,6 @@ type runOptions struct {
 	grace, reserve, stopTimeout time.Duration
 	http                        string
 	quiet                       bool
-	logFormat                   string
 	wait                        time.Duration // for the first leadership; 0: for ever
 	noWait                      bool
 	podLabel                    string
@@ -93,9 +91,6 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without the dashes, elect would parse the command's flags
 		return fmt.Errorf("a name, two dashes and a command are needed")
 	}
-	if !slices.Contains([]string{"plain", "text", "json"}, o.logFormat) {
-		return fmt.Errorf("--log-format is %q; it must be plain, text or json", o.logFormat)
-	}
 	if o.slots < 0 || o.slots > 1000 {
 		return fmt.Errorf("--slots is %d; it must be 1 to 1000", o.slots)
 	}
@@ -127,7 +122,6 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
-	f.StringVar(&o.logFormat, "log-format", "plain", "how elect writes on standard error: plain, or text or json with times")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
 }
 

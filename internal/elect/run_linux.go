@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -220,14 +219,7 @@ func (r *runner) watch(ev election.Event) {
 }
 
 func (r *runner) say(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	switch {
-	case r.quiet:
-	case r.logFormat == "json":
-		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Info(text, "election", r.name)
-	case r.logFormat == "text":
-		slog.New(slog.NewTextHandler(os.Stderr, nil)).Info(text, "election", r.name)
-	default:
-		fmt.Fprintln(os.Stderr, "elect:", text)
+	if !r.quiet {
+		fmt.Fprintf(os.Stderr, "elect: "+format+"\n", args...)
 	}
 }

@@ -33,7 +33,7 @@ func TestExitCodesArePassedOn(t *testing.T) {
 		{"no such command", []string{"led", "--", "/nosuch/cmd"}, exitNotFound, "/nosuch/cmd"},
 		{"not a program", []string{"led", "--", "/etc"}, exitNotRunnable, "/etc"},
 		{"a bad name", []string{"", "--", "true"}, exitElect, ""},
-		{"a flag after the name", []string{"job", "--log-format", "long", "--", "true"}, exitElect, "--log-format"},
+		{"a flag after the name", []string{"job", "--slots", "-1", "--", "true"}, exitElect, "--slots"},
 		{"impossible timings", []string{"job", "--grace", "20s", "--", "true"}, exitElect, "--grace"},
 		{"no command", []string{"job"}, exitElect, usage},
 		{"no dashes", []string{"job", "echo", "led"}, exitElect, usage},

@@ -1,12 +1,10 @@
 package elect
 
 import (
-	"encoding/json"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // As with flock: elect ends where it would have to wait, and its command has not run.
@@ -100,17 +98,8 @@ func TestWatchWaitsForAStoreThatIsDownAtItsStart(t *testing.T) {
 	}
 }
 
-func TestLogsHaveTimes(t *testing.T) {
+func TestElectSaysItsVersionAndItsUsage(t *testing.T) {
 	t.Parallel()
-	out, code := call(t, onFiles(t), "run", "job", "--log-format", "json", "--", "true")
-	var line struct {
-		Time          time.Time
-		Msg, Election string
-	}
-	first, _, _ := strings.Cut(out, "\n")
-	if err := json.Unmarshal([]byte(first), &line); err != nil || code != 0 || line.Time.IsZero() || line.Election != "job" || !strings.Contains(line.Msg, "leads") {
-		t.Errorf("%v, code %d: %s", err, code, out)
-	}
 	if out, code := call(t, onFiles(t), "--version"); code != 0 || !strings.HasPrefix(out, "elect ") || !strings.Contains(out, runtime.Version()) {
 		t.Errorf("--version names elect and Go: code %d: %s", code, out)
 	}
