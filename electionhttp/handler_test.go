@@ -21,7 +21,13 @@ import (
 // manager starts a manager that joins elections, and campaigns in them if lead is true.
 func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, names ...string) *election.Manager {
 	t.Helper()
-	m, err := election.New(store.Backend(), o)
+	return managerOn(t, store.Backend(), o, lead, names...)
+}
+
+// managerOn is manager on a backend that the test closes, or has wrapped.
+func managerOn(t *testing.T, b backend.Backend, o election.Options, lead bool, names ...string) *election.Manager {
+	t.Helper()
+	m, err := election.New(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,18 +177,8 @@ func TestHealthAndReadiness(t *testing.T) {
 		var unhealthy atomic.Pointer[error]
 		unhealthy.Store(new(error))
 		b := memory.New().Backend()
-		m, err := election.New(b, election.Options{ID: "a", Health: func(context.Context) error { return *unhealthy.Load() }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := managerOn(t, b, election.Options{ID: "a", Health: func(context.Context) error { return *unhealthy.Load() }}, true, "jobs")
 		h := handler(t, m, electionhttp.Options{})
-		e, err := m.Join("jobs")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
 		after := func(d time.Duration, when string, health, ready int) {
 			t.Helper()
 			time.Sleep(d) // of virtual time

@@ -44,15 +44,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		b := &counted{Backend: store.Backend()}
-		observer, err := election.New(b, election.Options{Observer: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { shut(observer) })
-		if _, err := observer.Join("job"); err != nil {
-			t.Fatal(err)
-		}
-		h := handler(t, observer, electionhttp.Options{})
+		h := handler(t, managerOn(t, b, election.Options{Observer: true}, false, "job"), electionhttp.Options{})
 		manager(t, store, election.Options{ID: "z", Address: "10.0.0.1:80"}, true, "job")
 		time.Sleep(2 * time.Second) // of virtual time
 		if got := candidateList(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80" {
@@ -90,14 +82,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 }
 
 func TestTheStatusHasTheStoresLocation(t *testing.T) {
-	m, err := election.New(&counted{Backend: memory.New().Backend()}, election.Options{ID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { shut(m) })
-	if _, err := m.Join("x"); err != nil {
-		t.Fatal(err)
-	}
+	m := managerOn(t, &counted{Backend: memory.New().Backend()}, election.Options{ID: "a"}, false, "x")
 	for _, path := range []string{"/elections", "/elections/x"} {
 		if got := read(t, handler(t, m, electionhttp.Options{}), path)["store"].(map[string]any)["location"]; got != "db1:3306/app?" && got != "db1:3306/app\ufffd" {
 			t.Errorf("%s: the store is at %q, want db1:3306/app", path, got)
@@ -112,18 +97,7 @@ func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 		h := handler(t, observer, electionhttp.Options{})
 		long := manager(t, store, election.Options{ID: "a"}, true, "led", "retired")
 		crash := store.Backend()
-		m, err := election.New(crash, election.Options{ID: "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { shut(m) })
-		e, err := m.Join("crashed")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		managerOn(t, crash, election.Options{ID: "b"}, true, "crashed")
 		check := func(when, want string, idle float64, h *electionhttp.Handler) {
 			t.Helper()
 			read(t, h, "/elections") // makes the handler read the members

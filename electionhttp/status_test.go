@@ -95,15 +95,7 @@ func TestDetailsAreShownOnlyIfRequested(t *testing.T) {
 		for _, details := range []bool{false, true} {
 			store := memory.New()
 			b := store.Backend()
-			m, err := election.New(b, election.Options{ID: "a", Metadata: "canary"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := m.Join("x")
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Lead(nil)
+			m := managerOn(t, b, election.Options{ID: "a", Metadata: "canary"}, true, "x")
 			h := handler(t, m, electionhttp.Options{Details: details})
 			stream := listen(t, h, "/events", "")
 			time.Sleep(time.Second)

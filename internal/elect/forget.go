@@ -14,7 +14,7 @@ import (
 func (a *app) forgetCommand() *cobra.Command {
 	return a.addYes(&cobra.Command{
 		Use: "forget NAME…", Short: "Retire elections that are no longer needed", Args: cobra.MinimumNArgs(1),
-		Long: `Retire the elections NAME, so that list, watch, serve and the page leave them out. A NAME can be
+		Long: `Retire the elections NAME, so that status, watch, serve and the page leave them out. A NAME can be
 a pattern of the shell, in quotes: 'shard/*' stands for each election whose name it matches.
 
 Stop its candidates first: a candidate that still campaigns leads NAME again, and then NAME
@@ -22,7 +22,7 @@ is not forgotten. It is an error if somebody leads NAME. Elect first shows what 
 forget; without a terminal and without --yes it does no more. After a leader has failed, elect waits
 until its lease has expired. The store keeps the last term, some hundred bytes, so that terms
 grow if NAME is ever led again.`,
-		Example: example(onStore + "\nelect run billing -- true\nelect forget billing --yes\nelect list"),
+		Example: example(onStore + "\nelect run billing -- true\nelect forget billing --yes\nelect status"),
 		RunE:    a.withStore(a.forget),
 	})
 }

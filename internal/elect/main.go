@@ -100,7 +100,7 @@ election.yaml in the working directory, if it exists), overridden by environment
 time. There are never two leaders.`,
 		Example: example("elect demo --for 5s\n" + onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
-elect list`),
+elect status`),
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}
@@ -109,7 +109,7 @@ elect list`),
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
-	root.AddCommand(a.runCommand(), a.listCommand(), a.statusCommand(), a.historyCommand(), a.watchCommand(), a.waitCommand(), a.serveCommand())
+	root.AddCommand(a.runCommand(), a.statusCommand(), a.historyCommand(), a.watchCommand(), a.waitCommand(), a.serveCommand())
 	root.AddCommand(a.nominateCommand(), a.deposeCommand(), a.forgetCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
 	root.AddCommand(a.demoCommands()...)
 	addUsage(root)

@@ -92,30 +92,22 @@ func (s *state) leaderText() string {
 	return s.Leader.ID
 }
 
-func (a *app) listCommand() *cobra.Command {
-	return a.addJSON(&cobra.Command{
-		Use: "list [PATTERN]", Short: "List the elections of the store and their leaders", Args: cobra.MaximumNArgs(1),
-		Long: `List all elections of the store, or those whose names match a pattern of the shell, in quotes:
-* stands for any text without a slash, ? for one character, [a-c] for one of them.`,
-		Example: example(onStore + "\nelect run shard/1 -- true\nelect list 'shard/*'\nelect list --json"),
-		RunE:    a.withStore(a.list),
-	})
-}
-
 func (a *app) statusCommand() *cobra.Command {
 	return a.addJSON(&cobra.Command{
-		Use: "status [NAME]", Short: "Show who leads, since when, and which members take part", Args: cobra.MaximumNArgs(1),
-		Long: fmt.Sprintf(`Show what the store knows of an election, or of all elections.
+		Use: "status [NAME]", Aliases: []string{"list"}, Short: "Show who leads, since when, and which members take part", Args: cobra.MaximumNArgs(1),
+		Long: fmt.Sprintf(`Show what the store knows of an election, or list all elections. NAME can be a pattern of the
+shell, in quotes, that lists some: * stands for any text without a slash, ? for one character,
+[a-c] for one of them.
 
 The code is 0 if NAME has a leader, %d if it has none, and %d if elect cannot tell. A
 leader that has not renewed its lease for its TTL is "silent": it can no longer lead, and no
 other process leads yet, so the code is that of no leader. Elect observes the lease for some
 seconds before it calls a leader silent. What it shows may be out of date as soon as it has
 been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
-		Example: example(aLeader + "elect status" + endOfRun),
+		Example: example(aLeader + "elect status 'b*'" + endOfRun),
 		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
-			if len(args) == 0 {
-				return a.list(ctx, s, nil)
+			if len(args) == 0 || isPattern(args[0]) {
+				return a.list(ctx, s, args)
 			}
 			return a.status(ctx, s, args[0])
 		}),

@@ -93,7 +93,7 @@ func (s *store) records(ctx context.Context) (list []backend.Record, err error) 
 
 // named returns the record of an election, or those of all elections that a pattern matches, at least one.
 func (s *store) named(ctx context.Context, name string) ([]backend.Record, error) {
-	if !strings.ContainsAny(name, "*?[") {
+	if !isPattern(name) {
 		r, err := s.record(ctx, name)
 		return []backend.Record{r}, err
 	}
@@ -107,6 +107,8 @@ func (s *store) named(ctx context.Context, name string) ([]backend.Record, error
 	}
 	return records, err
 }
+
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // matching keeps the records of the elections that a pattern matches, as path.Match does: * stands for any text without a
 // slash.
