@@ -45,8 +45,8 @@ vuln: ## look for known vulnerabilities in dependencies
 bench: ## measure speed, memory and load, and print the tables
 	@cd lab/bench && go test -run "TestTable|TestStores|TestCrashes|TestFleets" -table -count=1 -timeout 4h -v
 
-pictures: ## draw the pictures of README and the pages from the tables and recordings
-	@go run ./scripts/pictures
+pictures: ## draw the picture of docs/bench.md from its tables again
+	@go test ./lab/figures -run TestThePicture -draw -count=1
 
 # Virtual hours. They must take less than five minutes on two processors.
 SIM_HOURS ?= 10000

@@ -3,14 +3,11 @@ package electionshard_test
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,8 +28,6 @@ const (
 	processLimit    = 3 * time.Minute // bounds every wait, on a very busy machine
 	processPace     = 4 * time.Second // from one restart of a rolling deployment to the next
 )
-
-var record = flag.String("record", "", "write who leads how many shards over time to this file, for the picture of docs/shards.md")
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(processVariable); what != "" {
@@ -82,9 +77,8 @@ func process(what string) error {
 
 // A realFleet is five processes on a real store.
 type realFleet struct {
-	t      *testing.T
-	store  string // kind and address
-	events []event
+	t     *testing.T
+	store string // kind and address
 
 	mu        sync.Mutex
 	processes map[string]*realProcess
@@ -95,12 +89,6 @@ type realProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	ended chan struct{}
-}
-
-// An event is something that this test does.
-type event struct {
-	at   int64 // Unix time in microseconds
-	what string
 }
 
 // A span is a time in which a process worked for a shard.
@@ -207,48 +195,10 @@ func (f *realFleet) leads() (leads map[string]int, begun int) {
 	return leads, begun
 }
 
-// note notes what is done now.
+// note logs who leads how many, after what was done.
 func (f *realFleet) note(what string) {
-	f.events = append(f.events, event{time.Now().UnixMicro(), what})
 	leads, begun := f.leads()
 	f.t.Logf("%-12s they lead %v after %d moves", what, leads, begun-processShards)
-}
-
-// curve is the record of the fleet since the first event. It has a line for each fifth of a second in which something
-// changed: the store, the second, for how many shards each process works, how often one has moved, and what was done.
-func (f *realFleet) curve(store string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var text strings.Builder
-	last, began, tick := "", f.events[0].at, (time.Second / 5).Microseconds()
-	for at := began; len(f.events) > 0; at += tick {
-		working, begun := map[string]int{}, 0
-		for _, all := range f.work {
-			for _, s := range all {
-				if s.from <= at {
-					begun++
-				}
-				if s.from <= at && (s.to == 0 || at < s.to) {
-					working[s.id]++
-				}
-			}
-		}
-		line := ""
-		for _, id := range fiveIDs {
-			line += fmt.Sprintf(" %d", working[id])
-		}
-		line += fmt.Sprintf(" %d", begun-processShards)
-		for ; len(f.events) > 0 && f.events[0].at <= at; f.events = f.events[1:] {
-			if what := f.events[0].what; what != "" {
-				line += " " + what
-			}
-		}
-		if line != last || len(f.events) == 0 {
-			fmt.Fprintf(&text, "%s %.1f%s\n", store, float64(at-began)/1e6, line)
-		}
-		last = line
-	}
-	return text.String()
 }
 
 // allLed waits until every shard is led.
@@ -293,7 +243,6 @@ func TestFiveProcessesShareOnARealStore(t *testing.T) {
 		"Redis":      func(t *testing.T) string { return testbed.StartRedis(t, testbed.RedisOptions{}).Addr() },
 		"PostgreSQL": func(t *testing.T) string { return testbed.SharedPostgres(t).Database(t).DSN("") },
 	}
-	var curves sync.Map
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,22 +254,8 @@ func TestFiveProcessesShareOnARealStore(t *testing.T) {
 			}()
 			f.story()
 			f.neverTwo()
-			curves.Store(name, f.curve(name))
 		})
 	}
-	t.Cleanup(func() {
-		if *record == "" || t.Failed() {
-			return
-		}
-		text := ""
-		for _, name := range slices.Sorted(maps.Keys(stores)) {
-			curve, _ := curves.Load(name)
-			text += fmt.Sprint(curve)
-		}
-		if err := os.WriteFile(*record, []byte(text), 0o644); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func (f *realFleet) story() {

@@ -1,4 +1,4 @@
-// Package figures reads the tables of docs/bench.md and docs/guard.md, for the pictures that are drawn
+// Package figures reads the tables of docs/bench.md and docs/guard.md, for the picture that is drawn
 // from them and for the test that README says the same.
 package figures
 
