@@ -8,8 +8,7 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// ForVerify begins the reason why the fast tier skips a test. The table at the end of a
-// run counts tests by reason.
+// ForVerify begins the reason why the fast tier skips a test. scripts/report counts such tests apart.
 const ForVerify = "left to make verify: "
 
 // Full leaves a test to "make verify": "go test -short", which "make test" runs, skips it.
