@@ -29,45 +29,6 @@ func exists(ctx context.Context, k *KubernetesServer, want bool, namespace, name
 	return nil
 }
 
-// The server reports the version that it was built from.
-func TestKubernetesTellsItsVersion(t *testing.T) {
-	k := SharedKubernetes(t)
-	var version struct{ GitVersion, Major, Minor string }
-	k.Request(t, http.MethodGet, "/version", nil, &version)
-	if k.Version() != "" && version.GitVersion != "v"+k.Version() {
-		t.Errorf("version %+v, want %s", version, k.Version())
-	}
-}
-
-// After a kill and a start, the server has what it had. While it is frozen, it does not
-// answer.
-func TestKubernetesAnswersAndComesBack(t *testing.T) {
-	t.Parallel()
-	k := StartKubernetes(t, KubernetesOptions{})
-	if err := makeLease(t.Context(), k, "default", "kept"); err != nil {
-		t.Fatal(err)
-	}
-	k.Kill(t)
-	k.Start(t)
-	if err := exists(t.Context(), k, true, "default", "kept"); err != nil {
-		t.Errorf("after a restart: %v", err)
-	}
-	k.Stop(t)
-	answered := make(chan error, 1)
-	go func() { answered <- exists(t.Context(), k, true, "default", "kept") }()
-	select {
-	case err := <-answered:
-		t.Errorf("a frozen server answered: %v", err)
-	default:
-	}
-	k.Continue(t)
-	if err := <-answered; err != nil {
-		t.Errorf("after it was frozen: %v", err)
-	}
-	k.Terminate(t)
-	k.Start(t)
-}
-
 // Two API servers over one store know the same objects. When etcd is dead, both
 // refuse writes. When the store goes back, so does what they know.
 func TestKubernetesGoesBackWithItsStore(t *testing.T) {

@@ -1,234 +1,150 @@
 package testbed
 
 import (
-	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// through makes a table and a pool that reaches it through a new proxy, by a single
-// connection. The second pool is direct, to read what really happened.
-func through(t *testing.T, k Kind) (p *Proxy, pool, direct *sql.DB) {
+// impatient is how long a test waits before it concludes that something stays unanswered.
+const impatient = 300 * time.Millisecond
+
+// through is a proxy before an echo, and a connection that is used. got is what the echo has received.
+func through(t *testing.T) (p *Proxy, c net.Conn, got chan string) {
 	t.Helper()
-	s := Shared(t, k)
-	p = s.Proxy(t)
-	d := s.Database(t)
-	newTable(t, d)
-	c := p.Config(d.User)
-	c.InterpolateParams = true // one request for each statement, with its text
-	pool = OpenDB(t, c)
-	pool.SetMaxOpenConns(1)
-	mustAsk[int](t, pool, "SELECT 1")
-	return p, pool, OpenDB(t, d.Admin)
+	addr, got := echo(t, "")
+	p = NewProxy(t, addr)
+	c = dial(t, p)
+	say(t, c, "hello")
+	<-got
+	return p, c, got
 }
 
-func hasRow(t *testing.T, db *sql.DB, n int) bool {
+// unanswered sends a piece, to which there is no answer. It reports whether the piece has arrived.
+func unanswered(t *testing.T, c net.Conn, got chan string, text string) (arrived bool) {
 	t.Helper()
-	return mustAsk[int](t, db, "SELECT COUNT(*) FROM notes WHERE n = ?", n) == 1
-}
-
-// unanswered starts to write a row. When underWay returns and the write stays unanswered
-// for a while, it cancels the write.
-func unanswered(t *testing.T, pool *sql.DB, n int, underWay func()) {
-	t.Helper()
-	ctx, hangUp := context.WithCancel(t.Context())
-	defer hangUp()
-	result := make(chan error, 1)
-	go func() {
-		_, err := pool.ExecContext(ctx, "INSERT INTO notes VALUES (?)", n)
-		result <- err
-	}()
-	underWay()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(impatient))
+	if _, err := c.Read(make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s was answered: %v", text, err)
+	}
 	select {
-	case err := <-result:
-		t.Errorf("write %d was answered: %v", n, err)
-		return
-	case <-time.After(impatient):
-	}
-	hangUp()
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("write %d: %v, want a wait until it is cancelled", n, err)
+	case <-got:
+		return true
+	default:
+		return false
 	}
 }
 
-// arrives waits until the request that adds a row has reached the proxy.
-func arrives(t *testing.T, p *Proxy, n int) (underWay func()) {
-	trap := p.Trap(fmt.Sprintf("VALUES (%d)", n), HoldRequest)
-	trap.Release() // the request is not held
-	return func() { trap.Wait(t, patience) }
-}
-
-func TestCutLosesDataAndNewConnectionsHang(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, direct := through(t, k)
-		p.Cut(true)
-		unanswered(t, pool, 0, arrives(t, p, 0)) // on the open connection, then on a new one
-		unanswered(t, pool, 1, func() {
-			// The server does not know that the client has closed the first one.
-			Eventually(t, patience, "two open connections", func() error {
-				if open := p.Open(); open != 2 {
-					return fmt.Errorf("there are %d", open)
-				}
-				return nil
-			})
-		})
-		p.Cut(false)
-		mustAsk[int](t, pool, "SELECT 1")
-		for n := range 2 {
-			if hasRow(t, direct, n) {
-				t.Errorf("write %d arrived through the cut", n)
+func TestACutLosesData(t *testing.T) {
+	for what, test := range map[string]struct {
+		cut     func(p *Proxy, on bool)
+		arrives bool
+	}{
+		"both ways": {(*Proxy).Cut, false},
+		"requests":  {(*Proxy).CutRequests, false},
+		"replies":   {(*Proxy).CutReplies, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p, c, got := through(t)
+			test.cut(p, true)
+			if arrived := unanswered(t, c, got, "lost"); arrived != test.arrives {
+				t.Errorf("a request has arrived: %v, want %v", arrived, test.arrives)
 			}
-		}
-		Eventually(t, patience, "dead connections end when the cut is healed", func() error {
-			if open := p.Open(); open != 1 {
-				return errors.New("still open")
-			}
-			return nil
+			test.cut(p, false)
+			unanswered(t, c, got, "lost, too") // bytes are missing before
+			say(t, dial(t, p), "again")
 		})
-	})
+	}
 }
 
-func TestCutRepliesExecutesAndDoesNotAnswer(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, direct := through(t, k)
-		p.CutReplies(true)
-		unanswered(t, pool, 1, func() {
-			Eventually(t, patience, "the write is executed", func() error {
-				if !hasRow(t, direct, 1) {
-					return errors.New("no row")
-				}
-				return nil
-			})
-		})
-		p.CutReplies(false)
-		if err := write(pool, patience, 2); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestCutRequestsExecutesNothing(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, direct := through(t, k)
-		p.CutRequests(true)
-		unanswered(t, pool, 1, arrives(t, p, 1))
-		p.CutRequests(false)
-		if err := write(pool, patience, 2); err != nil {
-			t.Error(err)
-		}
-		if hasRow(t, direct, 1) {
-			t.Error("the write was executed")
-		}
-	})
+func TestNewConnectionsHangInACut(t *testing.T) {
+	p, _, got := through(t)
+	p.Cut(true)
+	c := dial(t, p)
+	if unanswered(t, c, got, "late") {
+		t.Error("a request of a new connection has arrived through a cut")
+	}
+	p.Cut(false)
+	if text := <-got; text != "late" {
+		t.Errorf("after the cut, %q has arrived", text)
+	}
 }
 
 func TestHoldDeliversLate(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, direct := through(t, k)
-		p.Hold(true)
-		unanswered(t, pool, 1, arrives(t, p, 1))
-		if hasRow(t, direct, 1) {
-			t.Error("the write was executed while it was held")
-		}
-		p.Hold(false)
-		Eventually(t, patience, "the held write arrives, long after its client cancelled it", func() error {
-			if !hasRow(t, direct, 1) {
-				return errors.New("no row")
-			}
-			return nil
-		})
-	})
+	p, c, got := through(t)
+	p.Hold(true)
+	if unanswered(t, c, got, "late") {
+		t.Error("a request has arrived while it was held")
+	}
+	c.Close()
+	p.Hold(false)
+	if text := <-got; text != "late" {
+		t.Errorf("%q has arrived, want what its client has given up", text)
+	}
 }
 
+// Each trap catches one request. Others are forwarded.
 func TestTraps(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, direct := through(t, k)
+	p, c, got := through(t)
+	trap := p.Trap("one", LoseReply)
+	if !unanswered(t, c, got, "request one") {
+		t.Error("a request whose reply is lost has not arrived")
+	}
+	trap.Wait(t, patience)
 
-		trap := p.Trap("INSERT INTO notes VALUES (1)", LoseReply)
-		unanswered(t, pool, 1, func() {
-			trap.Wait(t, patience)
-			Eventually(t, patience, "a request that loses its reply is executed", func() error {
-				if !hasRow(t, direct, 1) {
-					return errors.New("no row")
-				}
-				return nil
-			})
-		})
+	trap, c = p.Trap("two", LoseRequest), dial(t, p)
+	if unanswered(t, c, got, "request two") {
+		t.Error("a lost request has arrived")
+	}
+	trap.Wait(t, patience)
 
-		trap = p.Trap("VALUES (2)", LoseRequest)
-		unanswered(t, pool, 2, func() { trap.Wait(t, patience) })
-		if hasRow(t, direct, 2) {
-			t.Error("a lost request was executed")
-		}
-
-		trap = p.Trap("VALUES (3)", HoldRequest)
-		result := make(chan error)
-		go func() { result <- write(pool, patience, 3) }()
-		trap.Wait(t, patience)
-		if hasRow(t, direct, 3) {
-			t.Error("held request: executed before its release")
-		}
-		trap.Release()
-		if err := <-result; err != nil || !hasRow(t, direct, 3) {
-			t.Errorf("held request after its release: %v, executed %v", err, hasRow(t, direct, 3))
-		}
-
-		// Each trap caught one request. Others are forwarded.
-		if err := write(pool, patience, 4); err != nil {
-			t.Error(err)
-		}
-	})
+	trap, c = p.Trap("three", HoldRequest), dial(t, p)
+	if unanswered(t, c, got, "request three") {
+		t.Error("a held request has arrived before its release")
+	}
+	trap.Wait(t, patience)
+	trap.Release()
+	if text := <-got; text != "request three" {
+		t.Errorf("after the release, %q has arrived", text)
+	}
+	say(t, dial(t, p), "request three again")
 }
 
 func TestDelayMakesEveryAnswerLate(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, _ := through(t, k)
-		const d = 60 * time.Millisecond
-		p.Delay(d)
-		began := time.Now()
-		mustAsk[int](t, pool, "SELECT 1")
-		if took := time.Since(began); took < 2*d {
-			t.Errorf("an answer after %v, want %v at least", took, 2*d)
-		}
-	})
+	p, c, _ := through(t)
+	const d = 60 * time.Millisecond
+	p.Delay(d)
+	began := time.Now()
+	say(t, c, "a")
+	if took := time.Since(began); took < 2*d {
+		t.Errorf("an answer after %v, want %v at least", took, 2*d)
+	}
 }
 
 func TestResetBreaksOpenConnections(t *testing.T) {
-	Each(t, func(t *testing.T, k Kind) {
-		p, pool, _ := through(t, k)
-		trap := p.Trap("SLEEP", HoldRequest)
-		trap.Release()
-		result := make(chan error)
-		go func() {
-			_, err := ask[int](pool, 3*patience, "SELECT SLEEP(600)")
-			result <- err
-		}()
-		trap.Wait(t, patience)
-		began := time.Now()
-		p.Reset()
-		if err := <-result; err == nil || timedOut(err) || time.Since(began) > patience {
-			t.Errorf("after a reset: %v, %v later; want an error at once", err, time.Since(began))
-		}
-		mustAsk[int](t, pool, "SELECT 1")
-	})
+	p, c, _ := through(t)
+	p.Reset()
+	c.SetReadDeadline(time.Now().Add(patience))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("after a reset: %v", err)
+	}
+	say(t, dial(t, p), "again")
 }
 
 func TestSetTargetMovesNewConnections(t *testing.T) {
-	p := NewProxy(t, echo(t, "one "))
-	first := dial(t, p)
-	if got := say(t, first, "a"); got != "one a" {
-		t.Errorf("answer %q, want %q", got, "one a")
-	}
-	p.SetTarget(echo(t, "two "))
-	if got := say(t, first, "b"); got != "one b" {
-		t.Errorf("answer of the old connection %q, want %q", got, "one b")
+	p, first, _ := through(t)
+	two, _ := echo(t, "two ")
+	p.SetTarget(two)
+	if got := say(t, first, "b"); got != "b" {
+		t.Errorf("answer of the old connection %q, want %q", got, "b")
 	}
 	if got := say(t, dial(t, p), "c"); got != "two c" {
 		t.Errorf("answer of a new connection %q, want %q", got, "two c")
@@ -245,81 +161,66 @@ func TestSetTargetMovesNewConnections(t *testing.T) {
 }
 
 func TestProxyLeavesNothingRunning(t *testing.T) {
-	addr := echo(t, "")
+	addr, _ := echo(t, "")
 	before := runtime.NumGoroutine()
 	p := NewProxy(t, addr)
-	var conns []net.Conn
-	for i := range 8 {
+	for _, fault := range []func(){
+		func() {},
+		func() { p.Delay(time.Hour) },
+		func() { p.Delay(0); p.Trap("held", HoldRequest) },
+		func() { p.Hold(true) },
+		func() { p.Hold(false); p.Cut(true) },
+	} {
 		c := dial(t, p)
-		say(t, c, "hello")
-		conns = append(conns, c)
-		switch i {
-		case 3:
-			p.Delay(time.Hour)
-			io.WriteString(c, "late")
-		case 5:
-			p.Delay(0)
-			p.Trap("held", HoldRequest)
-			io.WriteString(c, "held")
-		}
-		if i == 3 {
-			p.Delay(0)
-		}
+		fault()
+		io.WriteString(c, "held")
+		defer c.Close()
 	}
-	p.Cut(true)
-	for _, c := range conns {
-		io.WriteString(c, "lost")
-	}
-	conns = append(conns, dial(t, p))
-	conns[0].Close()
 	p.Close()
-	for _, c := range conns {
-		c.Close()
-	}
 	Eventually(t, patience, "all goroutines end", func() error {
-		if n := runtime.NumGoroutine(); n > before {
+		if n := runtime.NumGoroutine(); n > before+5 { // those of the echo see their connections end later
 			return errors.New("some are left")
 		}
 		return nil
 	})
 }
 
-// echo serves connections and returns every piece with a prefix.
-func echo(t *testing.T, prefix string) string {
+// echo serves connections. It returns each piece with a prefix.
+func echo(t *testing.T, prefix string) (addr string, got chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	got = make(chan string, 100)
+	serve := func(c net.Conn) {
+		defer c.Close()
+		buf := make([]byte, 100)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			got <- string(buf[:n])
+			io.WriteString(c, prefix+string(buf[:n]))
+		}
+	}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 100)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					io.WriteString(c, prefix+string(buf[:n]))
-				}
-			}()
+			go serve(c)
 		}
 	}()
-	return l.Addr().String()
+	return l.Addr().String(), got
 }
 
 func dial(t *testing.T, p *Proxy) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", p.Addr())
+	c, err := net.DialTimeout("tcp", p.Addr(), patience)
 	if err != nil {
 		t.Fatal(err)
 	}
