@@ -18,33 +18,31 @@ import (
 // The first Run's context ends while its bid has no outcome, and the program campaigns again at once.
 func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-		s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) {
-			return nil, backend.ErrUnavailable
+		s := scripted()
+		s.lag = time.Millisecond
+		s.fail(backend.ErrUnavailable, callAcquire)
+		e := alone(t, s, Options{})
+		run := func() (stop func(), ended chan error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended = make(chan error, 1)
+			go func() { ended <- e.Run(ctx, untilItEnds) }()
+			return cancel, ended
 		}
-		m := manage(t, s, Options{})
-		e := joined(t, m, "x")
-		wait := func(ctx context.Context, _ *Leadership) error { <-ctx.Done(); return nil }
-		ctx, cancel := context.WithCancel(t.Context())
-		first := make(chan error, 1)
-		go func() { first <- e.Run(ctx, wait) }()
+		stop, first := run()
 		time.Sleep(time.Second)
-		cancel()
-		ctx, cancel = context.WithCancel(t.Context())
-		second := make(chan error, 1)
+		stop()
 		for e.manager.Status().Elections[0].Campaigning {
 			time.Sleep(100 * time.Microsecond)
 		}
-		go func() { second <- e.Run(ctx, wait) }()
+		stop, second := run()
 		began := time.Now()
 		if err := <-first; err != nil {
 			t.Errorf("the first Run returned %v after %v; want nil", err, time.Since(began))
 		}
-		cancel()
+		stop()
 		if err := <-second; err != nil {
 			t.Error(err)
 		}
-		closes(t, m)
 	})
 }
 
@@ -52,10 +50,9 @@ func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memory.New()
-		a, b := manage(t, store.Backend(), Options{ID: "a"}), manage(t, store.Backend(), Options{ID: "b"})
-		joined(t, a, "x").Lead(nil)
+		alone(t, store.Backend(), Options{ID: "a"}).Lead(nil)
 		synctest.Wait()
-		e := joined(t, b, "x")
+		e := alone(t, store.Backend(), Options{ID: "b"})
 		for range 100 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if l, err := e.Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -66,50 +63,37 @@ func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 			}
 			cancel()
 		}
-		b.send(func(time.Duration) input {
+		e.manager.send(func(time.Duration) input {
 			if len(e.waiters) > 0 {
 				t.Errorf("%d waiters are left after their campaigns ended", len(e.waiters))
 			}
 			return nil
 		})
-		closes(t, a, b)
 	})
-}
-
-// refusing is a store that rejects every bid for good once now is set.
-type refusing struct {
-	backend.Backend
-	now atomic.Bool
 }
 
 var errRefused = fmt.Errorf("too long a name: %w", backend.ErrInvalid)
 
-func (r *refusing) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if r.now.Load() {
-		return []backend.Answer{{Err: errRefused}}, nil
-	}
-	return r.Backend.Acquire(ctx, bids)
-}
-
 func TestRunEndsWhenTheStoreRejectsTheCandidate(t *testing.T) {
 	for _, leaderships := range []int{0, 1, 3} {
 		inBubble(t, fmt.Sprintf("after %d leaderships", leaderships), func(t *testing.T) {
-			store := &refusing{Backend: memory.New().Backend()}
-			store.now.Store(leaderships == 0)
-			m := manage(t, store, Options{})
-			led := 0
-			e := joined(t, m, "x")
+			store, led := scripted(), atomic.Int32{}
+			store.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+				if int(led.Load()) == leaderships {
+					return []backend.Answer{{Err: errRefused}}, nil
+				}
+				return store.Backend.Acquire(ctx, bids)
+			}
+			e := alone(t, store, Options{})
 			err := e.Run(t.Context(), func(ctx context.Context, _ *Leadership) error {
-				led++
-				store.now.Store(led == leaderships)
+				led.Add(1)
 				go e.Resign(t.Context())
 				<-ctx.Done()
 				return nil
 			})
-			if !errors.Is(err, errRefused) || led != leaderships {
-				t.Errorf("Run returns %v after %d leaderships, want %v after %d", err, led, errRefused, leaderships)
+			if !errors.Is(err, errRefused) || int(led.Load()) != leaderships {
+				t.Errorf("Run returns %v after %d leaderships, want %v after %d", err, led.Load(), errRefused, leaderships)
 			}
-			closes(t, m)
 		})
 	}
 }
@@ -117,18 +101,15 @@ func TestRunEndsWhenTheStoreRejectsTheCandidate(t *testing.T) {
 // A grant whose answer comes too late has led nobody, so FailoverDelay does not apply.
 func TestALateGrantIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		s := &script{Backend: store.Backend()}
-		n := 0
+		s := scripted()
 		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			a, err := s.Backend.Acquire(ctx, bids)
-			if n++; n == 1 {
+			if s.n[callAcquire].Load() == 1 {
 				time.Sleep(9 * time.Second) // its answer is late
 			}
 			return a, err
 		}
-		m := manage(t, s, Options{FailoverDelay: time.Minute})
-		e := joined(t, m, "x")
+		e := alone(t, s, Options{FailoverDelay: time.Minute})
 		e.Lead(nil)
 		began := time.Now()
 		for !e.Leading() && time.Since(began) < 5*time.Minute {
@@ -137,24 +118,21 @@ func TestALateGrantIsNoFailure(t *testing.T) {
 		if d := time.Since(began); d > 20*time.Second {
 			t.Errorf("the first leader after %v, though nobody had led and failed", d)
 		}
-		closes(t, m)
 	})
 }
 
 func TestANeverHealthyCandidateIsNotElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		led := make(chan int, 9)
-		m := manage(t, memory.New().Backend(), Options{Health: func(ctx context.Context) error {
+		e := alone(t, memory.New().Backend(), Options{Health: func(context.Context) error {
 			time.Sleep(100 * time.Millisecond)
 			return errors.New("unhealthy from the start")
 		}})
-		e := joined(t, m, "x")
-		e.Lead(func(ctx context.Context, _ *Leadership) error { led <- 1; <-ctx.Done(); return nil })
+		led := 0
+		e.Lead(func(context.Context, *Leadership) error { led++; return nil })
 		time.Sleep(time.Minute)
-		if len(led) > 0 {
-			t.Errorf("elected %d times, and was never healthy", len(led))
+		if led > 0 {
+			t.Errorf("elected %d times, and was never healthy", led)
 		}
-		closes(t, m)
 	})
 }
 
@@ -173,34 +151,27 @@ func TestAPausedManagerPausesLaterJoins(t *testing.T) {
 		if !e.Leading() {
 			t.Error("does not lead after Resume")
 		}
-		closes(t, m)
 	})
 }
 
-// A stale nomination says nothing about this candidate's rights.
+// A nomination that comes when the term is over says nothing about this candidate's rights.
 func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		s := &staleRequests{Backend: store.Backend()}
+		s := &script{Backend: store.Backend()}
+		s.fail(backend.ErrStale, callRequest)
 		var text lockedText
-		a := manage(t, store.Backend(), Options{ID: "a"})
-		joined(t, a, "x").Lead(nil)
+		a := alone(t, store.Backend(), Options{ID: "a"})
+		a.Lead(nil)
 		time.Sleep(time.Second)
-		b := manage(t, s, Options{ID: "b", Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		joined(t, b, "x").Lead(nil)
+		alone(t, s, Options{ID: "b", Logger: slog.New(slog.NewTextHandler(&text, nil))}).Lead(nil)
 		time.Sleep(time.Minute)
-		if err := a.Election("x").Nominate(t.Context(), "b"); err != nil {
+		if err := a.Nominate(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if got := text.String(); strings.Contains(got, "level=ERROR") {
 			t.Errorf("logged: %s", got)
 		}
-		closes(t, a, b)
 	})
 }
-
-// staleRequests is a store in which the term is always over when a request comes.
-type staleRequests struct{ backend.Backend }
-
-func (staleRequests) Request(context.Context, []backend.Request) error { return backend.ErrStale }

@@ -14,11 +14,10 @@ import (
 // leading again.
 func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
 	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		e.Lead(nil)
 		time.Sleep(time.Minute)
-		m.clock.ahead.Store(int64(time.Hour)) // what check does then
+		e.manager.clock.ahead.Store(int64(time.Hour)) // what check does then
 		if e.Leading() {
 			t.Error("trusts a lease that the wall clock says has run out")
 		}
@@ -26,22 +25,20 @@ func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
 		if !e.Leading() {
 			t.Error("a minute later it does not lead")
 		}
-		closes(t, m)
 	})
 }
 
 // Found by the simulation (docs/proof.md).
 func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		e.Lead(nil)
 		synctest.Wait()
 		leadership := e.Leadership()
 		if leadership == nil {
 			t.Fatal("does not lead")
 		}
-		m.clock.ahead.Store(int64(9 * time.Second)) // what check does where there is no boot-time clock
+		e.manager.clock.ahead.Store(int64(9 * time.Second)) // what check does where there is no boot-time clock
 		if leadership.Leading() {
 			t.Fatal("trusts a lease that the wall clock says has run out")
 		}
@@ -54,24 +51,21 @@ func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 		if next := e.Leadership(); next == nil || next.Term <= leadership.Term {
 			t.Errorf("a minute later it leads in %+v, want a leadership after %d", next, leadership.Term)
 		}
-		closes(t, m)
 	})
 }
 
 func TestASuspendedHostDoesNotLeadWhenItWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		e.Lead(nil)
 		synctest.Wait()
 		if !e.Leading() {
 			t.Fatal("does not lead")
 		}
-		m.clock.suspended.Store(int64(9 * time.Second)) // what check does where there is a boot-time clock
+		e.manager.clock.suspended.Store(int64(9 * time.Second)) // what check does where there is a boot-time clock
 		if e.Leading() {
 			t.Error("leads at its first instruction after 9 s of sleep")
 		}
-		closes(t, m)
 	})
 }
 
@@ -86,20 +80,18 @@ func TestASetBackWallClockStillShowsASuspension(t *testing.T) {
 
 func TestADetectedSuspensionCancelsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		l, err := e.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx := l.Context()
-		m.clock.jumped(int64(time.Hour)) // as Leading detects it
-		synctest.Wait()                  // no time passes
+		e.manager.clock.jumped(int64(time.Hour)) // as Leading detects it
+		synctest.Wait()                          // no time passes
 		if ctx.Err() == nil {
 			t.Error("not leading, but the context is not cancelled before a timer fires")
 		}
 		l.Resign(t.Context())
-		closes(t, m)
 	})
 }
 

@@ -1,7 +1,6 @@
-package election_test
+package election
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,56 +8,43 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 )
 
 // The first known state, at the start or after an outage, is no change: First is set.
 func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
-	bubble(t, "a watcher", func(t *testing.T) {
-		store := memory.New()
-		start := func(b backend.Backend, o election.Options) (*election.Manager, *election.Election) {
-			m, err := election.New(b, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { m.Close(context.Background()) })
-			e, err := m.Join("x")
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second) // for the first answer
-			return m, e
-		}
+	inBubble(t, "a watcher", func(t *testing.T) {
 		type told struct {
-			kind  election.Kind
+			kind  Kind
 			first bool
 		}
-		var own, seen []told
-		leads := func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }
-		leader, e := start(store.Backend(), election.Options{ID: "a"})
-		e.Watch(func(ev election.Event) { own = append(own, told{ev.Kind, ev.First}) })
-		e.Lead(leads)
+		watched := func(e *Election) *[]told {
+			var seen []told
+			time.Sleep(time.Second) // for the first answer
+			e.Watch(func(ev Event) { seen = append(seen, told{ev.Kind, ev.First}) })
+			return &seen
+		}
+		store := memory.New()
+		leader := alone(t, store.Backend(), Options{ID: "a"})
+		own := watched(leader)
+		leader.Lead(nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if want := []told{{election.Vacant, true}, {election.Elected, false}}; !slices.Equal(own, want) {
-			t.Errorf("the elected process got %v, want %v", own, want)
+		if want := []told{{Vacant, true}, {Elected, false}}; !slices.Equal(*own, want) {
+			t.Errorf("the elected process got %v, want %v", *own, want)
 		}
 
-		wire := conformance.Wrap(store.Backend())
-		_, e = start(wire, election.Options{ID: "b", Observer: true})
-		e.Watch(func(ev election.Event) { seen = append(seen, told{ev.Kind, ev.First}) })
+		wire := &script{Backend: store.Backend()}
+		seen := watched(alone(t, wire, Options{ID: "b", Observer: true}))
 		time.Sleep(time.Minute)
-		leader.Close(context.Background())
+		closes(t, leader.manager)
 		time.Sleep(time.Minute)
-		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrUnavailable} })
+		wire.fail(backend.ErrUnavailable)
 		time.Sleep(time.Minute)
-		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{} })
+		wire.heal()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		want := []told{{election.Elected, true}, {election.Vacant, false}, {election.Unknown, false}, {election.Vacant, true}}
-		if !slices.Equal(seen, want) {
-			t.Errorf("the observer got %v, want %v", seen, want)
+		if want := []told{{Elected, true}, {Vacant, false}, {Unknown, false}, {Vacant, true}}; !slices.Equal(*seen, want) {
+			t.Errorf("the observer got %v, want %v", *seen, want)
 		}
 	})
 }
@@ -67,34 +53,17 @@ func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 func TestALeaseThatIsReleasedForTheDeadHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		dead := store.Backend()
-		seen, err := dead.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: election.DefaultTTL, Renew: time.Second, Expected: seen[0]}
-		answers, err := dead.Acquire(t.Context(), []backend.Bid{bid})
-		if err != nil || answers[0].Outcome != backend.Granted {
-			t.Fatal(answers, err)
-		}
-		m, err := election.New(store.Backend(), election.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := join(t, m, "jobs")
+		dead, l := plant(t, store, DefaultTTL, time.Second)
+		e := alone(t, store.Backend(), Options{})
 		time.Sleep(time.Second)
-
-		held := answers[0].Lease.Held()
+		held := l.Held()
 		held.End = backend.Failed
 		if err := dead.Release(t.Context(), []backend.Held{held}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(election.DefaultTTL / 2)
-		if ev := e.Current(); ev.Kind != election.Vacant || ev.Reason != election.ReasonFailed {
+		time.Sleep(DefaultTTL / 2)
+		if ev := e.Current(); ev.Kind != Vacant || ev.Reason != ReasonFailed {
 			t.Errorf("released as failed, and watchers hear %v", ev)
-		}
-		if err := m.Close(context.Background()); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -31,20 +31,17 @@ func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	inBubble(t, "an enormous TTL", func(t *testing.T) {
 		store := memory.New()
 		plant(t, store, 1<<63-1, 3*time.Second)
-		m := manage(t, polled{store.Backend()}, Options{})
-		e := joined(t, m, "x")
+		e := alone(t, polled{store.Backend()}, Options{})
 		e.Lead(nil)
 		time.Sleep(24 * time.Hour)
 		if e.Leading() {
 			t.Error("took over a lease of centuries within a day")
 		}
-		closes(t, m)
 	})
 	inBubble(t, "an enormous Renew", func(t *testing.T) {
 		store := memory.New()
 		raw, held := plant(t, store, century, century-time.Hour)
-		m := manage(t, polled{store.Backend()}, Options{})
-		e := joined(t, m, "x")
+		e := alone(t, polled{store.Backend()}, Options{})
 		e.Lead(nil)
 		time.Sleep(time.Second)
 		again := backend.Bid{Election: "x", Candidate: held.Holder, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: held}
@@ -55,7 +52,6 @@ func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 		if !e.Leading() {
 			t.Error("a minute after the last renewal of a lease of 10 s nobody leads")
 		}
-		closes(t, m)
 	})
 }
 
@@ -82,6 +78,5 @@ func TestATinyRenewDoesNotMakeFollowersPoll(t *testing.T) {
 		if n := s.n[callObserve].Load(); n > 250 {
 			t.Errorf("%d readings in 10 s", n)
 		}
-		closes(t, m)
 	})
 }

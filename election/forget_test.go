@@ -1,7 +1,6 @@
-package election_test
+package election
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,32 +8,13 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 )
 
-func opened(t *testing.T, store *memory.Store, id string) *election.Manager {
+// campaigns starts a process that campaigns for "x", and waits for a minute.
+func campaigns(t *testing.T, b backend.Backend, id string) *Election {
 	t.Helper()
-	return over(t, store.Backend(), id)
-}
-
-func over(t *testing.T, b backend.Backend, id string) *election.Manager {
-	t.Helper()
-	m, err := election.New(b, election.Options{ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close(context.Background()) })
-	return m
-}
-
-func campaigns(t *testing.T, m *election.Manager, name string) *election.Election {
-	t.Helper()
-	e, err := m.Join(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil })
+	e := alone(t, b, Options{ID: id})
+	e.Lead(untilItEnds)
 	time.Sleep(time.Minute)
 	return e
 }
@@ -49,21 +29,18 @@ func kept(t *testing.T, store *memory.Store) backend.Record {
 }
 
 func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
-	for how, end := range map[string]func(m *election.Manager, wire *conformance.Wire){
-		"after a release": func(m *election.Manager, _ *conformance.Wire) { m.Close(context.Background()) },
-		"after a crash": func(_ *election.Manager, wire *conformance.Wire) {
-			wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Lost: true} })
-		},
+	for how, end := range map[string]func(t *testing.T, e *Election, wire *script){
+		"after a release": func(t *testing.T, e *Election, _ *script) { closes(t, e.manager) },
+		"after a crash":   func(_ *testing.T, _ *Election, wire *script) { wire.fail(errLost) },
 	} {
-		bubble(t, how, func(t *testing.T) {
+		inBubble(t, how, func(t *testing.T) {
 			store := memory.New()
-			wire := conformance.Wrap(store.Backend())
-			leader := over(t, wire, "a")
-			campaigns(t, leader, "x")
+			wire := &script{Backend: store.Backend()}
+			leader := campaigns(t, wire, "a")
 			led := kept(t, store)
-			end(leader, wire)
+			end(t, leader, wire)
 			time.Sleep(time.Minute)
-			operator := opened(t, store, "operator")
+			operator := manage(t, store.Backend(), Options{ID: "operator"})
 			if err := operator.Forget(t.Context(), "x"); err != nil {
 				t.Fatal(err)
 			}
@@ -71,20 +48,21 @@ func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
 			if !r.Forgotten() || r.Term <= led.Term || operator.Election("x") != nil {
 				t.Errorf("it is kept as %+v, and joined: %v", r, operator.Election("x") != nil)
 			}
-			b := opened(t, store, "b")
-			e := campaigns(t, b, "x")
+			e := campaigns(t, store.Backend(), "b")
 			if again := kept(t, store); !e.Leading() || again.Forgotten() || again.Term <= r.Term {
 				t.Errorf("a new candidate leads: %v, with %+v", e.Leading(), again)
 			}
+			wire.heal()
+			time.Sleep(time.Minute)
 		})
 	}
 }
 
 func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
-	bubble(t, "by another", func(t *testing.T) {
+	inBubble(t, "by another", func(t *testing.T) {
 		store := memory.New()
-		e := campaigns(t, opened(t, store, "a"), "x")
-		operator := opened(t, store, "operator")
+		e := campaigns(t, store.Backend(), "a")
+		operator := manage(t, store.Backend(), Options{ID: "operator"})
 		if err := operator.Forget(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), `"a" leads`) {
 			t.Errorf("Forget: %v, want that a leads", err)
 		}
@@ -93,11 +71,10 @@ func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 			t.Errorf("it leads on: %v; the operator's process is in it: %v", e.Leading(), operator.Election("x") != nil)
 		}
 	})
-	bubble(t, "while this process is a candidate", func(t *testing.T) {
+	inBubble(t, "while this process is a candidate", func(t *testing.T) {
 		store := memory.New()
-		campaigns(t, opened(t, store, "a"), "x")
-		b := opened(t, store, "b")
-		campaigns(t, b, "x")
+		campaigns(t, store.Backend(), "a")
+		b := campaigns(t, store.Backend(), "b").manager
 		if err := b.Forget(t.Context(), "x"); err == nil || b.Election("x") == nil {
 			t.Errorf("Forget: %v, and it is in the election: %v; want an error, and that it is", err, b.Election("x") != nil)
 		}
@@ -106,12 +83,11 @@ func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 
 // A leader that forgets its own election steps down and leaves.
 func TestALeaderCanForgetItsElection(t *testing.T) {
-	bubble(t, "x", func(t *testing.T) {
+	inBubble(t, "x", func(t *testing.T) {
 		store := memory.New()
-		m := opened(t, store, "a")
-		e := campaigns(t, m, "x")
-		if err := m.Forget(t.Context(), "x"); err != nil || e.Leading() || m.Election("x") != nil {
-			t.Errorf("Forget: %v, it leads: %v, it is in the election: %v", err, e.Leading(), m.Election("x") != nil)
+		e := campaigns(t, store.Backend(), "a")
+		if err := e.manager.Forget(t.Context(), "x"); err != nil || e.Leading() || e.manager.Election("x") != nil {
+			t.Errorf("Forget: %v, it leads: %v, it is in the election: %v", err, e.Leading(), e.manager.Election("x") != nil)
 		}
 		if r := kept(t, store); !r.Forgotten() {
 			t.Errorf("it is kept as %+v", r)
@@ -121,24 +97,18 @@ func TestALeaderCanForgetItsElection(t *testing.T) {
 
 // The vacancy is reported though the election was vacant before: its reason has changed.
 func TestWatchersSeeThatAnElectionIsForgotten(t *testing.T) {
-	bubble(t, "x", func(t *testing.T) {
+	inBubble(t, "x", func(t *testing.T) {
 		store := memory.New()
-		m := opened(t, store, "a")
-		campaigns(t, m, "x")
-		m.Close(t.Context())
-		e, err := opened(t, store, "b").Join("x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var last election.Event
-		e.Watch(func(ev election.Event) { last = ev })
+		closes(t, campaigns(t, store.Backend(), "a").manager)
+		var last Event
+		alone(t, store.Backend(), Options{ID: "b"}).Watch(func(ev Event) { last = ev })
 		time.Sleep(time.Minute)
-		if err := opened(t, store, "operator").Forget(t.Context(), "x"); err != nil {
+		if err := manage(t, store.Backend(), Options{ID: "operator"}).Forget(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if last.Kind != election.Vacant || last.Reason != election.ReasonForgotten {
+		if last.Kind != Vacant || last.Reason != ReasonForgotten {
 			t.Errorf("it is told %v", last)
 		}
 	})

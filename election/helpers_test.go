@@ -2,6 +2,9 @@ package election
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,14 +13,17 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
 )
 
+// manage starts a manager, and closes it at the end of the test.
 func manage(t *testing.T, b backend.Backend, o Options) *Manager {
 	t.Helper()
 	m, err := New(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { closes(t, m) })
 	return m
 }
 
@@ -35,14 +41,25 @@ func inBubble(t *testing.T, what string, f func(t *testing.T)) {
 	t.Run(what, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-func closes(t *testing.T, managers ...*Manager) {
+// alone starts a manager, and joins the election "x".
+func alone(t *testing.T, b backend.Backend, o Options) *Election {
 	t.Helper()
-	for _, m := range managers {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		if err := m.Close(ctx); err != nil {
-			t.Error(err)
-		}
+	return joined(t, manage(t, b, o), "x")
+}
+
+// untilItEnds is a lead function that does nothing.
+func untilItEnds(ctx context.Context, _ *Leadership) error {
+	<-ctx.Done()
+	return nil
+}
+
+// closes closes a manager, unless the test has done so.
+func closes(t *testing.T, m *Manager) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := m.Close(ctx); err != nil && !errors.Is(err, ErrClosed) {
+		t.Error(err)
 	}
 }
 
@@ -50,92 +67,125 @@ func soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Second)
 }
 
-// script is a store with functions that replace some of its calls. Each call takes lag, apart from
-// Listen.
+// script is a store whose calls can be made to fail, or be replaced. Each call takes lag, apart from Listen.
 type script struct {
 	backend.Backend
-	lag      time.Duration
-	acquire  func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
-	renew    func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
-	release  func(ctx context.Context, held []backend.Held) error
-	observe  func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
-	announce func(ctx context.Context, m backend.Member) error
-	listen   func(ctx context.Context, seen []backend.Lease) error
-	promises func(*backend.Guarantees)
-	n        [callKinds]atomic.Int64
-	mu       sync.RWMutex
+	lag time.Duration
+	n   [callKinds]atomic.Int64 // calls so far
+
+	mu      sync.RWMutex
+	err     error      // of calls of these kinds
+	kinds   []callKind // empty: all
+	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
+	release func(ctx context.Context, held []backend.Held) error
+	observe func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
+	listen  func(ctx context.Context, seen []backend.Lease) error
 }
 
-// set changes the functions.
-func (s *script) set(f func()) {
+// scripted returns a script over an empty store.
+func scripted() *script { return &script{Backend: memory.New().Backend()} }
+
+// errLost is the error of a call that is not answered.
+var errLost = errors.New("lost")
+
+// writes are the kinds of calls that write.
+var writes = []callKind{callAcquire, callRenew, callRelease, callAnnounce}
+
+// fail makes calls of these kinds fail; all, if none is given.
+func (s *script) fail(err error, kinds ...callKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f()
+	s.err, s.kinds = err, kinds
 }
 
-func of[F any](s *script, f *F) F {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return *f
-}
+func (s *script) heal() { s.fail(nil) }
 
-func (s *script) Guarantees() backend.Guarantees {
-	g := s.Backend.Guarantees()
-	if s.promises != nil {
-		s.promises(&g)
+// begin counts a call, and returns the error with which it fails.
+func (s *script) begin(ctx context.Context, k callKind) error {
+	s.n[k].Add(1)
+	if k != callListen {
+		time.Sleep(s.lag)
 	}
-	return g
+
+	s.mu.RLock()
+	err := s.err
+	if len(s.kinds) > 0 && !slices.Contains(s.kinds, k) {
+		err = nil
+	}
+	s.mu.RUnlock()
+	if err == errLost {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
+	}
+	return err
 }
 
 func (s *script) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	s.n[callAcquire].Add(1)
-	time.Sleep(s.lag)
-	if f := of(s, &s.acquire); f != nil {
-		return f(ctx, bids)
+	if err := s.begin(ctx, callAcquire); err != nil {
+		return nil, err
+	}
+	if s.acquire != nil {
+		return s.acquire(ctx, bids)
 	}
 	return s.Backend.Acquire(ctx, bids)
 }
 
 func (s *script) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	s.n[callRenew].Add(1)
-	time.Sleep(s.lag)
-	if f := of(s, &s.renew); f != nil {
-		return f(ctx, held)
+	if err := s.begin(ctx, callRenew); err != nil {
+		return nil, err
 	}
 	return s.Backend.Renew(ctx, held)
 }
 
 func (s *script) Release(ctx context.Context, held []backend.Held) error {
-	s.n[callRelease].Add(1)
-	time.Sleep(s.lag)
-	if f := of(s, &s.release); f != nil {
-		return f(ctx, held)
+	if err := s.begin(ctx, callRelease); err != nil {
+		return err
+	}
+	if s.release != nil {
+		return s.release(ctx, held)
 	}
 	return s.Backend.Release(ctx, held)
 }
 
 func (s *script) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	s.n[callObserve].Add(1)
-	time.Sleep(s.lag)
-	if f := of(s, &s.observe); f != nil {
-		return f(ctx, seen)
+	if err := s.begin(ctx, callObserve); err != nil {
+		return nil, err
+	}
+	if s.observe != nil {
+		return s.observe(ctx, seen)
 	}
 	return s.Backend.Observe(ctx, seen)
 }
 
+func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {
+	if err := s.begin(ctx, callListen); err != nil {
+		return err
+	}
+	if s.listen != nil {
+		return s.listen(ctx, seen)
+	}
+	return s.Backend.Listen(ctx, seen)
+}
+
+func (s *script) Request(ctx context.Context, requests []backend.Request) error {
+	if err := s.begin(ctx, callRequest); err != nil {
+		return err
+	}
+	return s.Backend.Request(ctx, requests)
+}
+
 func (s *script) Announce(ctx context.Context, m backend.Member) error {
-	if f := of(s, &s.announce); f != nil {
-		return f(ctx, m)
+	if err := s.begin(ctx, callAnnounce); err != nil {
+		return err
 	}
 	return s.Backend.Announce(ctx, m)
 }
 
-func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {
-	s.n[callListen].Add(1)
-	if f := of(s, &s.listen); f != nil {
-		return f(ctx, seen)
+func (s *script) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	if err := s.begin(ctx, callMembers); err != nil {
+		return nil, err
 	}
-	return s.Backend.Listen(ctx, seen)
+	return s.Backend.Members(ctx, from, limit)
 }
 
 // polled is a store that must be polled: it does not push changes.

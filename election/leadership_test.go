@@ -15,8 +15,7 @@ import (
 func TestAContextEndsWithItsLeadership(t *testing.T) {
 	for _, asked := range []string{"while it lasts", "after it was lost", "by many at once"} {
 		inBubble(t, asked, func(t *testing.T) {
-			m := manage(t, memory.New().Backend(), Options{})
-			e := joined(t, m, "x")
+			e := alone(t, memory.New().Backend(), Options{})
 			if err := e.Lead(nil); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +50,6 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 			if !errors.As(context.Cause(ctx), &end) || end.Reason != ReasonResigned || end.Term != l.Term {
 				t.Errorf("the context's cause is %v, want the end of term %d: %s", context.Cause(ctx), l.Term, ReasonResigned)
 			}
-			closes(t, m)
 		})
 	}
 }
@@ -59,8 +57,7 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 // After the machine was stopped, a program may ask before the manager's loop has run.
 func TestCurrentSaysThatTheDeadlineHasPassedBeforeTheLoopDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		if err := e.Lead(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -70,6 +67,5 @@ func TestCurrentSaysThatTheDeadlineHasPassedBeforeTheLoopDoes(t *testing.T) {
 		if ev := e.Current(); ev.Kind != Vacant || ev.Leading || ev.Reason != ReasonDeadline || ev.Previous.ID != led.Leader.ID || ev.Term != led.Term {
 			t.Errorf("after the deadline of %v: %+v, want vacant for %q", led, ev, ReasonDeadline)
 		}
-		closes(t, m)
 	})
 }

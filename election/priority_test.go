@@ -27,14 +27,13 @@ type ranked struct {
 	led []string // who was elected, in order
 }
 
+// rank runs f with a ranked fleet.
+func rank(t *testing.T, f func(*testing.T, *ranked)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newRanked(t)) })
+}
+
 func newRanked(t *testing.T) *ranked {
-	f := &ranked{t: t, store: memory.New(), open: func(b backend.Backend) backend.Backend { return b }, all: map[string]*Manager{}, began: time.Now()}
-	t.Cleanup(func() {
-		for _, m := range f.all {
-			closes(t, m)
-		}
-	})
-	return f
+	return &ranked{t: t, store: memory.New(), open: func(b backend.Backend) backend.Backend { return b }, all: map[string]*Manager{}, began: time.Now()}
 }
 
 // start starts a process that leads whenever it can.
@@ -60,6 +59,16 @@ func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...f
 		f.t.Fatal(err)
 	}
 	return e
+}
+
+// scripted has the next process use a script of the store.
+func (f *ranked) scripted() *script {
+	s := &script{Backend: f.store.Backend()}
+	f.open = func(b backend.Backend) backend.Backend {
+		f.open = func(b backend.Backend) backend.Backend { return b }
+		return s
+	}
+	return s
 }
 
 // stop closes a process in order.
@@ -104,8 +113,7 @@ func TestTheHighestOfANewFleetLeads(t *testing.T) {
 // A rolling restart of the whole fleet, the highest first: the next one leads within milliseconds, and the
 // highest gets the leadership back once it has been there for Reclaim.
 func TestTheHighestReclaimsInOrder(t *testing.T) {
-	inBubble(t, "restart", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		f.start("a", 10, minute)
 		b := f.start("b", 5, minute)
 		c := f.start("c", 1, minute)
@@ -114,12 +122,12 @@ func TestTheHighestReclaimsInOrder(t *testing.T) {
 		f.stop("a")
 		f.after(50*time.Millisecond, "b")
 		f.start("a", 10, minute)
-		f.after(minute, []string{}...) // b leads on: a is not yet ready for so long
+		f.after(minute) // b leads on: a is not yet ready for so long
 		if !b.Leading() {
 			t.Fatal("b does not lead while a settles")
 		}
 		f.after(11*time.Second, "a") // TTL more at most: announcements are read once in that time
-		f.after(time.Hour, []string{}...)
+		f.after(time.Hour)
 		if _, _, ok := c.Leader(); !ok {
 			t.Error("c does not know who leads")
 		}
@@ -128,66 +136,46 @@ func TestTheHighestReclaimsInOrder(t *testing.T) {
 
 // Without Reclaim nothing moves while somebody leads.
 func TestWithoutReclaimALeaderStays(t *testing.T) {
-	inBubble(t, "stays", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		f.start("b", 5, 0)
 		f.after(20*time.Second, "b")
 		f.start("a", 10, 0)
-		f.after(time.Hour, []string{}...)
+		f.after(time.Hour)
 	})
 }
 
 // The last leader is not waited for, though its announcement outlasts it; and whoever is lower than a
 // survivor lets that one bid first.
 func TestTheNextHighestTakesOver(t *testing.T) {
-	inBubble(t, "crash", func(t *testing.T) {
-		f := newRanked(t)
-		dead := &script{Backend: f.store.Backend()}
-		f.open = func(b backend.Backend) backend.Backend {
-			dead.Backend = b
-			return dead
-		}
+	rank(t, func(t *testing.T, f *ranked) {
+		dead := f.scripted()
 		f.start("a", 10, minute)
-		f.open = func(b backend.Backend) backend.Backend { return b }
 		f.start("c", 1, minute)
 		f.start("b", 5, minute)
 		f.after(30*time.Second, "a")
-		dead.set(func() {
-			dead.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			dead.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
-			dead.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) { return nil, backend.ErrUnavailable }
-			dead.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-		})
+		dead.fail(backend.ErrUnavailable)
 		f.after(DefaultTTL+DefaultTTL/3+time.Second, "b")
-		dead.set(func() { dead.renew, dead.release, dead.observe, dead.acquire = nil, nil, nil, nil })
+		dead.heal()
 	})
 }
 
 // One of the highest priority announces itself, and the store refuses all its bids: it costs one wait
 // at a vacancy. A bid without an outcome makes no claim.
 func TestOneThatCannotLeadStarvesNobody(t *testing.T) {
-	inBubble(t, "denied", func(t *testing.T) {
-		f := newRanked(t)
-		denied := &script{}
-		f.open = func(b backend.Backend) backend.Backend {
-			denied.Backend = b
-			denied.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrDenied }
-			return denied
-		}
+	rank(t, func(t *testing.T, f *ranked) {
+		f.scripted().fail(backend.ErrDenied, callAcquire)
 		f.start("a", 10, minute)
-		f.open = func(b backend.Backend) backend.Backend { return b }
 		f.start("b", 5, minute)
 		f.start("c", 1, minute)
 		o := f.all["b"].opts
 		f.after(o.RenewEvery+o.CallTimeout+o.RenewEvery, "b")
-		f.after(2*time.Hour, []string{}...)
+		f.after(2 * time.Hour)
 	})
 }
 
 // One of the highest priority whose work fails at once: it asks for the leadership ever more seldom.
 func TestClaimsOfOneThatFailsBecomeRare(t *testing.T) {
-	inBubble(t, "fails", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		f.fails = "a"
 		f.start("b", 5, minute)
 		f.after(20*time.Second, "b")
@@ -201,45 +189,35 @@ func TestClaimsOfOneThatFailsBecomeRare(t *testing.T) {
 
 // The last leader's IncumbentGrace goes before a higher priority.
 func TestIncumbentGraceGoesBeforePriority(t *testing.T) {
-	inBubble(t, "grace", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		graced := func(o *Options) { o.IncumbentGrace = 2 * minute }
-		lost := &script{}
-		f.open = func(b backend.Backend) backend.Backend {
-			lost.Backend = b
-			return lost
-		}
+		lost := f.scripted()
 		f.start("b", 5, 0, graced)
-		f.open = func(b backend.Backend) backend.Backend { return b }
 		f.after(20*time.Second, "b")
 		f.start("a", 10, 0, graced)
-		f.after(20*time.Second, []string{}...)
-		lost.set(func() {
-			lost.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-		})
+		f.after(20 * time.Second)
+		lost.fail(backend.ErrUnavailable, callRenew)
 		time.Sleep(DefaultTTL)
-		lost.set(func() { lost.renew = nil })
+		lost.heal()
 		f.after(3*time.Second, "b") // less than it would wait for a higher one
 	})
 }
 
 // A claim does not replace an operator's request.
 func TestAnOperatorsRequestGoesBeforeAClaim(t *testing.T) {
-	inBubble(t, "nominated", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		b := f.start("b", 5, 0)
 		f.after(20*time.Second, "b")
 		if err := b.Nominate(t.Context(), "absent"); err != nil {
 			t.Fatal(err)
 		}
 		f.start("a", 10, minute)
-		f.after(10*minute, []string{}...)
+		f.after(10 * minute)
 	})
 }
 
 func TestPrioritiesAreAnnounced(t *testing.T) {
-	inBubble(t, "announced", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		f.start("a", maxPriority, 0)
 		f.start("none", 0, 0)
 		f.after(30*time.Second, "none") // it sets neither option, so it lets nobody bid first
@@ -262,14 +240,11 @@ func TestPrioritiesAreAnnounced(t *testing.T) {
 // One of the highest priority asks for the leadership and then cannot lead. The leader that has stepped down for it
 // leads again after a TTL, not one of a lower priority.
 func TestAClaimOfOneThatCannotLeadCostsATTL(t *testing.T) {
-	inBubble(t, "denied", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		f.start("b", 5, minute)
 		f.start("c", 1, minute)
 		f.after(20*time.Second, "b")
-		denied := &script{Backend: f.store.Backend()}
-		denied.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrDenied }
-		f.open = func(backend.Backend) backend.Backend { return denied }
+		f.scripted().fail(backend.ErrDenied, callAcquire)
 		f.start("a", 10, minute)
 		time.Sleep(minute)
 		for f.all["b"].Election("jobs").Leading() {
@@ -316,17 +291,16 @@ func TestAnAnnouncementAloneCostsTwoWaitsAtMost(t *testing.T) {
 			f.start("b", 5, minute)
 			o := f.all["b"].opts
 			least := max(o.RenewEvery, c.waits*(o.RenewEvery+o.CallTimeout))
-			f.after(least-time.Second, []string{}...)
+			f.after(least - time.Second)
 			f.after(2*time.Second, "b")
-			f.after(10*minute, []string{}...)
+			f.after(10 * minute)
 		})
 	}
 }
 
 // Nine of nine priorities come one after the other, the lowest first. Then nothing moves.
 func TestAFleetOfManyPrioritiesComesToRest(t *testing.T) {
-	inBubble(t, "nine", func(t *testing.T) {
-		f := newRanked(t)
+	rank(t, func(t *testing.T, f *ranked) {
 		for i := range 9 {
 			f.start(fmt.Sprint(i), i, minute)
 			time.Sleep(45 * time.Second)
@@ -339,7 +313,7 @@ func TestAFleetOfManyPrioritiesComesToRest(t *testing.T) {
 		if len(led) > 9 || led[len(led)-1] != "8" {
 			t.Errorf("elected were %s, want each once at most, and 8 in the end", led)
 		}
-		f.after(3*time.Hour, []string{}...)
+		f.after(3 * time.Hour)
 	})
 }
 
@@ -349,11 +323,9 @@ func TestAmongTheLivingTheHigherOneLeads(t *testing.T) {
 	for i := range 10 {
 		inBubble(t, fmt.Sprint(i), func(t *testing.T) {
 			f := newRanked(t)
-			dead := &script{Backend: f.store.Backend()}
-			f.open = func(backend.Backend) backend.Backend { return dead }
+			dead := f.scripted()
 			f.start("a", 10, 0)
 			f.after(20*time.Second, "a")
-			f.open = func(b backend.Backend) backend.Backend { return b }
 			f.start("c", 1, 0)
 			f.start("b", 5, 0)
 			x := f.store.Backend()
@@ -361,36 +333,30 @@ func TestAmongTheLivingTheHigherOneLeads(t *testing.T) {
 			if err := x.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "x", Nonce: backend.NewNonce()}, Elections: "priority\t10\njobs\n", TTL: 24 * time.Hour}); err != nil {
 				t.Fatal(err)
 			}
-			f.after(20*time.Second, []string{}...)
-			dead.set(func() {
-				dead.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-				dead.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
-			})
+			f.after(20 * time.Second)
+			dead.fail(backend.ErrUnavailable, callRenew, callRelease)
 			f.after(30*time.Second, "b")
-			dead.set(func() { dead.renew, dead.release = nil, nil })
+			dead.heal()
 		})
 	}
 }
 
-type unlisted struct{ backend.Backend }
-
-func (unlisted) Members(context.Context, string, int) ([]backend.Member, error) {
-	return nil, backend.ErrDenied
-}
-
 // The store denies the reading of announcements: each vacancy costs one wait, and nobody claims.
 func TestAnnouncementsThatCannotBeReadStarveNobody(t *testing.T) {
-	inBubble(t, "denied", func(t *testing.T) {
-		f := newRanked(t)
-		f.open = func(b backend.Backend) backend.Backend { return unlisted{b} }
+	rank(t, func(t *testing.T, f *ranked) {
+		f.open = func(b backend.Backend) backend.Backend {
+			s := &script{Backend: b}
+			s.fail(backend.ErrDenied, callMembers)
+			return s
+		}
 		f.start("b", 5, minute)
 		o := f.all["b"].opts
 		wait := o.RenewEvery + o.CallTimeout
 		f.after(wait+time.Second, "b")
 		f.start("a", 10, minute)
-		f.after(time.Hour, []string{}...)
+		f.after(time.Hour)
 		f.stop("b")
-		f.after(wait-time.Second, []string{}...)
+		f.after(wait - time.Second)
 		f.after(2*time.Second, "a")
 	})
 }

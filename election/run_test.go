@@ -18,8 +18,7 @@ func TestRunReturnsItsFunctionsError(t *testing.T) {
 	broken := errors.New("the printer is out of paper")
 	for _, want := range []error{nil, broken} {
 		synctest.Test(t, func(t *testing.T) {
-			m := manage(t, memory.New().Backend(), Options{})
-			e := joined(t, m, "x")
+			e := alone(t, memory.New().Backend(), Options{})
 			runs := 0
 			err := e.Run(t.Context(), func(context.Context, *Leadership) error { runs++; return want })
 			r, _ := e.Record(t.Context())
@@ -33,7 +32,6 @@ func TestRunReturnsItsFunctionsError(t *testing.T) {
 			if err := e.Run(t.Context(), func(context.Context, *Leadership) error { return nil }); err != nil {
 				t.Errorf("a second Run: %v", err)
 			}
-			closes(t, m)
 		})
 	}
 }
@@ -41,8 +39,7 @@ func TestRunReturnsItsFunctionsError(t *testing.T) {
 // Run ignores an error that the function returns after its leadership has ended.
 func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		ended := make(chan error)
 		runs := 0
 		ctx, cancel := context.WithCancel(t.Context())
@@ -64,15 +61,13 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 		if err := <-ended; err != nil || runs != 4 {
 			t.Errorf("after three resignations and the end of its context Run returned %v after %d leaderships, want nil after 4", err, runs)
 		}
-		closes(t, m)
 	})
 }
 
 // A function that fails at once is not called again at once.
 func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		calls := make(chan time.Time, 10000)
 		var good atomic.Bool
 		e.Lead(func(context.Context, *Leadership) error {
@@ -87,22 +82,21 @@ func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 			last = <-calls
 			return last.Sub(before)
 		}
-		for i, want := 1, m.opts.RenewEvery; i < 6; i, want = i+1, 2*want {
-			if got := gap(); got < want || got > want+m.opts.RenewEvery {
+		for i, want := 1, e.manager.opts.RenewEvery; i < 6; i, want = i+1, 2*want {
+			if got := gap(); got < want || got > want+e.manager.opts.RenewEvery {
 				t.Errorf("pause %d after an error is %v, want %v", i, got, want)
 			}
 		}
 		for range 10 {
-			if got := gap(); got > 33*m.opts.RenewEvery {
-				t.Errorf("the wait has grown to %v, want at most %v", got, 33*m.opts.RenewEvery)
+			if got := gap(); got > 33*e.manager.opts.RenewEvery {
+				t.Errorf("the wait has grown to %v, want at most %v", got, 33*e.manager.opts.RenewEvery)
 			}
 		}
 		good.Store(true)
 		gap() // after which the function succeeds
-		if got := gap(); got > 2*m.opts.RenewEvery {
-			t.Errorf("the wait after a function that succeeded is %v, want %v", got, m.opts.RenewEvery)
+		if got := gap(); got > 2*e.manager.opts.RenewEvery {
+			t.Errorf("the wait after a function that succeeded is %v, want %v", got, e.manager.opts.RenewEvery)
 		}
-		closes(t, m)
 	})
 }
 
@@ -133,7 +127,6 @@ func TestACallThatWaitsForItsCallerFails(t *testing.T) {
 		if err := <-told; !errors.Is(err, ErrOwnCaller) {
 			t.Errorf("Close in a callback: %v, want %v", err, ErrOwnCaller)
 		}
-		closes(t, m)
 	})
 }
 
@@ -154,7 +147,7 @@ func TestEachMisuseHasItsError(t *testing.T) {
 		if _, err := a.Join("x"); !errors.Is(err, ErrJoined) {
 			t.Errorf("Join of what is joined: %v, want %v", err, ErrJoined)
 		}
-		closes(t, a, b)
+		closes(t, a)
 		if err := ea.Lead(nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("Lead after Close: %v, want %v", err, ErrClosed)
 		}

@@ -1,8 +1,7 @@
-package election_test
+package election
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,33 +9,28 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 )
 
-func call(s election.Stats, kind string) election.CallStats {
-	i := slices.IndexFunc(s.Calls, func(c election.CallStats) bool { return c.Kind == kind })
-	return s.Calls[i]
+func (s *Stats) of(kind string) CallStats {
+	return s.Calls[slices.IndexFunc(s.Calls, func(c CallStats) bool { return c.Kind == kind })]
 }
 
-func changes(s election.Stats, kind election.Kind, reason election.Reason, own bool) uint64 {
-	for _, c := range s.Changes {
-		if c.Kind == kind && c.Reason == reason && c.Own == own {
-			return c.Count
-		}
+// own counts the changes of this process's leaderships.
+func (s *Stats) own(kind Kind, reason Reason) uint64 {
+	i := slices.IndexFunc(s.Changes, func(c Change) bool { return c.Kind == kind && c.Reason == reason && c.Own })
+	if i < 0 {
+		return 0
 	}
-	return 0
+	return s.Changes[i].Count
 }
 
 func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New().Backend())
-		m, err := election.New(wire, election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close(context.Background())
-		if err := join(t, m, "jobs").Lead(nil); err != nil {
+		const took = 6 * time.Millisecond
+		store := scripted()
+		store.lag = took
+		m := manage(t, store, Options{TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
+		if err := joined(t, m, "jobs").Lead(nil); err != nil {
 			t.Fatal(err)
 		}
 		for m.Stats().Remaining.Count == 0 {
@@ -45,23 +39,16 @@ func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 		const renewals = 25 // both snapshots are a second after a renewal
 		time.Sleep(time.Second)
 		before := m.Stats()
-		wire.Decide(func(c conformance.Call) conformance.Fate { return conformance.Fate{After: 6 * time.Millisecond} })
 		time.Sleep(renewals * 4 * time.Second)
 		after := m.Stats()
 
 		if after.Backend != "memory" || after.TTL != 16*time.Second {
 			t.Errorf("backend %q and TTL %v, want memory and 16s", after.Backend, after.TTL)
 		}
-		took, old := call(after, "renew").Took, call(before, "renew").Took
-		if n := took.Count - old.Count; n != renewals {
-			t.Errorf("%d renewals were counted, %d were made", n, renewals)
-		}
-		if d := took.Sum - old.Sum; d != renewals*6*time.Millisecond {
-			t.Errorf("renewals took %v together, want %d times 6ms", d, renewals)
-		}
-		i := slices.Index(took.Bounds, 8*time.Millisecond)
-		if n := took.Counts[i] - old.Counts[i]; n != renewals {
-			t.Errorf("%d renewals lie between 4ms and 8ms, want all %d: %+v", n, renewals, took)
+		now, old := after.of("renew").Took, before.of("renew").Took
+		i := slices.Index(now.Bounds, 8*time.Millisecond)
+		if n, sum := now.Count-old.Count, now.Sum-old.Sum; n != renewals || sum != renewals*took || now.Counts[i]-old.Counts[i] != renewals {
+			t.Errorf("%d renewals were counted, which took %v together; want %d of 6ms, between 4ms and 8ms: %+v", n, sum, renewals, now)
 		}
 		// A renewal is sent at each tick of 4 s and confirmed 6 ms later. The trust from the
 		// tick before lasts 16 s - 4 s, so 8 s - 6 ms remain.
@@ -70,7 +57,7 @@ func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 		if n := left.Counts[i] - old.Counts[i]; n != renewals {
 			t.Errorf("%d renewals had between 7s and 8s of trust left, want all %d: %+v", n, renewals, left)
 		}
-		if d := (left.Sum - old.Sum) / renewals; d > 8*time.Second-6*time.Millisecond || d < 8*time.Second-7*time.Millisecond {
+		if d := (left.Sum - old.Sum) / renewals; d > 8*time.Second-took || d < 8*time.Second-took-time.Millisecond {
 			t.Errorf("%v were left in the mean, want 8s less 6ms", d)
 		}
 	})
@@ -78,66 +65,43 @@ func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 
 func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New().Backend())
-		m, err := election.New(wire, election.Options{ID: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close(context.Background())
-		e := join(t, m, "jobs")
-		lead := func() {
+		store := scripted()
+		e := alone(t, store, Options{})
+		stats := func() *Stats { s := e.manager.Stats(); return &s }
+		lead := func(renewals error) {
 			t.Helper()
-			if err := e.Run(t.Context(), nil); err == nil {
-				t.Fatal("ran without a function")
-			}
 			l, err := e.Campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Resign(t.Context())
+			store.fail(renewals, callRenew)
 			time.Sleep(time.Minute)
+			store.heal()
+			if err := l.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		lead()
-		if n := changes(m.Stats(), election.Elected, election.ReasonElected, true); n != 1 {
-			t.Errorf("%d leaderships have begun, want 1: %+v", n, m.Stats().Changes)
+		lead(nil)
+		if s := stats(); s.own(Elected, ReasonElected) != 1 || s.own(Vacant, ReasonResigned) != 1 {
+			t.Errorf("one leadership has begun and was resigned, counted were %+v", s.Changes)
 		}
-		if n := changes(m.Stats(), election.Vacant, election.ReasonResigned, true); n != 1 {
-			t.Errorf("%d leaderships were resigned, want 1: %+v", n, m.Stats().Changes)
-		}
-		for _, c := range m.Stats().Calls {
+		for _, c := range stats().Calls {
 			if c.Unavailable+c.Denied+c.Invalid > 0 {
 				t.Errorf("errors on a store that made none: %+v", c)
 			}
 		}
 
-		classes := []error{backend.ErrUnavailable, backend.ErrDenied, fmt.Errorf("of no class")}
-		for _, class := range classes {
-			l, err := e.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			wire.Decide(func(c conformance.Call) (f conformance.Fate) {
-				if c.Method == "Renew" {
-					f.Err = class
-				}
-				return f
-			})
-			<-l.Context().Done()
-			wire.Decide(nil)
-			if err := l.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+		for _, class := range []error{backend.ErrUnavailable, backend.ErrDenied, errors.New("of no class")} {
+			lead(class)
 		}
-		s := m.Stats()
-		unreachable, denied := changes(s, election.Vacant, election.ReasonUnreachable, true), changes(s, election.Vacant, election.ReasonDenied, true)
-		if unreachable != 2 || denied != 1 {
-			t.Errorf("%d leaderships were lost because renewals failed and %d because they were denied, want 2 and 1: %+v", unreachable, denied, s.Changes)
+		s := stats()
+		if s.own(Vacant, ReasonUnreachable) != 2 || s.own(Vacant, ReasonDenied) != 1 {
+			t.Errorf("two leaderships were lost because renewals failed and one because they were denied, counted were %+v", s.Changes)
 		}
-		r := call(s, "renew")
-		if r.Denied == 0 || r.Unavailable <= r.Denied || r.Invalid != 0 {
+		if r := s.of("renew"); r.Denied == 0 || r.Unavailable <= r.Denied || r.Invalid != 0 {
 			t.Errorf("renewals failed twice as unavailable and once as denied, and were counted as %+v", r)
 		}
-		if c := call(s, "acquire"); c.Took.Count < 4 || c.Unavailable+c.Denied+c.Invalid > 0 {
+		if c := s.of("acquire"); c.Took.Count < 4 || c.Unavailable+c.Denied+c.Invalid > 0 {
 			t.Errorf("bids did not fail, and were counted as %+v", c)
 		}
 	})
@@ -145,15 +109,14 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 
 func TestStatsCountWatchersAndWaitingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := open(t, memory.New(), election.Options{ID: "a"})
-		names := []string{"c", "a", "b"}
-		for _, name := range names {
-			join(t, m, name)
+		m := manage(t, memory.New().Backend(), Options{})
+		for _, name := range []string{"c", "a", "b"} {
+			joined(t, m, name)
 		}
 		synctest.Wait() // all have been observed
 		release := make(chan struct{})
-		stop := m.Watch(func(election.Event) { <-release })
-		m.Election("a").Watch(func(election.Event) {})
+		stop := m.Watch(func(Event) { <-release })
+		m.Election("a").Watch(func(Event) {})
 		synctest.Wait()
 		if s := m.Stats(); s.Watchers != 2 || s.Waiting != 2 {
 			t.Errorf("%d watchers with %d events, want 2 watchers, one of which is handling the first of three events", s.Watchers, s.Waiting)
@@ -173,10 +136,8 @@ func TestStatsCountWatchersAndWaitingEvents(t *testing.T) {
 			}
 		}
 		before := m.Stats()
-		if err := m.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if s := m.Stats(); call(s, "observe").Took.Count < call(before, "observe").Took.Count || len(m.Elections()) != 0 {
+		closes(t, m)
+		if s := m.Stats(); s.of("observe").Took.Count < before.of("observe").Took.Count || len(m.Elections()) != 0 {
 			t.Error("after Close the counters are lost, or elections are left")
 		}
 	})

@@ -1,10 +1,6 @@
 package election
 
 import (
-	"context"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,46 +9,23 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// unreadable is a store whose readings fail while active is set, as behind a proxy that sends them to
-// a broken replica.
-type unreadable struct {
-	backend.Backend
-	active atomic.Bool
-}
-
-func (b *unreadable) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if b.active.Load() {
-		return nil, fmt.Errorf("%w: the server is read-only", backend.ErrUnavailable)
-	}
-	return b.Backend.Observe(ctx, seen)
-}
-
 // A process whose readings fail must not report the last known leader forever, even if the renewals
-// of its own leases work.
+// of its own leases work: say a proxy sends its readings to a broken replica.
 func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		eyes := &unreadable{Backend: store.Backend()}
-		a, b := manage(t, eyes, Options{ID: "a"}), manage(t, store.Backend(), Options{ID: "b"})
-		joined(t, b, "x").Lead(nil)
+		eyes := &script{Backend: store.Backend()}
+		b := alone(t, store.Backend(), Options{ID: "b"})
+		b.Lead(nil)
 		time.Sleep(time.Second)
-		mine, x := joined(t, a, "mine"), joined(t, a, "x")
+		x := alone(t, eyes, Options{ID: "a"})
+		a, mine := x.manager, joined(t, x.manager, "mine")
 		mine.Lead(nil)
-		var mu sync.Mutex
 		var told []Event
-		x.Watch(func(e Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, e)
-		})
-		count := func() (n int, last Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(told), told[len(told)-1]
-		}
+		x.Watch(func(e Event) { told = append(told, e) })
 		time.Sleep(30 * time.Second)
-		eyes.active.Store(true)
-		closes(t, b)
+		eyes.fail(errDown, callObserve)
+		closes(t, b.manager)
 		time.Sleep(time.Minute)
 		if who, _, ok := x.Leader(); ok {
 			t.Errorf("%q left a minute ago, no reading has worked since, and it is still reported as the leader", who.ID)
@@ -64,17 +37,18 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 			t.Error("its own lease, which is renewed, was given up")
 		}
 		time.Sleep(10 * time.Minute)
-		before, _ := count()
+		synctest.Wait()
+		before := len(told)
 		time.Sleep(10 * time.Minute)
-		if now, last := count(); now != before || last.Reason != ReasonUnreachable {
+		synctest.Wait()
+		if now, last := len(told), told[len(told)-1]; now != before || last.Reason != ReasonUnreachable {
 			t.Errorf("told %d times and then %d times, last %+v; want once, and that the store is unreachable", before, now, last)
 		}
-		eyes.active.Store(false)
+		eyes.heal()
 		time.Sleep(time.Minute)
 		if _, _, ok := x.Leader(); ok || a.Status().Unreachable {
 			t.Errorf("once it can read again: Leader() %v, unreachable %v; want nobody, and reachable", ok, a.Status().Unreachable)
 		}
-		closes(t, a)
 	})
 }
 
@@ -83,39 +57,30 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		eyes := &unreadable{Backend: polled{store.Backend()}}
-		other := &script{Backend: store.Backend()}
-		b := manage(t, other, Options{ID: "b"})
-		joined(t, b, "x").Lead(nil)
+		eyes, other := &script{Backend: polled{store.Backend()}}, &script{Backend: store.Backend()}
+		alone(t, other, Options{ID: "b"}).Lead(nil)
 		time.Sleep(time.Second)
-		a := manage(t, eyes, Options{ID: "a"})
-		x := joined(t, a, "x")
+		x := alone(t, eyes, Options{ID: "a"})
 		x.Lead(nil)
 		time.Sleep(30 * time.Second)
 		// The leader is cut off for good. The follower's readings fail 6 s later, during its
 		// observation, and work again just after its bid was granted.
-		down := func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-		other.set(func() {
-			other.renew = down
-			other.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			other.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
-		})
+		other.fail(backend.ErrUnavailable, writes...)
 		time.Sleep(6 * time.Second)
-		eyes.active.Store(true)
+		eyes.fail(errDown, callObserve)
 		for range 100 {
 			if time.Sleep(100 * time.Millisecond); x.Leading() {
 				break
 			}
 		}
-		eyes.active.Store(false)
+		eyes.heal()
 		if !x.Leading() {
 			t.Fatal("not elected")
 		}
 		time.Sleep(time.Hour)
-		if s := a.Status(); s.Unreachable || s.Err != nil {
+		if s := x.manager.Status(); s.Unreachable || s.Err != nil {
 			t.Errorf("an hour later, leading %v and renewing every 3 s: unreachable %v, contact %v ago, %v", x.Leading(), s.Unreachable, s.Contact, s.Err)
 		}
-		other.set(func() { other.renew, other.acquire, other.release = nil, nil, nil })
-		closes(t, a, b)
+		other.heal()
 	})
 }

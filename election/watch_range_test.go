@@ -14,8 +14,7 @@ import (
 // Events yields the events of Watch, in the same order, until this process leaves the election.
 func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		synctest.Wait() // until the first reading: both begin with the same state
 		var watched, ranged []string
 		e.Watch(func(ev Event) { watched = append(watched, ev.String()) })
@@ -24,7 +23,7 @@ func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 			var inside error
 			for ev := range e.Events(t.Context()) {
 				ranged = append(ranged, ev.String())
-				inside = m.Close(t.Context())
+				inside = e.manager.Close(t.Context())
 			}
 			done <- inside
 		}()
@@ -33,7 +32,7 @@ func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		closes(t, m)
+		closes(t, e.manager)
 		if err := <-done; !errors.Is(err, ErrOwnCaller) {
 			t.Errorf("Close in the body of the range: %v, want %v", err, ErrOwnCaller)
 		}
@@ -48,21 +47,19 @@ func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 
 func TestEventsEndWithTheContextAndWithBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		for range e.Events(t.Context()) {
 			break
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		n := 0
-		for range m.Events(ctx) {
+		for range e.manager.Events(ctx) {
 			n++
 		}
 		if n == 0 || ctx.Err() == nil {
 			t.Errorf("the range ended after %d events, its context: %v", n, ctx.Err())
 		}
-		closes(t, m)
 	})
 }
 

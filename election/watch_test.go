@@ -13,13 +13,11 @@ import (
 
 func TestAWatcherOfALeftElectionEnds(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		if err := e.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		e.Watch(func(Event) {})
-		closes(t, m)
 	})
 }
 
@@ -62,8 +60,7 @@ func TestASlowWatcherDoesNotBlockTheLoop(t *testing.T) {
 // A callback that ends its goroutine, as t.FailNow does, still gets the following events.
 func TestACallbackThatEndsItsGoroutineIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New().Backend(), Options{})
-		e := joined(t, m, "x")
+		e := alone(t, memory.New().Backend(), Options{})
 		var told atomic.Int32
 		e.Watch(func(Event) {
 			if told.Add(1) == 2 {
@@ -76,9 +73,8 @@ func TestACallbackThatEndsItsGoroutineIsCalledAgain(t *testing.T) {
 			e.Resign(t.Context())
 		}
 		time.Sleep(time.Minute)
-		if s := m.Stats(); s.Waiting > 0 || told.Load() < 10 {
+		if s := e.manager.Stats(); s.Waiting > 0 || told.Load() < 10 {
 			t.Errorf("%d events wait for a callback that was called %d times", s.Waiting, told.Load())
 		}
-		closes(t, m)
 	})
 }
