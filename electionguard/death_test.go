@@ -63,7 +63,6 @@ func TestWhatLivesOnHasNotEnded(t *testing.T) {
 			p.kill()
 		}
 	}
-	execute := func(p *guarded) { p.order("exec /usr/bin/sleep") }
 	for name, c := range map[string]struct {
 		environ string
 		do, end func(*guarded)
@@ -75,8 +74,7 @@ func TestWhatLivesOnHasNotEnded(t *testing.T) {
 			p.kill()
 		}},
 		// exec(2) ends all threads but one, and closes files, but the process lives on with another program.
-		"it executes another program":                   {"", execute, kill},
-		"it executes another program, children ignored": {"IGNORE_CHILDREN=1", execute, kill}, // the pipe is closed on exec
+		"it executes another program": {"", func(p *guarded) { p.order("exec /usr/bin/sleep") }, kill},
 		// A pipe that was closed by mistake says that the process has ended. The kernel's other word is missing.
 		"its pipe was closed": {"", func(p *guarded) { p.do("lose-files") }, kill},
 		// A child may go on with the dead leader's work. Its own files take numbers from 3 on, whatever it would have
@@ -101,15 +99,6 @@ func TestWhatLivesOnHasNotEnded(t *testing.T) {
 			p.wantReleased(released)
 		})
 	}
-}
-
-func TestChildrenCanBeIgnored(t *testing.T) {
-	t.Parallel()
-	p := startGuarded(t, "IGNORE_CHILDREN=1")
-	p.order("spawn /usr/bin/sleep")
-	p.child()
-	p.kill()
-	p.wantReleased(released)
 }
 
 // A child that closes all files that it does not know, as daemons do, is not known: docs/guard.md says that it must not do the

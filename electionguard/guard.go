@@ -20,10 +20,6 @@ type Options struct {
 	// Grace is for how long the guard waits after the program has ended, before it releases. Default: 0.
 	Grace time.Duration
 
-	// IgnoreChildren makes the guard release although children that the program has started still
-	// run. Default: false.
-	IgnoreChildren bool
-
 	// Logger gets a warning if the guard ends before the program. Default: slog.Default.
 	Logger *slog.Logger
 }

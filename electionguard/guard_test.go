@@ -75,7 +75,6 @@ var memory []byte // to be dumped
 // until it was released. Then it does what it reads.
 func program() {
 	o := electionguard.Options{Store: []byte(os.Getenv("GUARDED")), Logger: slog.New(slog.NewTextHandler(os.Stdout, nil))}
-	o.IgnoreChildren = os.Getenv("IGNORE_CHILDREN") != ""
 	o.Grace, _ = time.ParseDuration(os.Getenv("GRACE"))
 	say := func(text string) { fmt.Println(text) }
 	if os.Getenv("CHILD_FIRST") != "" {

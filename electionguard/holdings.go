@@ -16,9 +16,8 @@ import (
 
 // A setup is the first line that a guard reads.
 type setup struct {
-	Store          []byte
-	Grace          time.Duration
-	IgnoreChildren bool
+	Store []byte
+	Grace time.Duration
 }
 
 // A report is text for the guard, in lines: what the program may hold.

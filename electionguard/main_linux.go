@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -167,7 +166,7 @@ func (g *Guard) prepare() error {
 	}); err != nil {
 		return err
 	}
-	line, err := json.Marshal(setup{g.o.Store, g.o.Grace, g.o.IgnoreChildren})
+	line, err := json.Marshal(setup{g.o.Store, g.o.Grace})
 	if err != nil {
 		return err
 	}
@@ -188,7 +187,6 @@ func guard(open Open) error {
 	if err != nil {
 		return nil // the program has ended before it held anything
 	}
-	giveBackMemory()
 	s := &store{open: open, text: h.Store}
 	changed := func() {
 		if election, ok := h.one(); ok {
@@ -204,7 +202,7 @@ func guard(open Open) error {
 	if len(held) == 0 {
 		return nil
 	}
-	switch ended, err := awaitEnd(h.IgnoreChildren, time.Now().Add(h.ttl)); {
+	switch ended, err := awaitEnd(time.Now().Add(h.ttl)); {
 	case err != nil:
 		return fmt.Errorf("wait for the program: %w", err)
 	case !ended:
@@ -241,30 +239,11 @@ func closeInherited() error {
 	return nil
 }
 
-// giveBackMemory takes the pages of the program's code out of this process, most of which only its start needed. The
-// kernel has them in its cache, for the program, and maps them again when they are used.
-func giveBackMemory() {
-	name, err := os.Readlink("/proc/self/exe")
-	maps, err2 := os.ReadFile("/proc/self/maps")
-	if err != nil || err2 != nil {
-		return
-	}
-	for line := range strings.Lines(string(maps)) {
-		var from, to uintptr
-		if f := strings.Fields(line); len(f) == 6 && f[5] == name && !strings.Contains(f[1], "w") {
-			if n, _ := fmt.Sscanf(f[0], "%x-%x", &from, &to); n == 2 {
-				syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED)
-			}
-		}
-	}
-}
-
-// awaitEnd waits until the last thread of the program has ended, and, unless they are ignored, all processes
-// that it has started. It returns false if one lives on at a time at which all leases of the program have
-// expired.
-func awaitEnd(ignoreChildren bool, expired time.Time) (ended bool, err error) {
+// awaitEnd waits until the last thread of the program has ended, and all processes that it has started. It returns false
+// if one lives on at a time at which all leases of the program have expired.
+func awaitEnd(expired time.Time) (ended bool, err error) {
 	ended, err = await(pidFile, pollIn, expired)
-	if ended && !ignoreChildren {
+	if ended {
 		ended, err = await(lifelineFile, pollHangUp, expired)
 	}
 	return ended, err

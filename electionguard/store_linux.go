@@ -47,7 +47,6 @@ func (s *store) read(ctx context.Context, name string, ttl time.Duration) {
 	defer tick.Stop()
 	for {
 		s.observe(ctx, name, ttl)
-		giveBackMemory() // there is nothing to do for a while
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -12,7 +12,7 @@ var guardMutants = []mutant{
 		"	ended, err = await(pidFile, pollIn, expired)\n",
 		"	ended = true\n", "its pipe was closed: the guard has released", ends("TestWhatLivesOnHasNotEnded")},
 	{"children do not hold the pipe", "main_linux.go",
-		"	if ended && !ignoreChildren {",
+		"	if ended {",
 		"	if false {", "a child lives on: the guard has released", ends("TestWhatLivesOnHasNotEnded")},
 	{"the lifeline can be replaced", "main_linux.go",
 		"const lifelineNumber = 4000",
