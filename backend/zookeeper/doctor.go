@@ -2,7 +2,9 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -78,42 +80,49 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 		return nil, err
 	}
 	d := b.driver
-	tooShort := func(statuses []ensemble.Status) (list []backend.Diagnostic) {
-		for _, s := range statuses {
-			if s.Serves() && s.Longest < 2*ttl && list == nil {
-				list = append(list, clean.Diagnosticf(true, "session", "%s grants sessions of %v at most (maxSessionTimeout): with a TTL of %v a crash may cost as much in addition. Raise it to %v, or shorten the TTL", s.Server, s.Longest, ttl, 2*ttl))
-			}
-		}
-		return list
+	servers := make([]server, len(d.Servers))
+	ensemble.InParallel(len(servers), func(i int) { servers[i] = d.ask(ctx, d.Servers[i]) })
+	list := diagnose(servers, ttl)
+	if mixed, is := d.mixed(ctx, servers); is {
+		list = append(list, mixed)
 	}
-	list, err := d.Inspect(ctx, sessionLength, tooShort, string(d.root), func() ([]zk.ACL, error) {
-		return ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
-			acl, _, err := c.GetACL(string(d.root))
-			return acl, err
-		})
-	})
+
+	rights, err := d.rights(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
 	}
-	return append(list, d.tryLargest(ctx)...), nil
+	return append(list, rights), nil
 }
 
-// tryLargest sends as much as a member may send in one request, on a condition that is never met: servers do not tell their
-// limit, and break the connection of whoever exceeds it.
-func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
-	client, err := d.session.Ready(ctx)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	o, key := origin{session: client.SessionID()}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
-	_, failed, err := d.multi(ctx, o, []any{
-		&zk.CheckVersionRequest{Path: string(d.root), Version: -2}, // no node has it, and -1 would be any
-		&zk.CreateRequest{Path: d.root.path(key), Flags: zk.FlagEphemeral, Acl: d.ACL, Data: make([]byte, maxBytes)},
+// rights tells who may do what at the root.
+func (d *driver) rights(ctx context.Context) (f backend.Diagnostic, err error) {
+	acl, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]zk.ACL, error) {
+		acl, _, err := c.GetACL(string(d.root))
+		return acl, err
 	})
-	if err != nil && failed < 0 {
-		list = append(list, clean.Diagnosticf(true, "messages", "a request of %d bytes breaks the connection: raise jute.maxbuffer of the servers to its default, 1048575. A process that leads thousands of elections cannot renew all of them with less", maxBytes))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return clean.Diagnosticf(false, "rights", "%s does not exist yet: the first member creates it, if it has the right", d.root), nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return clean.Diagnosticf(true, "rights", "those at %s cannot be read: that needs read or admin there", d.root), nil
+	case err != nil:
+		return f, err
 	}
-	return list
+
+	var who []string
+	var everybody int32
+	for _, entry := range acl[:min(len(acl), 20)] {
+		who = append(who, ensemble.FormatACL(entry))
+		if entry.Scheme == "world" {
+			everybody |= entry.Perms
+		}
+	}
+	text := strings.Join(who, ", ")
+	switch {
+	case everybody != 0 && d.User != "":
+		return clean.Diagnosticf(true, "rights", "at %s: %s; everyone who reaches the servers has rights there although a user is configured: the node was created without one", d.root, text), nil
+	case everybody&zk.PermWrite != 0:
+		text += "; anyone who reaches the servers can depose any leader"
+	}
+	return clean.Diagnosticf(false, "rights", "at %s: %s", d.root, text), nil
 }

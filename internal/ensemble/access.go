@@ -92,6 +92,21 @@ func parseACL(text string) (a zk.ACL, err error) {
 	return a, nil
 }
 
+// FormatACL returns an entry as zkCli.sh writes it, without the hash of a password.
+func FormatACL(a zk.ACL) string {
+	id := a.ID
+	if a.Scheme == "digest" {
+		id, _, _ = strings.Cut(id, ":")
+	}
+	text := a.Scheme + ":" + id + ":"
+	for _, letter := range "cdrwa" {
+		if a.Perms&(1<<strings.IndexRune(permissions, letter)) != 0 {
+			text += string(letter)
+		}
+	}
+	return text
+}
+
 // Check reports what is wrong, and sets defaults.
 func (a *Access) Check() error {
 	if len(a.Servers) == 0 {
