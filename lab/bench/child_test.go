@@ -298,8 +298,11 @@ func start(t testing.TB, r role, all chan<- line) *child {
 	t.Helper()
 	text, _ := json.Marshal(r)
 	c := &child{role: r, cmd: exec.Command(os.Args[0])}
-	if r.Peer == curatorLatch {
+	switch r.Peer {
+	case curatorLatch:
 		c.cmd = latchCommand(t, r)
+	case riverElector:
+		c.cmd = riverCommand(t)
 	}
 	c.cmd.Env = append(os.Environ(), "ELECTION_BENCH_ROLE="+string(text))
 	c.cmd.Stderr = os.Stderr

@@ -30,6 +30,7 @@ import (
 const (
 	etcdElection = "concurrency.Election"
 	advisoryLock = "pg_advisory_lock"
+	riverElector = "River"
 	consulLock   = "api.Lock"
 	redisLock    = "bsm/redislock"
 	zkLock       = "zk.Lock"
@@ -207,8 +208,24 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// building is held while the program of a peer is built.
+// building is held while a program of a peer is built.
 var building sync.Mutex
+
+// riverCommand builds the program in ./river once, and returns the command that runs it.
+func riverCommand(t testing.TB) *exec.Cmd {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	program := filepath.Join(os.TempDir(), "election-bench-river")
+	if _, err := os.Stat(program); err != nil {
+		build := exec.Command("go", "build", "-o", program, ".")
+		build.Dir = "river"
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v: %s", err, out)
+		}
+	}
+	return exec.Command(program)
+}
 
 // latchCommand compiles the Java program once, and returns the command that runs it.
 func latchCommand(t testing.TB, r role) *exec.Cmd {
