@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// ForVerify begins the reason why the fast tier skips a test. scripts/report counts such tests apart.
+// ForVerify begins the reason why the fast tier skips a test. The table at the end of a
+// run counts tests by reason.
 const ForVerify = "left to make verify: "
 
 // Full leaves a test to "make verify": "go test -short", which "make test" runs, skips it.

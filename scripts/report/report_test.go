@@ -41,6 +41,19 @@ func TestPassedTestsAreCountedAndSilent(t *testing.T) {
 	}
 }
 
+func TestTheSlowestTestsAreNamed(t *testing.T) {
+	slowTest := of("pass", "TestSlow")
+	slowTest.Elapsed = 12.5
+	events := []event{of("pass", "TestQuick"), slowTest}
+	for range mostSlow {
+		events = append(events, of("pass", "TestOther"))
+	}
+	_, out := report(t, append(events, of("pass", ""))...)
+	if !strings.Contains(out, "   12.5 backend/etcd TestSlow\n    0.0 backend/etcd TestQuick\n") || strings.Count(out, "TestOther") != mostSlow-2 {
+		t.Errorf("want the slowest first, %d in all:\n%s", mostSlow, out)
+	}
+}
+
 func TestFailuresAreShown(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -68,13 +81,13 @@ func TestFailuresAreShown(t *testing.T) {
 	}
 }
 
-func TestSkippedTestsAreCounted(t *testing.T) {
+func TestSkippedTestsAreCountedByReason(t *testing.T) {
 	_, out := report(t,
 		said("TestA", "    tier.go:1: "+forVerify+"starts a cluster\n"), of("skip", "TestA"),
 		of("run", "TestB"), said("TestB/x", "    tier.go:1: "+forVerify+"needs a server\n"), of("skip", "TestB/x"), of("pass", "TestB"),
 		said("TestC", "    c.go:1: no such thing here\n"), of("skip", "TestC"),
 		event{Action: "attr", Package: here, Test: "TestD", Key: "missing", Value: "Consul"}, of("pass", "TestD"), of("pass", ""))
-	for _, want := range []string{"skipped: backend/etcd TestC: c.go:1: no such thing here", "MISSING for backend/etcd: Consul", "\n1 passed, 0 failed, 3 skipped\n"} {
+	for _, want := range []string{"1: starts a cluster", "1: needs a server", "skipped: backend/etcd TestC: c.go:1: no such thing here", "MISSING for backend/etcd: Consul", "\n1 passed, 0 failed, 3 skipped\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

@@ -15,7 +15,17 @@ type run struct {
 	out      io.Writer
 	packages []*pkg // in the order in which they began
 	build    []string
+	slowest  []slow // tests without their subtests, the slowest first
 }
+
+// A slow is how long a test took.
+type slow struct {
+	test    string
+	seconds float64
+}
+
+// mostSlow is how many of the slowest tests the table has.
+const mostSlow = 20
 
 // A pkg is one package's tests.
 type pkg struct {
@@ -29,6 +39,7 @@ type pkg struct {
 	count   map[outcome]int // tests without their subtests
 	servers map[string]bool
 	missing map[string]bool // servers and programs that are not installed
+	reasons map[string]int  // why tests are left to the full tier
 	skipped []string        // tests that were skipped for another reason
 
 	// Cases of the conformance suite that failed and were repeated, with the error.
@@ -65,7 +76,7 @@ func (r *run) pkg(path string) *pkg {
 		return r.packages[i]
 	}
 	p := &pkg{run: r, path: path, running: make(map[string]*test), count: make(map[outcome]int),
-		servers: make(map[string]bool), missing: make(map[string]bool)}
+		servers: make(map[string]bool), missing: make(map[string]bool), reasons: make(map[string]int)}
 	r.packages = append(r.packages, p)
 	return p
 }
@@ -108,8 +119,10 @@ func (p *pkg) testEnded(e event, t *test) {
 		p.run.show(append([]string{fmt.Sprintf("\n%s %s\n", p.path, e.Test)}, t.output...))
 	case "skip":
 		is = skipped
-		if strings.Contains(strings.Join(t.output, ""), forVerify) {
+		if _, why, found := strings.Cut(strings.Join(t.output, ""), forVerify); found {
 			is = left
+			why, _, _ = strings.Cut(why, "\n")
+			p.reasons[why]++
 		} else {
 			p.skipped = append(p.skipped, e.Test+": "+reason(t.output))
 		}
@@ -126,6 +139,14 @@ func (p *pkg) testEnded(e event, t *test) {
 		return
 	}
 	p.count[is]++
+	p.run.took(slow{p.path + " " + e.Test, e.Elapsed})
+}
+
+// took keeps a test if it is one of the slowest.
+func (r *run) took(s slow) {
+	r.slowest = append(r.slowest, s)
+	slices.SortStableFunc(r.slowest, func(a, b slow) int { return cmp.Compare(b.seconds, a.seconds) })
+	r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
 }
 
 // reason returns the last line that a skipped test printed.
@@ -188,11 +209,14 @@ func (r *run) ok() bool {
 // table prints how many tests ran, on which servers, and which were skipped.
 func (r *run) table() {
 	slices.SortStableFunc(r.packages, func(a, b *pkg) int { return cmp.Compare(a.path, b.path) })
-	total := make(map[outcome]int)
+	total, why := make(map[outcome]int), make(map[string]int)
 	fmt.Fprintf(r.out, "\n%-24s %6s %6s %6s %7s  %s\n", "package", "passed", "failed", "left", "seconds", "on")
 	for _, p := range r.packages {
 		for is, n := range p.count {
 			total[is] += n
+		}
+		for reason, n := range p.reasons {
+			why[reason] += n
 		}
 		if len(p.count) == 0 && p.ended && !p.failed {
 			continue // no tests
@@ -202,6 +226,16 @@ func (r *run) table() {
 			note = "FAILED AS A WHOLE"
 		}
 		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], p.elapsed.Seconds(), note)
+	}
+	fmt.Fprintf(r.out, "\nThe slowest tests, in seconds:\n")
+	for _, s := range r.slowest {
+		fmt.Fprintf(r.out, "%7.1f %s\n", s.seconds, s.test)
+	}
+	if total[left] > 0 {
+		fmt.Fprintf(r.out, "\nLeft to the full tier, \"make verify\":\n")
+		for _, reason := range slices.SortedFunc(maps.Keys(why), func(a, b string) int { return cmp.Or(why[b]-why[a], strings.Compare(a, b)) }) {
+			fmt.Fprintf(r.out, "  %4d: %s\n", why[reason], reason)
+		}
 	}
 	for _, p := range r.packages {
 		for _, s := range p.skipped {
