@@ -91,7 +91,27 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
 	}
-	return append(list, rights), nil
+	return append(append(list, rights), d.tryLargest(ctx)...), nil
+}
+
+// tryLargest sends as much as a member may send in one request, on a condition that is never met: servers do not tell their
+// limit, and break the connection of whoever exceeds it.
+func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
+	client, err := d.session.Ready(ctx)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	o, key := origin{session: client.SessionID()}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
+	_, failed, err := d.multi(ctx, o, []any{
+		&zk.CheckVersionRequest{Path: string(d.root), Version: -2}, // no node has it, and -1 would be any
+		&zk.CreateRequest{Path: d.root.path(key), Flags: zk.FlagEphemeral, Acl: d.ACL, Data: make([]byte, maxBytes)},
+	})
+	if err != nil && failed < 0 {
+		list = append(list, clean.Diagnosticf(true, "messages", "a request of %d bytes breaks the connection: raise jute.maxbuffer of the servers to its default, 1048575. A process that leads thousands of elections cannot renew all of them with less", maxBytes))
+	}
+	return list
 }
 
 // rights tells who may do what at the root.

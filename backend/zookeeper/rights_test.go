@@ -208,3 +208,17 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Some thousands of leases cannot be renewed where a message may not be as large as ZooKeeper lets it be.
+func TestInspectNamesALimitThatIsTooLow(t *testing.T) {
+	t.Parallel()
+	for want, properties := range map[string][]string{"": nil, "jute.maxbuffer": {"-Djute.maxbuffer=500000"}} {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Properties: properties})
+		a := start(t, "a", Options{Servers: []string{server.Addr()}, Root: "/lab"})
+		list, err := a.Inspect(t.Context(), time.Second, time.Second/3)
+		text := fmt.Sprint(list)
+		if warned := strings.Contains(text, "WARNING messages"); err != nil || !strings.Contains(text, want) || warned != (want != "") {
+			t.Errorf("with %q: %q is missing, or too much: %v\n%s", properties, want, err, text)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,9 @@ type ZooKeeperOptions struct {
 
 	// Config has lines for the configuration file.
 	Config []string
+
+	// Properties are options of its Java machine, such as -Djute.maxbuffer=10000.
+	Properties []string
 
 	// Clock runs the server on a clock that [Daemon.Step] can move.
 	Clock bool
@@ -68,12 +72,12 @@ func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
 		d.addr = loopback(port)
 		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
 		if !o.TLS {
-			return d.zooKeeper(lines, nil)
+			return d.zooKeeper(lines, o.Properties)
 		}
 		secure := freePort()
 		z.secure = loopback(secure)
 		both := d.zooKeeper(append(lines, secureLines(d.ca, secure)...),
-			[]string{"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"})
+			append(slices.Clip(o.Properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"))
 		plain := both.ready
 		both.ready = func(ctx context.Context, d *Daemon) error { // the server opens the secure port after the plain one
 			return errors.Join(plain(ctx, d), listens(ctx, alreadyRunning(ZooKeeper, z.secure)))
