@@ -214,32 +214,3 @@ func TestElectionsAreFilteredAndPaged(t *testing.T) {
 		}
 	})
 }
-
-// At its end synctest finds goroutines that have not ended.
-func TestCloseEndsAllGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		a := manager(t, store, election.Options{ID: "a"}, true, "x")
-		b := manager(t, store, election.Options{ID: "b"}, false, "x")
-		time.Sleep(time.Second)
-		for range 20 {
-			h, err := electionhttp.New(b, electionhttp.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
-			synctest.Wait()
-			read(t, h, "/elections") // starts a read of the store in the background
-			h.Close()
-			h.Close()
-			<-one.ended
-			<-two.ended
-		}
-		if err := a.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
