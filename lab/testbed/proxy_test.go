@@ -21,7 +21,7 @@ func through(t *testing.T) (p *Proxy, c net.Conn, got chan string) {
 	p = NewProxy(t, addr)
 	c = dial(t, p)
 	say(t, c, "hello")
-	<-got
+	next(t, got)
 	return p, c, got
 }
 
@@ -73,7 +73,7 @@ func TestNewConnectionsHangInACut(t *testing.T) {
 		t.Error("a request of a new connection has arrived through a cut")
 	}
 	p.Cut(false)
-	if text := <-got; text != "late" {
+	if text := next(t, got); text != "late" {
 		t.Errorf("after the cut, %q has arrived", text)
 	}
 }
@@ -86,7 +86,7 @@ func TestHoldDeliversLate(t *testing.T) {
 	}
 	c.Close()
 	p.Hold(false)
-	if text := <-got; text != "late" {
+	if text := next(t, got); text != "late" {
 		t.Errorf("%q has arrived, want what its client has given up", text)
 	}
 }
@@ -112,7 +112,7 @@ func TestTraps(t *testing.T) {
 	}
 	trap.Wait(t, patience)
 	trap.Release()
-	if text := <-got; text != "request three" {
+	if text := next(t, got); text != "request three" {
 		t.Errorf("after the release, %q has arrived", text)
 	}
 	say(t, dial(t, p), "request three again")
@@ -216,6 +216,17 @@ func echo(t *testing.T, prefix string) (addr string, got chan string) {
 		}
 	}()
 	return l.Addr().String(), got
+}
+
+// next returns what an echo receives next.
+func next(t *testing.T, got chan string) (text string) {
+	t.Helper()
+	select {
+	case text = <-got:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing arrives")
+	}
+	return text
 }
 
 func dial(t *testing.T, p *Proxy) net.Conn {
