@@ -177,7 +177,7 @@ var short = map[string][]string{
 	"consul":              {longPause, "cut off"},
 	"kubernetes":          {longPause, "etcd killed"},
 	"curator":             {longPause, "held back"},
-	"mysqltable":          {otherTakesOver, otherBeside},
+	"mysqltable":          {longPause, "row deleted"},
 	"migration":           {"kill -9", nextStage},
 	"zookeeper":           {longPause, "server killed"},
 	"postgres guarded":    {"kill -9", guardStopped},

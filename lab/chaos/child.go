@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,8 +24,7 @@ type child struct {
 	member int // index of the member; its replacement has the same
 	board  *Board
 	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	noted  chan struct{} // receives when the child has recorded its final state
+	stdin  io.Closer     // ends the child when the harness ends
 	done   chan struct{} // closed when it has ended
 	died   time.Duration // when it was killed or had ended
 }
@@ -43,7 +40,7 @@ func startChild(t testing.TB, r Role, member int) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{Role: r, member: member, cmd: exec.Command(program), noted: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &child{Role: r, member: member, cmd: exec.Command(program), done: make(chan struct{})}
 	if c.board, err = openBoard(r.board()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,24 +55,14 @@ func startChild(t testing.TB, r Role, member int) *child {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	c.cmd.Stderr = log
+	c.cmd.Stdout, c.cmd.Stderr = log, log
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if lines.Text() == "noted" {
-				c.noted <- struct{}{}
-			}
-		}
 		c.cmd.Wait()
 		close(c.done)
 	}()
@@ -152,20 +139,4 @@ func (c *child) lines() ([]Line, error) {
 		lines = append(lines, Line{Entry: conformance.Entry{Process: c.Process, Kind: Died, From: c.died, To: c.died}})
 	}
 	return lines, nil
-}
-
-// finals makes all children record their final states at the same time.
-func finals(children []*child) {
-	var all sync.WaitGroup
-	for _, c := range children {
-		all.Go(func() {
-			io.WriteString(c.stdin, "final\n")
-			select {
-			case <-c.noted:
-			case <-c.done:
-			case <-time.After(2 * time.Minute): // checkComplete then reports the missing line
-			}
-		})
-	}
-	all.Wait()
 }

@@ -29,8 +29,6 @@
 //
 //   - S1, S4, S5, S8, S10 and S11 by [conformance.Check]: exclusive belief, terms,
 //     events, one lead function at a time.
-//   - S1 beside another program that elects by a table: it rightly believes that it leads for as long as
-//     nobody may take the row that it has written.
 //   - S7, by porcupine: grants, renewals and releases of each election are those of one
 //     fenced lock, in some order that agrees with their calls and answers.
 //   - S9: the fenced cell's terms never decrease, and it holds exactly the acknowledged

@@ -136,7 +136,6 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 		live = r.awaitLeaders()
 	}
 	r.wait(s.TTL/4, s.TTL/2)
-	finals(r.current)
 	for _, c := range r.current {
 		if !c.alive() {
 			t.Errorf("%s has ended unexpectedly", c.Process)

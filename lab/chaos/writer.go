@@ -3,16 +3,14 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/rpc"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -58,15 +56,9 @@ type writer struct {
 type candidate struct {
 	*election.Election
 	writer *writer
-	number int
-
-	mu    sync.Mutex
-	told  election.Event // last
-	final bool
 }
 
-// Campaign is the main function of a writer. It ends when standard input ends, or by
-// SIGTERM. When it reads "final", it records its final state.
+// Campaign is the main function of a writer. It ends when standard input ends, or by SIGTERM.
 func Campaign(text string) error {
 	w := &writer{}
 	if err := json.Unmarshal([]byte(text), &w.Role); err != nil {
@@ -100,8 +92,8 @@ func Campaign(text string) error {
 	if err != nil {
 		return err
 	}
-	for i, name := range w.Elections {
-		if err := w.join(m, i, name); err != nil {
+	for _, name := range w.Elections {
+		if err := w.join(m, name); err != nil {
 			return err
 		}
 	}
@@ -112,13 +104,7 @@ func Campaign(text string) error {
 		}
 	}
 	go func() {
-		lines := bufio.NewScanner(os.Stdin)
-		for lines.Scan() {
-			if lines.Text() == "final" {
-				w.noteFinalStates()
-				fmt.Println("noted")
-			}
-		}
+		io.Copy(io.Discard, os.Stdin)
 		os.Exit(1) // the harness has ended
 	}()
 	<-ctx.Done()
@@ -186,23 +172,14 @@ func outcome(c conformance.Call, i int) string {
 }
 
 // join joins an election and records its events.
-func (w *writer) join(m *election.Manager, number int, name string) error {
+func (w *writer) join(m *election.Manager, name string) error {
 	e, err := m.Join(name)
 	if err != nil {
 		return err
 	}
-	s := &candidate{Election: e, writer: w, number: number}
-	w.candidates = append(w.candidates, s)
+	w.candidates = append(w.candidates, &candidate{e, w})
 	e.Watch(func(ev election.Event) {
 		at := Now()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if ev.Kind != election.Notice {
-			s.told = ev
-		}
-		if s.final {
-			return
-		}
 		l := Line{Entry: conformance.Entry{Kind: conformance.Told, Election: name, Term: ev.Term, From: at, To: at, Watcher: 1,
 			State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}}
 		if ev.Err != nil {
@@ -284,35 +261,4 @@ func (s *candidate) lead(ctx context.Context, lead *election.Leadership) error {
 		w.note(l)
 	}
 	return nil
-}
-
-// noteFinalStates records the final states, once they agree with the last events that
-// watchers received. After that it records no more events.
-func (w *writer) noteFinalStates() {
-	limit := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for _, s := range w.candidates {
-		for waiting := true; waiting; {
-			s.mu.Lock()
-			c := s.Current()
-			same := c.Kind == s.told.Kind && c.Leader.Nonce == s.told.Leader.Nonce && (c.Kind != election.Elected || c.Term == s.told.Term)
-			if !same { // an event is pending, or was lost
-				s.mu.Unlock()
-				select {
-				case <-tick.C:
-					continue
-				case <-limit:
-				}
-				s.mu.Lock()
-			}
-			s.final, waiting = true, false
-			at := Now()
-			for _, kind := range []conformance.EntryKind{conformance.Final, conformance.Ended} {
-				w.note(Line{Entry: conformance.Entry{Kind: kind, Election: s.Name(), Term: c.Term, From: at, To: at, Watcher: 1,
-					State: c.Kind, Leader: string(c.Leader.Nonce), Leading: c.Leading, Reason: c.Reason}})
-			}
-			s.mu.Unlock()
-		}
-	}
 }
