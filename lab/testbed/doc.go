@@ -45,8 +45,7 @@
 // # Data and cleanup
 //
 // Nothing stays behind. The kernel kills the servers when the test binary ends, however
-// it ends. A shell that waits for the same end removes their data. Only templates of
-// empty data directories stay, in the user's cache directory.
+// it ends. A shell that waits for the same end removes their data.
 //
 // Servers keep their data in memory if there is enough of it, so that a busy disk does
 // not decide tests. TMPDIR overrides that. Servers sync as their defaults say.

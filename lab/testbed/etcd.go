@@ -141,7 +141,7 @@ func findEtcd(old bool) (program, version string) {
 		check(&missing{Etcd, "etcd", "built from internal/tools/etcd"})
 	}
 
-	version, _ = versionOf("etcd Version: ", nil, program)
+	version = versionOf("etcd Version: ", nil, program)
 	if old && !strings.HasPrefix(version, "3.4.") {
 		check(&missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"})
 	}

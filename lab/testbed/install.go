@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,8 +18,9 @@ type program struct {
 	base     []string // options that every run of the server needs
 	env      []string // added to the environment
 	version  string   // as the server prints it
-	identity string   // differs for every installed build
 	faketime string   // the library that fakes the clock, or empty
+
+	template func() (dir string, err error) // an empty data directory, which is made once
 }
 
 // programs finds the installed server of a kind, once per test binary.
@@ -80,16 +80,13 @@ func findSystemMySQL() *program {
 
 // identify asks the server for its version.
 func (p *program) identify() *program {
-	server := p.command[len(p.command)-1]
-	version, said := versionOf("Ver ", p.env, append(slices.Clip(p.command), "--no-defaults")...)
-	info := must(os.Stat(server))
-	sum := sha256.Sum256(fmt.Append(nil, said, server, info.Size(), info.ModTime()))
-	p.version, p.identity = version, fmt.Sprintf("%x", sum[:6])
+	p.version = versionOf("Ver ", p.env, append(slices.Clip(p.command), "--no-defaults")...)
+	p.template = sync.OnceValues(func() (string, error) { return attempt(p.makeTemplate) })
 	return p
 }
 
-// versionOf asks a program for its version, which it says after some word, and returns all that it says, too.
-func versionOf(word string, env []string, command ...string) (version string, said []byte) {
+// versionOf asks a program for its version, which it says after some word.
+func versionOf(word string, env []string, command ...string) string {
 	cmd := exec.Command(command[0], append(command[1:], "--version")...)
 	cmd.Env = append(os.Environ(), env...)
 	said, err := cmd.CombinedOutput()
@@ -97,7 +94,7 @@ func versionOf(word string, env []string, command ...string) (version string, sa
 	if err != nil || !found {
 		check(fmt.Errorf("%s --version: %v: %s", command[0], err, said))
 	}
-	return strings.Fields(rest)[0], said
+	return strings.Fields(rest)[0]
 }
 
 // userOption returns the option that lets root run a server.

@@ -137,7 +137,7 @@ var postgresTemplate = sync.OnceValues(func() (string, error) {
 // startPostgres starts a server: a primary, or a standby of one.
 func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
-	version, _ := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
+	version := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
 	d := prepare(Postgres, version, o.TLS)
 	toServer(d.dir)
 	if o.Clock {

@@ -66,7 +66,7 @@ var SharedRedis = share(func() *RedisServer {
 // startRedis starts a server on a free port and waits until it answers.
 func startRedis(o RedisOptions) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
-	version, _ := versionOf("v=", nil, program)
+	version := versionOf("v=", nil, program)
 	d := prepare(Redis, version, o.TLS)
 	if o.of != nil {
 		d.ca = o.of.options.ca

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type Server struct {
 func start(o Options) *Server {
 	p := must(programs[o.Kind]())
 	d := prepare(o.Kind, p.version, o.TLS)
-	p.copyTemplate(filepath.Join(d.dir, "data"))
+	check(os.CopyFS(filepath.Join(d.dir, "data"), os.DirFS(must(p.template()))))
 	d.env = p.env
 	if o.Clock {
 		d.setClock(p.faketime, 0)

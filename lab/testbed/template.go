@@ -10,29 +10,10 @@ import (
 	_ "time/tzdata" // templateSQL needs a time zone even where none is installed
 )
 
-// copyTemplate copies an empty data directory to dir.
-//
-// Making one takes one second (MariaDB) or three (MySQL); copying it takes a tenth
-// of that. So a template is made once for each installed build, and kept.
-func (p *program) copyTemplate(dir string) {
-	prefix := filepath.Join(cacheDir(), strings.ToLower(string(p.kind))+"-data-")
-	template := fmt.Sprintf("%s%s-%d", prefix, p.identity, templateVersion)
-	if _, err := os.Stat(template); err != nil {
-		p.makeTemplate(template, prefix)
-	}
-	check(os.CopyFS(dir, os.DirFS(template)))
-}
-
-// templateVersion is raised whenever the result of makeTemplate changes.
-const templateVersion = 1
-
-// makeTemplate makes the template. Another process may do so at the same time: the first one is taken. Templates of
-// builds that were replaced are removed.
-func (p *program) makeTemplate(template, prefix string) {
-	stale, _ := filepath.Glob(prefix + "*")
-	making := must(os.MkdirTemp(cacheDir(), "new-"))
-	defer os.RemoveAll(making)
-	data, sql := filepath.Join(making, "data"), filepath.Join(making, "sql")
+// makeTemplate makes an empty data directory, which takes one second (MariaDB) or three (MySQL). Servers get a copy.
+func (p *program) makeTemplate() (data string) {
+	dir := newDir()
+	data, sql := filepath.Join(dir, "data"), filepath.Join(dir, "sql")
 	check(os.WriteFile(sql, []byte(p.templateSQL()), 0o644))
 	args := append([]string{"--no-defaults", "--datadir=" + data}, p.base...)
 	args = append(args, userOption()...)
@@ -42,23 +23,14 @@ func (p *program) makeTemplate(template, prefix string) {
 		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="+sql)
 	}
 	args = append(args, p.sizes()...)
+
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
 	cmd.Env = append(os.Environ(), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
 		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))
 	}
 	os.Remove(filepath.Join(data, "auto.cnf")) // each server needs its own UUID
-
-	if err := os.Rename(data, template); err != nil {
-		_, err = os.Stat(template)
-		check(err)
-		return
-	}
-	for _, dir := range stale {
-		if dir != template {
-			os.RemoveAll(dir)
-		}
-	}
+	return data
 }
 
 // sizes keeps files and buffers small. Template and servers must use the same sizes;
