@@ -43,7 +43,7 @@ vuln: ## look for known vulnerabilities in dependencies
 	done
 
 bench: ## measure speed, memory and load, and print the tables
-	@cd lab/bench && go test -run "TestStores|TestCrashes|TestFleets" -table -count=1 -timeout 4h -v
+	@cd lab/bench && go test -run "TestTable|TestStores|TestCrashes|TestFleets" -table -count=1 -timeout 4h -v
 
 pictures: ## draw the picture of docs/bench.md from its tables again
 	@go test ./lab/figures -run TestThePicture -draw -count=1

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,11 +14,15 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	driversql "github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionguard"
 )
@@ -27,9 +32,9 @@ type role struct {
 	Kind string // candidate, seed, old, peer
 	ID   string
 
-	Backend string          // its name
-	Section json.RawMessage // of a configuration
-	DSN     string          // of MySQL, for programs that elect without this module
+	DSN     string          // of MySQL; the child counts its statements
+	Backend string          // or the name of a backend
+	Section json.RawMessage // and its section of a configuration
 
 	Guard bool // with a guard: package electionguard
 
@@ -39,6 +44,7 @@ type role struct {
 
 	TTL       time.Duration
 	Elections int
+	Poll      bool
 	Load      time.Duration // how long to measure after all elections have a leader
 
 	Memory string // the control group that the child enters: it limits the memory
@@ -54,17 +60,22 @@ type line struct {
 
 // load is the cost for one process of taking part.
 type load struct {
-	Goroutines int
-	Bytes      float64 // of heap and goroutine stacks, for each election
+	Messages    float64 // a second
+	Statements  float64 // in them
+	Connections int64   // the most at one time
+	Goroutines  int
+	Bytes       float64 // of heap and goroutine stacks, for each election
+	CPU         float64 // of one core
+	Leading     int
 }
 
 func TestMain(m *testing.M) {
-	electionguard.Main(func(_ context.Context, store []byte) (backend.Backend, error) {
+	electionguard.Main(func(ctx context.Context, store []byte) (backend.Backend, error) {
 		var r role
 		if err := json.Unmarshal(store, &r); err != nil {
 			return nil, err
 		}
-		return r.open()
+		return r.open(ctx, &counter{})
 	})
 	if text := os.Getenv("ELECTION_BENCH_ROLE"); text != "" {
 		var r role
@@ -97,7 +108,8 @@ func (r role) say(what string, l *load) {
 // candidate is a process that uses this module.
 func (r role) candidate(ctx context.Context) error {
 	base := occupied()
-	b, err := r.open()
+	counter := &counter{}
+	b, err := r.open(ctx, counter)
 	if err != nil {
 		return err
 	}
@@ -135,7 +147,7 @@ func (r role) candidate(ctx context.Context) error {
 		}
 	}
 	if r.Load > 0 {
-		r.say("load", r.measure(ctx, elections, base))
+		r.say("load", r.measure(ctx, elections, counter, base))
 	}
 	<-ctx.Done()
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -143,13 +155,26 @@ func (r role) candidate(ctx context.Context) error {
 	return m.Close(end)
 }
 
-// open opens the backend that the role names.
-func (r role) open() (backend.Backend, error) {
-	return backend.Open(r.Backend, func(into any) error { return json.Unmarshal(r.Section, into) })
+// open opens the backend that the role names, or MySQL with a counter.
+func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
+	if r.Backend != "" {
+		return backend.Open(r.Backend, func(into any) error { return json.Unmarshal(r.Section, into) })
+	}
+	config, err := driversql.ParseDSN(r.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.InterpolateParams, config.MultiStatements = true, true
+	if c.Connector, err = driversql.NewConnector(config); err != nil {
+		return nil, err
+	}
+	return mysql.Open(mysql.Options{Connector: c, Poll: r.Poll})
 }
 
-// measure waits until every election has a leader and the load is steady, and measures it.
-func (r role) measure(ctx context.Context, elections []*election.Election, base uint64) *load {
+// measure waits until every election has a leader, waits until the load is steady, and
+// measures it.
+func (r role) measure(ctx context.Context, elections []*election.Election, c *counter, base uint64) *load {
+	d := r.Load
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < len(elections); {
@@ -160,18 +185,34 @@ func (r role) measure(ctx context.Context, elections []*election.Election, base 
 		<-tick.C
 	}
 	r.say("all", nil)
-	select {
-	case <-time.After(r.Load * 3 / 2):
-	case <-ctx.Done():
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
 	}
-
+	wait(d / 2)
+	cpu, messages, statements := cpuTime(), c.messages.Load(), c.statements.Load()
+	wait(d)
+	l := &load{
+		Messages:    float64(c.messages.Load()-messages) / d.Seconds(),
+		Statements:  float64(c.statements.Load()-statements) / d.Seconds(),
+		CPU:         float64(cpuTime()-cpu) / float64(d),
+		Connections: c.most.Load(),
+		Goroutines:  runtime.NumGoroutine(),
+	}
 	least := occupied()
-	goroutines := runtime.NumGoroutine()
 	for range 3 { // a large reading may be under way
-		<-time.After(time.Second)
+		wait(time.Second)
 		least = min(least, occupied())
 	}
-	return &load{Goroutines: goroutines, Bytes: float64(least-base) / float64(len(elections))}
+	l.Bytes = float64(least-base) / float64(len(elections))
+	for _, e := range elections {
+		if e.Leading() {
+			l.Leading++
+		}
+	}
+	return l
 }
 
 // occupied returns the bytes of live heap and of goroutine stacks. In libraries that start
@@ -182,6 +223,12 @@ func occupied() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc + s.StackInuse
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // seed is a process that elects like older systems on MySQL: every third of the TTL it
@@ -290,4 +337,60 @@ func (c *child) end(sig syscall.Signal) {
 		c.cmd.Process.Signal(sig)
 		c.cmd.Wait()
 	}
+}
+
+// A counter counts connections, and what is sent on them: a message may have several statements.
+type counter struct {
+	driver.Connector
+	messages, statements, open, most atomic.Int64
+}
+
+func (c *counter) sent(q string) {
+	c.messages.Add(1)
+	c.statements.Add(int64(1 + strings.Count(q, ";\n")))
+}
+
+func (c *counter) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.most.Store(max(c.most.Load(), c.open.Add(1)))
+	return &counted{conn, c}, nil
+}
+
+type counted struct {
+	driver.Conn
+	c *counter
+}
+
+func (c *counted) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	c.c.sent(q)
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
+}
+
+func (c *counted) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+	c.c.sent(q)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
+}
+
+func (c *counted) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+func (c *counted) ResetSession(ctx context.Context) error {
+	return c.Conn.(driver.SessionResetter).ResetSession(ctx)
+}
+
+func (c *counted) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
+
+func (c *counted) CheckNamedValue(v *driver.NamedValue) error {
+	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
+}
+
+func (c *counted) Ping(ctx context.Context) error { return c.Conn.(driver.Pinger).Ping(ctx) }
+
+func (c *counted) Close() error {
+	c.c.open.Add(-1)
+	return c.Conn.Close()
 }

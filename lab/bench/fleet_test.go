@@ -154,7 +154,7 @@ func hear(t *testing.T, s seat, id string) (string, time.Time) {
 
 // ours opens a process that uses this module.
 func (r role) ours(candidate bool) (s seat, err error) {
-	b, err := r.open()
+	b, err := r.open(context.Background(), &counter{})
 	if err != nil {
 		return s, err
 	}

@@ -1,28 +1,65 @@
 package bench
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math"
+	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 var (
-	table = flag.Bool("table", false, "measure and print the tables")
+	table = flag.Bool("table", false, "measure and print the table")
 	short = flag.Bool("quick", false, "fewer rounds")
 	only  = flag.String("only", "", "measure only the stores whose names match")
 	sizes = flag.String("elections", "1 10 1000", "the numbers of elections of the idle load of TestStores")
 	withs = flag.String("with", "", "measure only the libraries whose names match: go-election, api.Lock, …")
-	parts = flag.String("part", "", "measure only the parts whose names match: idle, resigned, heirless")
+	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless, starved")
 )
+
+// TestTable prints the table. It asserts nothing.
+func TestTable(t *testing.T) {
+	if !*table {
+		t.Skip("run make bench")
+	}
+	fmt.Printf("\n%s, %d cores\n\n", runtime.Version(), runtime.NumCPU())
+	fmt.Println("| what | where | measured | bar |")
+	fmt.Println("|---|---|---|---|")
+	leading()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		if !regexp.MustCompile(*only).MatchString(string(k)) {
+			return
+		}
+		s := testbed.Shared(t, k)
+		fmt.Printf("| server | %s | %s | |\n", k, s.Version())
+		part("idle", func() { idle(t, k, fresh(t, s)) })
+		part("crowd", func() { crowd(t, k, fresh(t, s)) })
+		part("killed", func() {
+			for _, ttl := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+				killed(t, k, s, "candidate", ttl)
+				killed(t, k, s, "seed", ttl)
+			}
+		})
+		part("resigned", func() {
+			resigned(t, k, fresh(t, s), "candidate", false)
+			resigned(t, k, fresh(t, s), "candidate", true)
+			resigned(t, k, fresh(t, s), "seed", false)
+		})
+		part("starved", func() { starved(t, k, fresh(t, s)) })
+	})
+}
 
 // fresh creates a database with the tables and returns its DSN.
 func fresh(t *testing.T, s *testbed.Server) string {
@@ -42,6 +79,34 @@ func part(name string, measure func()) {
 	}
 }
 
+func row(what string, where any, figure, bar string) {
+	fmt.Printf("| %s | %v | %s | %s |\n", what, where, figure, bar)
+}
+
+func leading() {
+	m, err := election.New(memory.New().Backend(), election.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer m.Close(context.Background())
+	e, _ := m.Join("bench")
+	if _, err := e.Campaign(context.Background()); err != nil {
+		panic(err)
+	}
+	now := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			time.Now()
+		}
+	})
+	ask := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e.Leading()
+		}
+	})
+	row("`Leading()`", "any", fmt.Sprintf("%.2f × `time.Now()`, %d allocations", float64(ask.NsPerOp())/float64(max(now.NsPerOp(), 1)), ask.AllocsPerOp()), "≤ 1.5 ×, 0")
+}
+
 func span(long, quick time.Duration) time.Duration {
 	if *short {
 		return quick
@@ -54,6 +119,27 @@ func rounds(long, quick int) int {
 		return quick
 	}
 	return long
+}
+
+// loads starts a leader and then a follower, and returns the load of each.
+func loads(t *testing.T, r role) (leader, follower *load) {
+	all := make(chan line, 100)
+	for _, id := range []string{"leader", "follower"} {
+		r.ID = id
+		start(t, r, all)
+		if id == "leader" {
+			await(t, all, "all") // then the follower leads none
+		}
+	}
+	for leader == nil || follower == nil {
+		l := await(t, all, "load")
+		if l.ID == "leader" {
+			leader = l.Load
+		} else {
+			follower = l.Load
+		}
+	}
+	return leader, follower
 }
 
 // await returns the next line that says one of these words.
@@ -70,6 +156,22 @@ func await(t *testing.T, all <-chan line, what ...string) line {
 			t.Fatalf("no process reported %q within three minutes", what)
 		}
 	}
+}
+
+func idle(t *testing.T, k testbed.Kind, dsn string) {
+	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: 1, Load: span(40*time.Second, 20*time.Second)})
+	row("one election, idle, TTL 10 s", k, fmt.Sprintf("leader %.2f, follower %.2f messages/s, with %.2f and %.2f statements", a.Messages, b.Messages, a.Statements, b.Statements), "≤ 1.2 messages a node")
+}
+
+func crowd(t *testing.T, k testbed.Kind, dsn string) {
+	const n = 10_000
+	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: n, Load: span(40*time.Second, 20*time.Second)})
+	what := "10,000 elections, TTL 10 s: "
+	row(what+"statements/s", k, fmt.Sprintf("leader of %d: %.1f, follower %.1f, in %.1f and %.1f messages", a.Leading, a.Statements, b.Statements, a.Messages, b.Messages), "leader ≤ 3")
+	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 5")
+	row(what+"goroutines", k, fmt.Sprintf("leader %d, follower %d", a.Goroutines, b.Goroutines), "do not grow")
+	row(what+"memory", k, fmt.Sprintf("leader %.0f, follower %.0f bytes an election", a.Bytes, b.Bytes), "≤ 2 KB")
+	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
 }
 
 // crashes is gaps in several elections at a time: it mostly waits, and the median needs
@@ -190,4 +292,53 @@ func heirless(t *testing.T, r role, n int) (times []time.Duration) {
 	return times
 }
 
+func killed(t *testing.T, k testbed.Kind, s *testbed.Server, kind string, ttl time.Duration) {
+	g := crashes(t, func() role { return role{Kind: kind, DSN: fresh(t, s), TTL: ttl} }, 5, rounds(9, 1), syscall.SIGKILL)
+	median, worst := g[len(g)/2], g[len(g)-1]
+	what, bar := fmt.Sprintf("leader killed, TTL %v", ttl), fmt.Sprintf("median ≤ 0.9, worst ≤ %.2f", 1+0.1/ttl.Seconds())
+	if kind == "seed" {
+		what, bar = what+", polling every TTL/3", "for comparison"
+	}
+	row(what, k, fmt.Sprintf("median %.2f TTL, worst %.2f TTL (%d times)", median.Seconds()/ttl.Seconds(), worst.Seconds()/ttl.Seconds(), len(g)), bar)
+}
+
+func resigned(t *testing.T, k testbed.Kind, dsn, kind string, poll bool) {
+	const ttl = 3 * time.Second
+	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, Poll: poll}, rounds(15, 5), syscall.SIGTERM)
+	what, bar := "leader gets SIGTERM, TTL 3s", "median ≤ 10 ms"
+	switch {
+	case kind == "seed":
+		what, bar = what+", polling every TTL/3", "for comparison"
+	case poll:
+		what, bar = what+", without notification", "≤ one poll: 1 s"
+	}
+	row(what, k, fmt.Sprintf("median %v, worst %v (%d times)", round(g[len(g)/2]), round(g[len(g)-1]), len(g)), bar)
+}
+
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+
+// starved counts changes of leader while busy processes, two for each core, load the machine.
+func starved(t *testing.T, k testbed.Kind, dsn string) {
+	all := make(chan line, 1000)
+	for i := range 3 {
+		start(t, role{Kind: "candidate", DSN: dsn, TTL: time.Second, ID: fmt.Sprint("n", i)}, all)
+	}
+	await(t, all, "leads")
+	for range 2 * runtime.NumCPU() {
+		busy := exec.Command("sh", "-c", "while :; do :; done")
+		busy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { busy.Process.Kill(); busy.Wait() }()
+	}
+	d := span(5*time.Minute, 20*time.Second)
+	<-time.After(d)
+	changes := 0
+	for len(all) > 0 {
+		if l := <-all; l.What == "leads" {
+			changes++
+		}
+	}
+	row(fmt.Sprintf("4 busy processes on 2 cores, TTL 1s, %v", d), k, fmt.Sprintf("%d changes of leader", changes), "0")
+}
