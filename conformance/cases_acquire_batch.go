@@ -8,7 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func acquireOrder(t *Trial) error {
+func acquireOrder(t *Trial) {
 	a, b := t.client("a"), t.client("b")
 	var bids []backend.Bid
 	want := map[string]backend.Outcome{}
@@ -17,9 +17,9 @@ func acquireOrder(t *Trial) error {
 		want[name] = backend.Granted
 		if i%3 == 1 {
 			want[name] = backend.Refused
-			must(a.win(name))
+			a.win(name)
 		}
-		expected := must(b.read(name))
+		expected := b.read(name)
 		if want[name] == backend.Refused {
 			expected.Term, expected.Version = 0, ""
 		}
@@ -27,60 +27,76 @@ func acquireOrder(t *Trial) error {
 	}
 	t.sleep(max(bids[0].Expected.ObserveFor, 0))
 
-	for i, got := range must(b.acquire(bids...)) {
-		name := bids[i].Election
-		require(equal(fmt.Sprintf("election of answer %d", i), got.Election, name), equal("outcome for "+name, got.Outcome, want[name]))
+	var held []backend.Lease
+	check := func(answers []backend.Answer) {
+		for i, got := range answers {
+			name := bids[i].Election
+			require(equal(fmt.Sprintf("election of answer %d", i), got.Election, name), equal("outcome for "+name, got.Outcome, want[name]))
+			if want[name] == backend.Refused {
+				require(equal("holder of "+name+" in the refusal", got.Holder, a.candidate))
+			}
+			got.Holder = b.candidate
+			held = append(held, got.Lease)
+		}
 	}
-	return nil
+	check(b.acquire(bids...))
+	check(b.renew(held...))
 }
 
-func acquireBadItem(t *Trial) error {
-	a := t.client("a")
+func acquireBadItem(t *Trial) {
+	a, b := t.client("a"), t.client("b")
 	n := t.scaledCount(2500)
-	bids := must(a.bidsFor(numbered("jobs", n)...))
+	names := numbered("jobs", n)
+	bids := a.bidsFor(names...)
 	bad := n / 2
 	bids[bad].MinTerm = math.MaxInt64 // there is no greater term
 
 	var held []backend.Lease
-	for i, got := range must(a.acquire(bids...)) {
+	for i, got := range a.acquire(bids...) {
 		switch {
 		case i == bad && (got.Outcome == backend.Granted || got.Err == nil):
-			return fmt.Errorf("bid with MinTerm %d, the greatest term: expected an error, got %v in term %d", int64(math.MaxInt64), got.Outcome, got.Term)
+			fail("bid with MinTerm %d, the greatest term: expected an error, got %v in term %d", int64(math.MaxInt64), got.Outcome, got.Term)
 		case i != bad && got.Outcome != backend.Granted:
-			return fmt.Errorf("item %d of %d beside one bad item: expected granted, got %v: %v", i, n, got.Outcome, got.Err)
+			fail("item %d of %d beside one bad item: expected granted, got %v: %v", i, n, got.Outcome, got.Err)
 		case i != bad:
 			held = append(held, got.Lease)
 		}
 	}
 
-	wrong := held[0]
+	first := held[0]
 	held[0].Term++
-	for i, got := range must(a.renew(held...)) {
+	for i, got := range a.renew(held...) {
 		want := backend.Granted
 		if i == 0 {
 			want = backend.Refused
 		}
 		require(equal(fmt.Sprintf("outcome of renewal %d of %d, the first of which has a wrong term", i, len(held)), got.Outcome, want))
 	}
-	must(a.keep(wrong))
-	return nil
+	held[0] = a.keep(first)
+
+	a.release(backend.Released, held...)
+	now := b.observe(zeroLeases(names...)...)
+	require(equal("leases read", len(now), n))
+	for _, l := range now {
+		require(expect(l.Vacant() && (l.Term > 0 || l.Election == names[bad]), fmt.Sprintf("all %d leases to be vacant with a term after their release", n), l))
+	}
 }
 
-func acquireSlices(t *Trial) error {
+func acquireSlices(t *Trial) {
 	a := t.client("a")
-	bids := must(a.bidsFor("jobs"))
+	bids := a.bidsFor("jobs")
 	before := slices.Clone(bids)
-	answers := must(a.acquire(bids...))
+	answers := a.acquire(bids...)
 	require(expect(slices.Equal(bids, before), fmt.Sprintf("the bids to be unchanged: %+v", before), bids))
 
 	bids[0].Election, bids[0].Candidate.ID = "other", "other"
 	answers[0].Holder.ID = "other"
-	now := must(a.read("jobs"))
+	now := a.read("jobs")
 	require(equal("holder after the caller has reused its slices", now.Holder, a.candidate))
 
 	held := []backend.Lease{now}
-	must(a.renew(held...))
-	return expect(held[0] == now, fmt.Sprintf("the leases to be unchanged: %+v", now), held[0])
+	a.renew(held...)
+	require(expect(held[0] == now, fmt.Sprintf("the leases to be unchanged: %+v", now), held[0]))
 }
 
 // numbered returns n names.

@@ -19,49 +19,54 @@ var listCases = []Case{
 		Says: "The leadership of a failed leader ends when its lease expires, and not when its successor is elected. A store that loses the time of the last renewal shows the time of the next grant, and never a time before that renewal."},
 }
 
-func listPages(t *Trial) error {
+func listPages(t *Trial) {
 	a := t.client("a")
 	want := []string{"B", "a", "a ", "a/b", "aa", "b", "b%", "z", "\u00e9", "\U0001F600"}
 	for i := range want {
-		must(a.win(want[(7*i+3)%len(want)]))
+		a.win(want[(7*i+3)%len(want)])
 	}
-	must(a.read("never led"))
+	a.read("never led")
 
 	for _, limit := range []int{1, 3, len(want), 1000} {
-		var got []string
-		for from := ""; ; {
-			records := must(a.list(from, limit))
-			require(expect(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)))
-			for _, r := range records {
-				got = append(got, r.Election)
-			}
-			if len(records) < limit || len(got) > 3*len(want) {
-				break
-			}
-			from = records[len(records)-1].Election + "\x00"
-		}
+		got := allPages(limit, 3*len(want), a.list, func(r backend.Record) string { return r.Election })
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("pages of %d: expected %q, got %q", limit, want, got)
+			fail("pages of %d: expected %q, got %q", limit, want, got)
 		}
 	}
 
-	records := must(a.list("aa", 2))
-	return expect(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list that begins with aa and b", fmt.Sprint(records))
+	records := a.list("aa", 2)
+	require(expect(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list that begins with aa and b", fmt.Sprint(records)))
 }
 
-func listHistory(t *Trial) error {
+// allPages reads a list in pages of up to limit, and returns the names of what it has, up to enough.
+func allPages[T any](limit, enough int, list func(from string, limit int) []T, name func(T) string) (got []string) {
+	for from := ""; len(got) < enough; {
+		items := list(from, limit)
+		require(expect(len(items) <= limit, fmt.Sprintf("at most %d items", limit), len(items)))
+		for _, it := range items {
+			got = append(got, name(it))
+		}
+		if len(items) < limit {
+			break
+		}
+		from = got[len(got)-1] + "\x00"
+	}
+	return got
+}
+
+func listHistory(t *Trial) {
 	clients := []*client{t.client("a"), t.client("b")}
 	var want []backend.Leadership // newest first
 	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 	for i := range backend.MaxHistory + 3 {
 		c := clients[i%2]
-		held := must(c.win("jobs"))
+		held := c.win("jobs")
 		t.sleep(t.TTL / 100)
 		leadership := backend.Leadership{Term: held.Term, ID: c.candidate.ID, End: ends[i%len(ends)]}
-		require(c.release(leadership.End, held))
+		c.release(leadership.End, held)
 
 		want = slices.Insert(want, 0, leadership)
-		records := must(c.list("jobs", 1))
+		records := c.list("jobs", 1)
 		require(expect(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)))
 		got := records[0].History
 		expected := want[:min(len(want), backend.MaxHistory)]
@@ -72,14 +77,13 @@ func listHistory(t *Trial) error {
 				expect(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To)))
 		}
 	}
-	return nil
 }
 
-func listLease(t *Trial) error {
+func listLease(t *Trial) {
 	a, b := t.client("a"), t.client("b")
-	held := must(a.win("jobs"))
-	read := must(b.read("jobs"))
-	records := must(b.list("", 10))
+	held := a.win("jobs")
+	read := b.read("jobs")
+	records := b.list("", 10)
 	require(equal("records", len(records), 1))
 	got := records[0].Lease
 	got.Age, read.Age = 0, 0
@@ -87,35 +91,33 @@ func listLease(t *Trial) error {
 
 	since := records[0].Elected
 	t.sleep(t.TTL / 50)
-	held = must(a.keep(held))
-	records = must(b.list("", 10))
+	held = a.keep(held)
+	records = b.list("", 10)
 	require(expect(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", fmt.Sprint(records)))
 
-	require(a.release(backend.Released, held))
-	records = must(b.list("", 10))
-	return expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records))
+	a.release(backend.Released, held)
+	records = b.list("", 10)
+	require(expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records)))
 }
 
-func listFailed(t *Trial) error {
+func listFailed(t *Trial) {
 	a, b := t.client("a"), t.client("b")
-	held := must(a.win("jobs"))
+	held := a.win("jobs")
 	var began time.Time
 	for range 3 {
 		t.sleep(t.TTL / 2)
 		began = time.Now()
-		held = must(a.keep(held))
+		held = a.keep(held)
 	}
 	renewed := time.Now()
 	a.crash()
 	t.sleep(4 * t.TTL)
 
-	seen := must(b.read("jobs"))
+	seen := b.read("jobs")
 	elected := time.Now()
-	must(b.win("jobs"))
-	records, err := b.list("jobs", 1)
-	if err != nil || len(records) != 1 || len(records[0].History) == 0 {
-		return fmt.Errorf("expected a list with one record and its history, got %v, %w", records, err)
-	}
+	b.win("jobs")
+	records := b.list("jobs", 1)
+	require(expect(len(records) == 1 && len(records[0].History) > 0, "a list with one record and its history", records))
 
 	past, slack := records[0].History[0], t.TTL/20+t.Late
 	ago := records[0].Elected.Sub(past.To) // both by the store's clock
@@ -124,7 +126,6 @@ func listFailed(t *Trial) error {
 
 	storeKnows := !seen.Vacant() && seen.ObserveFor != backend.ExpiresInStore && seen.Age < elected.Sub(began)+slack
 	if least := elected.Sub(renewed) - t.TTL - slack; storeKnows && ago < least {
-		return fmt.Errorf("a leader renewed for the last time %v before its successor was elected, for a TTL of %v: expected its leadership to end at least %v before the election, got %v", elected.Sub(renewed), t.TTL, least, ago)
+		fail("a leader renewed for the last time %v before its successor was elected, for a TTL of %v: expected its leadership to end at least %v before the election, got %v", elected.Sub(renewed), t.TTL, least, ago)
 	}
-	return nil
 }

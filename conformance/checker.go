@@ -137,7 +137,7 @@ func (c *checker) finish() error {
 				last, ok := p.lastState()
 				return ok && last.State == state.Kind && last.Leader == string(state.Leader.Nonce) && (state.Kind != election.Elected || last.Term == state.Term)
 			}
-			if err := t.waitUntil(t.TTL/2, "the last event to equal the final state", complete); err != nil {
+			if try(func() { t.waitUntil(t.TTL/2, "the last event to equal the final state", complete) }) != nil {
 				last, _ := p.lastState()
 				errs = append(errs, violation("S10", "the last event equals the final state", "%s in %q: the last event is %v; the state is %v", p.node.key, p.Name(), last, state))
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A client is a backend and the candidate that it serves, for contract cases. Its
-// methods give each call a deadline.
+// A client is a backend and the candidate that it serves, for contract cases. Its methods give each call a
+// deadline, and end the case if the call fails.
 type client struct {
 	backend.Backend
 	candidate backend.Candidate
@@ -27,16 +27,29 @@ func (t *Trial) client(id string) *client {
 	return c
 }
 
-// read reads one lease.
-func (c *client) read(name string) (backend.Lease, error) {
-	changed, err := c.observe(backend.Lease{Election: name})
-	switch {
-	case err != nil:
-		return backend.Lease{}, err
-	case len(changed) != 1 || changed[0].Election != name:
-		return backend.Lease{}, fmt.Errorf("observe %.80q: expected this one lease, got %d: %+v", name, len(changed), changed)
+// call makes a call with a deadline, and ends the case if the call fails.
+func (c *client) call(what string, call func(ctx context.Context) error) {
+	ctx, cancel := c.t.callContext()
+	defer cancel()
+	if err := call(ctx); err != nil {
+		fail("%s: expected no error, got %w", what, err)
 	}
-	return changed[0], nil
+}
+
+// answers makes a call that has n answers.
+func (c *client) answers(what string, n int, call func(ctx context.Context) ([]backend.Answer, error)) (answers []backend.Answer) {
+	c.call(what, func(ctx context.Context) (err error) { answers, err = call(ctx); return err })
+	require(equal("answers to "+what, len(answers), n))
+	return answers
+}
+
+// read reads one lease.
+func (c *client) read(name string) backend.Lease {
+	changed := c.observe(backend.Lease{Election: name})
+	if len(changed) != 1 || changed[0].Election != name {
+		fail("observe %.80q: expected this one lease, got %d: %+v", name, len(changed), changed)
+	}
+	return changed[0]
 }
 
 // readQuickly reads one lease with a short deadline. After a fault a broken connection
@@ -52,14 +65,9 @@ func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 }
 
 // observe returns the leases that have changed.
-func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	changed, err := c.Observe(ctx, seen)
-	if err != nil {
-		return nil, fmt.Errorf("observe: expected an answer, got error %w", err)
-	}
-	return changed, nil
+func (c *client) observe(seen ...backend.Lease) (changed []backend.Lease) {
+	c.call("observe", func(ctx context.Context) (err error) { changed, err = c.Observe(ctx, seen); return err })
+	return changed
 }
 
 // bid returns a bid that expects the given lease.
@@ -68,23 +76,16 @@ func (c *client) bid(expected backend.Lease) backend.Bid {
 }
 
 // bidsFor reads leases, waits until they are free if nobody holds them, and returns a bid for each, in the order of the names.
-func (c *client) bidsFor(names ...string) (bids []backend.Bid, err error) {
-	expected, err := c.observe(zeroLeases(names...)...)
-	if err != nil {
-		return nil, err
-	}
-	if err := equal("leases in the answer to a first Observe", len(expected), len(names)); err != nil {
-		return nil, err
-	}
+func (c *client) bidsFor(names ...string) (bids []backend.Bid) {
+	expected := c.observe(zeroLeases(names...)...)
+	require(equal("leases in the answer to a first Observe", len(expected), len(names)))
 	for _, name := range names {
 		i := slices.IndexFunc(expected, func(l backend.Lease) bool { return l.Election == name })
-		if i < 0 {
-			return nil, fmt.Errorf("observe: expected the lease of %.80q in the answer", name)
-		}
+		require(expect(i >= 0, fmt.Sprintf("the lease of %.80q in the answer of Observe", name), expected))
 		bids = append(bids, c.bid(expected[i]))
 	}
 	c.t.sleep(max(expected[0].ObserveFor, 0))
-	return bids, nil
+	return bids
 }
 
 // zeroLeases returns leases of which nothing is known but their names.
@@ -96,64 +97,39 @@ func zeroLeases(names ...string) (leases []backend.Lease) {
 }
 
 // acquire makes bids and returns one answer for each.
-func (c *client) acquire(bids ...backend.Bid) ([]backend.Answer, error) {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	answers, err := c.Acquire(ctx, bids)
-	return c.checkAnswers("acquire", answers, len(bids), err)
+func (c *client) acquire(bids ...backend.Bid) []backend.Answer {
+	return c.answers("acquire", len(bids), func(ctx context.Context) ([]backend.Answer, error) { return c.Acquire(ctx, bids) })
 }
 
 // bidOn makes one bid that expects the given lease.
-func (c *client) bidOn(expected backend.Lease) (backend.Answer, error) {
-	answers, err := c.acquire(c.bid(expected))
-	if err != nil {
-		return backend.Answer{}, err
-	}
-	return answers[0], nil
-}
-
-func (c *client) checkAnswers(verb string, answers []backend.Answer, n int, err error) ([]backend.Answer, error) {
-	if err != nil {
-		return nil, fmt.Errorf("%s: expected %d answers, got error %w", verb, n, err)
-	}
-	if len(answers) != n {
-		return nil, fmt.Errorf("%s: expected %d answers, got %d", verb, n, len(answers))
-	}
-	return answers, nil
-}
+func (c *client) bidOn(expected backend.Lease) backend.Answer { return c.acquire(c.bid(expected))[0] }
 
 // win acquires the lease: like a manager, it waits until the lease is free and bids.
-func (c *client) win(name string) (backend.Lease, error) {
+func (c *client) win(name string) backend.Lease {
 	return c.winWith(name, func(*backend.Bid) {})
 }
 
-func (c *client) winWith(name string, change func(*backend.Bid)) (backend.Lease, error) {
+func (c *client) winWith(name string, change func(*backend.Bid)) backend.Lease {
 	deadline := time.Now().Add(4*c.t.TTL + c.t.Late)
 	for {
-		l, err := c.read(name)
-		if err != nil {
-			return l, err
-		}
+		l := c.read(name)
 		switch {
 		case l.ObserveFor > 0:
 			c.t.sleep(l.ObserveFor)
 		case l.ObserveFor < 0:
 			c.t.sleep(c.t.TTL / 20)
 		}
+
 		b := c.bid(l)
 		change(&b)
-		answers, err := c.acquire(b)
-		if err != nil {
-			return backend.Lease{}, err
-		}
-		a := answers[0]
+		a := c.acquire(b)[0]
 		switch {
 		case a.Outcome == backend.Granted:
-			return a.Lease, nil
+			return a.Lease
 		case a.Outcome == backend.Unknown || a.Err != nil:
-			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected granted, got %v: %v", name, a.Outcome, a.Err)
+			fail("bid for %.80q: expected granted, got %v: %v", name, a.Outcome, a.Err)
 		case time.Now().After(deadline):
-			return backend.Lease{}, fmt.Errorf("bid for %.80q that expects %+v, observed long enough: expected granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
+			fail("bid for %.80q that expects %+v, observed long enough: expected granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
 		}
 	}
 }
@@ -167,121 +143,81 @@ func asHeld(leases []backend.Lease) []backend.Held {
 }
 
 // renew renews leases and returns one answer for each.
-func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	answers, err := c.Renew(ctx, asHeld(held))
-	return c.checkAnswers("renew", answers, len(held), err)
+func (c *client) renew(held ...backend.Lease) []backend.Answer {
+	return c.answers("renew", len(held), func(ctx context.Context) ([]backend.Answer, error) { return c.Renew(ctx, asHeld(held)) })
 }
 
-// keep renews a lease and returns it as it then is. Any outcome but Granted is an
-// error.
-func (c *client) keep(held backend.Lease) (backend.Lease, error) {
-	answers, err := c.renew(held)
-	if err != nil {
-		return held, err
+// renewal renews a lease, which must have this outcome, and returns the lease as it then is.
+func (c *client) renewal(want backend.Outcome, why string, held backend.Lease) backend.Lease {
+	a := c.renew(held)[0]
+	if a.Outcome != want {
+		fail("renewal of %.80q in term %d %s: expected %v, got %v (%v) with %+v", held.Election, held.Term, why, want, a.Outcome, a.Err, a.Lease)
 	}
-	if a := answers[0]; a.Outcome != backend.Granted {
-		return held, fmt.Errorf("renewal of %.80q by its holder in term %d: expected granted, got %v (%v) with %+v", held.Election, held.Term, a.Outcome, a.Err, a.Lease)
-	}
-	return answers[0].Lease, nil
+	return a.Lease
 }
 
-// keepAfter is keep, with an error that tells what happened before.
-func (c *client) keepAfter(what string, held backend.Lease) (backend.Lease, error) {
-	held, err := c.keep(held)
-	if err != nil {
-		err = fmt.Errorf("after %s: %w", what, err)
-	}
-	return held, err
+// keep renews a lease that the client holds, and returns it as it then is.
+func (c *client) keep(held backend.Lease) backend.Lease { return c.keepAfter("its grant", held) }
+
+// keepAfter is keep; what tells what happened before.
+func (c *client) keepAfter(what string, held backend.Lease) backend.Lease {
+	return c.renewal(backend.Granted, "by its holder, after "+what, held)
 }
+
+// cannotKeep renews a lease that the client does not hold, which must be refused.
+func (c *client) cannotKeep(why string, held backend.Lease) { c.renewal(backend.Refused, why, held) }
 
 // keepRenewing renews a lease in the background until stop is called.
-func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
+func (c *client) keepRenewing(held backend.Lease) (stop func()) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		for {
-			select {
-			case <-end:
-				ended <- nil
-				return
-			case <-time.After(c.t.renewEvery()):
+		ended <- try(func() {
+			for {
+				select {
+				case <-end:
+					return
+				case <-time.After(c.t.renewEvery()):
+					c.keep(held)
+				}
 			}
-			if _, err := c.keep(held); err != nil {
-				<-end
-				ended <- err
-				return
-			}
-		}
+		})
 	}()
-	return func() error { close(end); return <-ended }
-}
-
-// cannotKeep renews a lease. Any outcome but Refused is an error.
-func (c *client) cannotKeep(why string, held backend.Lease) error {
-	answers, err := c.renew(held)
-	if err != nil {
-		return err
+	return func() {
+		close(end)
+		require(<-ended)
 	}
-	if a := answers[0]; a.Outcome != backend.Refused {
-		return fmt.Errorf("renewal of %.80q in term %d %s: expected refused, got %v (%v) with %+v", held.Election, held.Term, why, a.Outcome, a.Err, a.Lease)
-	}
-	return nil
 }
 
 // release releases leases with a reason.
-func (c *client) release(end backend.End, held ...backend.Lease) error {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
+func (c *client) release(end backend.End, held ...backend.Lease) {
 	for i := range held {
 		held[i].End, held[i].Holder = end, c.candidate
 	}
-	if err := c.Release(ctx, asHeld(held)); err != nil {
-		return fmt.Errorf("release: expected no error, got %w", err)
-	}
-	return nil
+	c.call("release", func(ctx context.Context) error { return c.Release(ctx, asHeld(held)) })
 }
 
 // request writes requests.
-func (c *client) request(requests ...backend.Request) error {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	if err := c.Request(ctx, requests); err != nil {
-		return fmt.Errorf("requests %+v: %w", requests, err)
-	}
-	return nil
+func (c *client) request(requests ...backend.Request) {
+	c.call("request", func(ctx context.Context) error { return c.Request(ctx, requests) })
 }
 
 // list returns records.
-func (c *client) list(from string, limit int) ([]backend.Record, error) {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	records, err := c.List(ctx, from, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list: expected records, got error %w", err)
-	}
-	return records, nil
+func (c *client) list(from string, limit int) (records []backend.Record) {
+	c.call("list", func(ctx context.Context) (err error) { records, err = c.List(ctx, from, limit); return err })
+	return records
 }
 
 // announce writes the client's member record.
-func (c *client) announce() error {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	if err := c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL}); err != nil {
-		return fmt.Errorf("announce: expected no error, got %w", err)
-	}
-	return nil
+func (c *client) announce() {
+	c.call("announce", func(ctx context.Context) error {
+		return c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
+	})
 }
 
 // members returns member records.
-func (c *client) members(from string, limit int) ([]backend.Member, error) {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	members, err := c.Members(ctx, from, limit)
-	if err != nil {
-		return nil, fmt.Errorf("members: expected a list, got error %w", err)
-	}
-	return members, nil
+func (c *client) members(from string, limit int) (members []backend.Member) {
+	c.call("members", func(ctx context.Context) (err error) { members, err = c.Members(ctx, from, limit); return err })
+	return members
 }
 
 // crash ends the client as if its process had died.

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -27,57 +25,35 @@ var eventCases = []Case{
 		Says: "A callback that hangs or panics delays neither renewals nor other watchers."},
 }
 
-func eventsOrder(t *Trial) error {
-	members, err := t.startCandidates(3, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
-	if err != nil {
-		return err
-	}
+func eventsOrder(t *Trial) {
+	members := t.startCandidates(3, "jobs", nil)
+	o := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
 	leaderships := 0
 	for i := range 9 {
-		leader, _, err := t.waitForLeader(2*t.takeoverBound(), members...)
-		if err != nil {
-			return err
-		}
+		leader, _ := t.waitForLeader(2*t.takeoverBound(), members...)
 		t.sleep(t.renewEvery() * 3 / 2) // long enough for all members to read it
 		leadership := leader.Leadership()
-		if err := t.waitUntil(0, "the observer's event for the leadership, or the end of the leadership", func() bool {
+		t.waitUntil(0, "the observer's event for the leadership, or the end of the leadership", func() bool {
 			return leadership == nil || !leadership.Leading() || o.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == leadership.Term })
-		}); err != nil {
-			return err
-		}
+		})
 		if leadership != nil && leadership.Leading() {
 			leaderships++
 		}
 		switch i % 3 {
 		case 0:
-			ctx, cancel := context.WithTimeout(context.Background(), t.takeoverBound())
-			err := leader.Resign(ctx)
-			cancel()
-			if err != nil {
-				return fmt.Errorf("resign: expected nil, got %w", err)
-			}
+			t.resign(leader)
 		case 1:
 			leader.node.wire.Cut(true)
-			if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
-				return err
-			}
+			t.waitForLoss(leader)
 			leader.node.wire.Cut(false)
 		case 2:
 			leader.Pause()
-			if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
-				return err
-			}
+			t.waitForLoss(leader)
 			t.sleep(t.renewEvery())
 			leader.Resume()
 		}
 	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), members...); err != nil {
-		return err
-	}
+	t.waitForLeader(2*t.takeoverBound(), members...)
 	t.sleep(2 * t.renewEvery())
 	elected := 0
 	for _, e := range o.events() {
@@ -85,14 +61,11 @@ func eventsOrder(t *Trial) error {
 			elected++
 		}
 	}
-	return expect(elected >= leaderships, fmt.Sprintf("the observer to receive events for at least %d leaderships", leaderships), elected)
+	require(expect(elected >= leaderships, fmt.Sprintf("the observer to receive events for at least %d leaderships", leaderships), elected))
 }
 
-func eventsSlow(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
+func eventsSlow(t *Trial) {
+	a := t.participant("a", "jobs", nil)
 	var received []election.Event
 	done := make(chan struct{})
 	var slow atomic.Bool
@@ -107,31 +80,23 @@ func eventsSlow(t *Trial) error {
 		}
 	})
 	defer stop()
-	if err := a.lead(); err != nil {
-		return err
-	}
+	a.lead()
 	for i := range 6 {
-		if _, err := t.waitForLeadership(2*t.takeoverBound(), a); err != nil {
-			return fmt.Errorf("leadership %d: %w", i, err)
-		}
+		t.waitForLeadership(2*t.takeoverBound(), a)
 		if i == 5 {
 			break
 		}
 		a.Pause()
-		if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
-			return err
-		}
+		t.waitForLoss(a)
 		t.sleep(t.TTL / 20)
 		a.Resume()
 	}
 	slow.Store(false)
-	if err := a.leave(); err != nil {
-		return err
-	}
+	a.leave()
 	select {
 	case <-done:
 	case <-time.After(10*t.TTL + t.Late):
-		return errors.New("expected the slow watcher to receive the event that the process left the election, but it did not")
+		fail("expected the slow watcher to receive the event that the process left the election, but it did not")
 	}
 	var own []uint64
 	wasElected := false
@@ -139,90 +104,60 @@ func eventsSlow(t *Trial) error {
 		switch e.Kind {
 		case election.Elected:
 			if wasElected || len(own) > 0 && e.Term <= own[len(own)-1] {
-				return fmt.Errorf("expected elected and lost alternately with growing terms, got %v", received)
+				fail("expected elected and lost alternately with growing terms, got %v", received)
 			}
 			own, wasElected = append(own, e.Term), true
 		case election.Vacant:
 			wasElected = false
 		}
 	}
-	return errors.Join(equal("own leaderships in the slow watcher's events, compared with another watcher", len(own), a.ownLeaderships()),
+	require(equal("own leaderships in the slow watcher's events, compared with another watcher", len(own), a.ownLeaderships()),
 		equal("own leaderships", len(own), 6))
 }
 
-func eventsUnknown(t *Trial) error {
-	a, others, err := t.startWithLeader(2, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func eventsUnknown(t *Trial) {
+	a, others := t.startWithLeader(2, "jobs", nil)
 	b := others[0]
-	if err := t.waitUntil(t.takeoverBound(), "the follower to know the leader", func() bool { return b.Current().Kind == election.Elected }); err != nil {
-		return err
-	}
+	t.waitUntil(t.takeoverBound(), "the follower to know the leader", func() bool { return b.Current().Kind == election.Elected })
 	a.node.wire.Cut(true)
 	b.node.wire.Cut(true)
 	limit := t.TTL + t.callTimeout() + t.renewEvery()
-	if err := t.waitUntil(limit, "the follower's state to become unknown", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
-		return err
-	}
-	if err := t.waitUntil(limit, "the leader's event that its leadership has ended", func() bool {
+	t.waitUntil(limit, "the follower's state to become unknown", func() bool { return b.Current().Kind == election.Unknown })
+	t.waitUntil(limit, "the leader's event that its leadership has ended", func() bool {
 		return a.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Vacant && e.Reason == election.ReasonUnreachable
 		})
-	}); err != nil {
-		return err
-	}
-	if err := t.waitUntil(limit+t.TTL, "the former leader's state to become unknown", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
-		return err
-	}
-	if err := t.waitUntil(t.TTL, "the follower's event with the reason", func() bool {
+	})
+	t.waitUntil(limit+t.TTL, "the former leader's state to become unknown", func() bool { return a.Current().Kind == election.Unknown })
+	t.waitUntil(t.TTL, "the follower's event with the reason", func() bool {
 		return b.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
 		})
-	}); err != nil {
-		return err
-	}
+	})
 	a.node.wire.Cut(false)
 	b.node.wire.Cut(false)
-	if err := t.waitUntil(2*t.takeoverBound(), "both to know a leader again", func() bool {
+	t.waitUntil(2*t.takeoverBound(), "both to know a leader again", func() bool {
 		x, termX, okX := a.Leader()
 		y, termY, okY := b.Leader()
 		return okX && okY && x == y && termX == termY
-	}); err != nil {
-		return err
-	}
-	leader, other, err := t.waitForLeader(t.takeoverBound(), a, b)
-	if err != nil {
-		return err
-	}
+	})
+	leader, other := t.waitForLeader(t.takeoverBound(), a, b)
 	leader.Pause()
 	other[0].Pause()
-	return t.waitUntil(t.takeoverBound(), "both to know that there is no leader", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
+	t.waitUntil(t.takeoverBound(), "both to know that there is no leader", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
 }
 
-func eventsManager(t *Trial) error {
-	n, err := t.node("a", nil)
-	if err != nil {
-		return err
-	}
-	one, err := n.join("one")
-	if err != nil {
-		return err
-	}
+func eventsManager(t *Trial) {
+	n := t.node("a", nil)
+	one := n.join("one")
 	received := make(chan election.Event, 1000)
 	stop := n.Watch(func(e election.Event) { received <- e })
-	two, err := n.join("two")
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(one.lead(), two.lead()); err != nil {
-		return err
-	}
-	if err := t.waitUntil(2*t.takeoverBound(), "both to lead", func() bool { return one.Leading() && two.Leading() }); err != nil {
-		return err
-	}
+	two := n.join("two")
+	one.lead()
+	two.lead()
+	t.waitUntil(2*t.takeoverBound(), "both to lead", func() bool { return one.Leading() && two.Leading() })
 	got := map[string]int{}
-	if err := t.waitUntil(t.TTL, "the manager's watcher to receive both leaderships", func() bool {
+	t.waitUntil(t.TTL, "the manager's watcher to receive both leaderships", func() bool {
 		for {
 			select {
 			case e := <-received:
@@ -235,57 +170,36 @@ func eventsManager(t *Trial) error {
 			// One each, or more on a busy machine.
 			return got["one"] > 0 && got["one"] == one.ownLeaderships() && got["two"] > 0 && got["two"] == two.ownLeaderships()
 		}
-	}); err != nil {
-		return fmt.Errorf("%w: %v", err, got)
-	}
+	})
 	stop()
 	one.Pause()
 	t.sleep(t.TTL / 2)
-	return equal("events after stop", len(received), 0)
+	require(equal("events after stop", len(received), 0))
 }
 
-func eventsCandidate(t *Trial) error {
-	a, err := t.participant("a", "jobs", func(o *election.Options) {
+func eventsCandidate(t *Trial) {
+	a := t.participant("a", "jobs", func(o *election.Options) {
 		o.Address, o.Metadata = "[::1]:8080", "zone: eu\nweight: 3\n"
 	})
-	if err != nil {
-		return err
-	}
-	b, err := t.participant("b", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	if err := a.lead(); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
-	if err := t.waitUntil(2*t.takeoverBound(), "the follower to know the leader", func() bool { _, _, ok := b.Leader(); return ok }); err != nil {
-		return err
-	}
+	b := t.participant("b", "jobs", nil)
+	a.lead()
+	t.waitForLeader(2*t.takeoverBound(), a)
+	t.waitUntil(2*t.takeoverBound(), "the follower to know the leader", func() bool { _, _, ok := b.Leader(); return ok })
 	leader, term, _ := b.Leader()
 	l := a.Leadership()
 	if l == nil {
-		return errors.New("expected a to lead, but it does not")
+		fail("expected a to lead, but it does not")
 	}
-	if err := errors.Join(equal("id", leader.ID, "a"), equal("address", leader.Address, "[::1]:8080"), equal("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), equal("term", term, l.Term)); err != nil {
-		return err
-	}
+	require(equal("id", leader.ID, "a"), equal("address", leader.Address, "[::1]:8080"), equal("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), equal("term", term, l.Term))
 	ctx, cancel := t.callContext()
 	defer cancel()
-	if err := t.waitUntil(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 }); err != nil {
-		return err
-	}
+	t.waitUntil(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 })
 	r, err := b.Record(ctx)
-	return errors.Join(err, equal("holder in the record", r.Holder, leader), equal("term in the record", r.Term, term))
+	require(err, equal("holder in the record", r.Holder, leader), equal("term in the record", r.Term, term))
 }
 
-func eventsBadWatchers(t *Trial) error {
-	a, others, err := t.startWithLeader(2, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func eventsBadWatchers(t *Trial) {
+	a, others := t.startWithLeader(2, "jobs", nil)
 	b := others[0]
 	unblock := make(chan struct{})
 	defer close(unblock)
@@ -293,21 +207,15 @@ func eventsBadWatchers(t *Trial) error {
 		defer p.Watch(func(election.Event) { <-unblock })()
 		defer p.Watch(func(election.Event) { panic("a watcher of this test panics") })()
 	}
-	first, err := t.waitForLeadership(t.takeoverBound(), a)
-	if err != nil {
-		return err
-	}
-	term := first.Term
+	term := a.Leadership().Term
 	t.sleep(3 * t.TTL)
 	if l := a.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected a to keep leading in term %d beside watchers that hang and panic, got %v", term, a.events())
+		fail("expected a to keep leading in term %d beside watchers that hang and panic, got %v", term, a.events())
 	}
 	before := t.now()
 	a.Pause()
-	if err := t.waitUntil(t.handoverBound(), "the next leader beside watchers that hang and panic", b.Leading); err != nil {
-		return err
-	}
-	return t.waitUntil(t.TTL/10, "the other watcher to receive the event at once", func() bool {
+	t.waitUntil(t.handoverBound(), "the next leader beside watchers that hang and panic", b.Leading)
+	t.waitUntil(t.TTL/10, "the other watcher to receive the event at once", func() bool {
 		at, ok := b.eventTime(func(e election.Event) bool { return e.Leading })
 		return ok && at >= before
 	})

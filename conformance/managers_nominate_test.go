@@ -26,95 +26,63 @@ var nominateCases = []Case{
 }
 
 // nominate makes a nomination through the given participant.
-func (t *Trial) nominate(by *participant, id string) error {
-	return t.retryRequest("nominate "+id, func(ctx context.Context) error { return by.Nominate(ctx, id) })
+func (t *Trial) nominate(by *participant, id string) {
+	t.retryRequest("nominate "+id, func(ctx context.Context) error { return by.Nominate(ctx, id) })
 }
 
 // retryRequest makes a request, which names the current term. The participant may not
 // know that term yet, so retryRequest repeats the request for a while.
-func (t *Trial) retryRequest(what string, do func(context.Context) error) (err error) {
+func (t *Trial) retryRequest(what string, do func(context.Context) error) {
 	t.waitUntil(t.renewEvery()+t.handoverBound(), what, func() bool {
 		ctx, cancel := t.callContext()
 		defer cancel()
-		err = do(ctx)
-		return !errors.Is(err, backend.ErrInvalid)
+		return do(ctx) == nil
 	})
-	if err != nil {
-		return fmt.Errorf("%s: expected nil, got %w", what, err)
-	}
-	return nil
 }
 
 // depose makes a deposition through the given participant.
-func (t *Trial) depose(by *participant) error { return t.retryRequest("depose", by.Depose) }
+func (t *Trial) depose(by *participant) { t.retryRequest("depose", by.Depose) }
 
-func nominateLive(t *Trial) error {
-	leader, others, err := t.startWithLeader(3, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func nominateLive(t *Trial) {
+	leader, others := t.startWithLeader(3, "jobs", nil)
 	for round := range 3 {
 		nominee, other := others[round%2], others[(round+1)%2]
 		t.sleep(t.TTL)
-		leadership, err := t.waitForLeadership(0, leader)
-		if err != nil {
-			return fmt.Errorf("round %d: %w: %v", round, err, leader.events())
-		}
-		term := leadership.Term
-		if err := t.nominate(other, nominee.node.ID()); err != nil {
-			return err
-		}
+		term := leader.Leadership().Term
+		t.nominate(other, nominee.node.ID())
 		// The nominee sees the request, the leader sees the consent, and the nominee sees
 		// the release.
-		if _, err := t.waitTime(2*t.renewEvery()+2*t.handoverBound(), "the nominee to lead", nominee.Leading); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
-		}
+		t.waitUntil(2*t.renewEvery()+2*t.handoverBound(), "the nominee to lead", nominee.Leading)
 		for _, e := range other.events() {
 			if e.Term > term && e.Kind == election.Elected && e.Leader.ID != nominee.node.ID() {
-				return fmt.Errorf("round %d: expected the nominee %s to lead next, got %v", round, nominee.node.key, e)
+				fail("round %d: expected the nominee %s to lead next, got %v", round, nominee.node.key, e)
 			}
 		}
-		if err := t.waitForEvent(leader, "the leader to step down with reason nominated", func(e election.Event) bool { return e.Reason == election.ReasonNominated && !e.Leading }); err != nil {
-			return err
-		}
+		t.waitUntil(t.TTL/10, "the leader to step down with reason nominated", func() bool { return leader.told(election.ReasonNominated) })
 		others = []*participant{leader, other}
 		leader = nominee
 	}
 	t.sleep(2 * t.TTL)
-	return expect(leader.Leading(), "the last nominee to stay leader", leader.events())
+	require(expect(leader.Leading(), "the last nominee to stay leader", leader.events()))
 }
 
-func nominateDead(t *Trial) error {
-	leader, others, err := t.startWithLeader(2, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func nominateDead(t *Trial) {
+	leader, others := t.startWithLeader(2, "jobs", nil)
 	b := others[0]
-	first, err := t.waitForLeadership(t.takeoverBound(), leader)
-	if err != nil {
-		return err
-	}
-	term := first.Term
-	if err := t.nominate(b, "ghost"); err != nil {
-		return err
-	}
+	term := leader.Leadership().Term
+	t.nominate(b, "ghost")
 	t.sleep(4 * t.TTL)
 	if l := leader.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected the leadership of term %d to continue beside a nominee that does not exist, got %v", term, leader.events())
+		fail("expected the leadership of term %d to continue beside a nominee that does not exist, got %v", term, leader.events())
 	}
 	leader.node.crash()
-	if _, err := t.waitTime(t.TTL+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading); err != nil {
-		return err
-	}
-	now, err := t.client("reader").read("jobs")
-	return errors.Join(err, equal("request after the next grant", now.Request, backend.Request{}))
+	t.waitUntil(t.TTL+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading)
+	now := t.client("reader").read("jobs")
+	require(equal("request after the next grant", now.Request, backend.Request{}))
 }
 
-func nominateGrace(t *Trial) error {
-	leader, others, err := t.startWithLeader(3, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func nominateGrace(t *Trial) {
+	leader, others := t.startWithLeader(3, "jobs", nil)
 	nominee, other := others[0], others[1]
 	t.sleep(t.TTL)
 	var accepted atomic.Bool
@@ -126,99 +94,56 @@ func nominateGrace(t *Trial) error {
 		return Fate{Lost: accepted.Load()}
 	})
 	log := leader.node.keepCalls()
-	if err := t.nominate(other, nominee.node.ID()); err != nil {
-		return err
-	}
-	if err := t.waitUntil(t.takeoverBound(), "the leader to step down for the nominee", func() bool { return !leader.Leading() }); err != nil {
-		return err
-	}
-	if err := t.waitForEvent(leader, "the leader's event with reason nominated", func(e election.Event) bool { return e.Reason == election.ReasonNominated }); err != nil {
-		return err
-	}
-	next, _, err := t.waitForLeader(t.TTL+t.takeoverBound(), leader, other)
-	if err != nil {
-		return fmt.Errorf("after the nominee was cut off: %w", err)
-	}
-	won, _ := next.eventTime(func(e election.Event) bool { return e.Leading })
+	t.nominate(other, nominee.node.ID())
+	t.waitUntil(t.takeoverBound(), "the leader to step down for the nominee", func() bool { return !leader.Leading() })
+	t.waitUntil(t.TTL/10, "the leader's event with reason nominated", func() bool { return leader.told(election.ReasonNominated) })
+	next, _ := t.waitForLeader(t.TTL+t.takeoverBound(), leader, other)
+	won := next.wonAt()
 	for _, c := range log() {
 		if c.Method == "Release" {
 			began := leader.node.wire.Began.Sub(t.began) + c.Sent
-			return expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won)
+			require(expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won))
+			return
 		}
 	}
-	return errors.New("expected the leader to release the lease, but it did not")
+	fail("expected the leader to release the lease, but it did not")
 }
 
-func deposeStaysOut(t *Trial) error {
-	leader, others, err := t.startWithLeader(2, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func deposeStaysOut(t *Trial) {
+	leader, others := t.startWithLeader(2, "jobs", nil)
 	b := others[0]
 	t.sleep(t.TTL)
-	if err := t.depose(b); err != nil {
-		return err
-	}
-	if _, err := t.waitTime(t.renewEvery()+t.handoverBound(), "another leader after a deposition", b.Leading); err != nil {
-		return err
-	}
-	if err := t.waitForEvent(leader, "the leader's event with reason deposed", func(e election.Event) bool { return e.Reason == election.ReasonDeposed }); err != nil {
-		return err
-	}
+	t.depose(b)
+	t.waitUntil(t.renewEvery()+t.handoverBound(), "another leader after a deposition", b.Leading)
+	t.waitUntil(t.TTL/10, "the leader's event with reason deposed", func() bool { return leader.told(election.ReasonDeposed) })
 	ctx, cancel := t.callContext()
 	r, err := b.Record(ctx)
 	cancel()
-	if err := errors.Join(err, equal("End of the last leadership", r.End, backend.Deposed)); err != nil {
-		return err
-	}
+	require(err, equal("End of the last leadership", r.End, backend.Deposed))
 	b.Pause() // the deposed leader is now the only candidate
 	t.sleep(t.TTL)
-	if _, _, err := t.waitForLeader(t.takeoverBound(), leader); err != nil {
-		return err
-	}
-	if err := t.depose(b); err != nil {
-		return err
-	}
-	if err := t.waitUntil(t.renewEvery()+t.TTL/10, "the only candidate to be deposed", func() bool { return !leader.Leading() }); err != nil {
-		return err
-	}
-	took, err := t.waitTime(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", leader.Leading)
-	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v", t.TTL), took))
+	t.waitForLeader(t.takeoverBound(), leader)
+	t.depose(b)
+	t.waitUntil(t.renewEvery()+t.TTL/10, "the only candidate to be deposed", func() bool { return !leader.Leading() })
+	took := t.waitUntil(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", leader.Leading)
+	require(expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v", t.TTL), took))
 }
 
-func deposeAfterDrain(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
+func deposeAfterDrain(t *Trial) {
+	a := t.leader("a", nil, func(ctx context.Context, l *election.Leadership) error {
 		<-ctx.Done()
 		t.sleep(t.TTL * 9 / 10)
 		return nil
-	}); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
-	t.sleep(t.renewEvery())
-	if err := t.depose(a); err != nil {
-		return err
-	}
+	})
+	t.depose(a)
 	reader := t.client("reader")
-	if err := t.waitUntil(t.renewEvery()+t.TTL*11/10, "the deposed leader to release the lease", func() bool { l, err := reader.read("jobs"); return err == nil && l.Vacant() }); err != nil {
-		return err
-	}
-	took, err := t.waitTime(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", a.Leading)
-	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v after its release", t.TTL), took))
+	t.waitUntil(t.renewEvery()+t.TTL*11/10, "the deposed leader to release the lease", func() bool { return reader.read("jobs").Vacant() })
+	took := t.waitUntil(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", a.Leading)
+	require(expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v after its release", t.TTL), took))
 }
 
-func requestsNeedLeader(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	var errs []error
+func requestsNeedLeader(t *Trial) {
+	a := t.participant("a", "jobs", nil)
 	for what, do := range map[string]func(context.Context) error{
 		"Nominate": func(ctx context.Context) error { return a.Nominate(ctx, "b") },
 		"Depose":   a.Depose,
@@ -226,7 +151,6 @@ func requestsNeedLeader(t *Trial) error {
 		ctx, cancel := t.callContext()
 		err := do(ctx)
 		cancel()
-		errs = append(errs, expect(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" without a leader", err))
+		require(expect(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" without a leader", err))
 	}
-	return errors.Join(errs...)
 }

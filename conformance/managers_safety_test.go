@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -27,11 +26,8 @@ var trustCases = []Case{
 		Says: "An item of a batch that fails does not end the lease of any other election."},
 }
 
-func safeTrustFromSending(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
+func safeTrustFromSending(t *Trial) {
+	a := t.participant("a", "jobs", nil)
 	delay := t.callTimeout() * 6 / 10
 	var cut atomic.Bool
 	a.node.wire.Decide(func(c Call) Fate {
@@ -43,66 +39,35 @@ func safeTrustFromSending(t *Trial) error {
 		}
 		return Fate{}
 	})
-	if err := a.lead(); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
+	a.lead()
+	t.waitForLeader(2*t.takeoverBound(), a)
 	t.sleep(3 * t.TTL)
-	if err := expect(a.Leading(), "a leader despite slow answers", a.Current()); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
-		return err
-	}
+	require(expect(a.Leading(), "a leader despite slow answers", a.Current()))
+	t.waitForLeader(2*t.takeoverBound(), a)
 	before := a.node.lastGrantSent("jobs")
-	if err := t.waitUntil(t.TTL, "another renewal", func() bool { return a.node.lastGrantSent("jobs") > before }); err != nil {
-		return err
-	}
+	t.waitUntil(t.TTL, "another renewal", func() bool { return a.node.lastGrantSent("jobs") > before })
 	cut.Store(true)
 	t.sleep(a.node.lastGrantSent("jobs") + t.TTL - t.clockMargin() - t.TTL/10 - t.now())
 	early := a.Leading()
 	deadline := t.waitForDeadline(a.node, "jobs")
 	late := a.Leading()
-	return errors.Join(
+	require(
 		expect(early, "trust to last until shortly before the deadline", early),
 		expect(!late, fmt.Sprintf("Leading() false after %v, the deadline of the last granted call, whose answer took %v", deadline, delay), late))
 }
 
-func safeItem(t *Trial) error {
-	n, err := t.node("a", nil)
-	if err != nil {
-		return err
-	}
+func safeItem(t *Trial) {
+	n := t.node("a", nil)
 	var members []*participant
 	for i := range 5 {
-		p, err := n.join(fmt.Sprintf("jobs%d", i))
-		if err != nil {
-			return err
-		}
-		if err := p.lead(); err != nil {
-			return err
-		}
+		p := n.join(fmt.Sprintf("jobs%d", i))
+		p.lead()
 		members = append(members, p)
-	}
-	if err := t.waitUntil(2*t.takeoverBound(), "all five to lead", func() bool {
-		for _, p := range members {
-			if !p.Leading() {
-				return false
-			}
-		}
-		return true
-	}); err != nil {
-		return err
 	}
 	terms := map[string]uint64{}
 	for _, p := range members {
-		l, err := t.waitForLeadership(t.takeoverBound(), p)
-		if err != nil {
-			return err
-		}
-		terms[p.Name()] = l.Term
+		t.waitForLeader(2*t.takeoverBound(), p)
+		terms[p.Name()] = p.Leadership().Term
 	}
 	n.wire.Decide(func(c Call) Fate {
 		if c.Method == "Renew" {
@@ -115,44 +80,28 @@ func safeItem(t *Trial) error {
 	for i, p := range members {
 		l := p.Leadership()
 		if i != 2 && (l == nil || l.Term != terms[p.Name()]) {
-			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected term %d to last, got %v", p.Name(), terms[p.Name()], p.events())
+			fail("%s, while the renewals of jobs2 had no outcome: expected term %d to last, got %v", p.Name(), terms[p.Name()], p.events())
 		}
 	}
-	if err := t.waitForEvent(members[2], "the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline", func(e election.Event) bool {
-		return e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline
-	}); err != nil {
-		return err
-	}
-	_, _, err = t.waitForLeader(2*t.takeoverBound(), members[2])
-	return err
+	require(expect(members[2].told(election.ReasonUnreachable) || members[2].told(election.ReasonDeadline),
+		"the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline", members[2].events()))
+	t.waitForLeader(2*t.takeoverBound(), members[2])
 }
 
-func safeNoRevival(t *Trial) error {
-	a, _, err := t.startWithLeader(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	old, err := t.waitForLeadership(t.takeoverBound(), a)
-	if err != nil {
-		return err
-	}
+func safeNoRevival(t *Trial) {
+	a, _ := t.startWithLeader(1, "jobs", nil)
+	old := t.waitForLeadership(t.takeoverBound(), a)
 	a.node.wire.Cut(true)
 	t.waitForDeadline(a.node, "jobs")
 	a.node.wire.Cut(false)
-	now, err := t.waitForLeadership(2*t.takeoverBound(), a)
-	if err != nil {
-		return err
-	}
-	return errors.Join(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership expired", old.Term), now),
+	now := t.waitForLeadership(2*t.takeoverBound(), a)
+	require(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership expired", old.Term), now),
 		expect(!old.Leading(), "the old leadership not to come back", old.Leading()),
 		expect(old.Context().Err() != nil, "its context to be cancelled", old.Context().Err()))
 }
 
-func safeUnknown(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
+func safeUnknown(t *Trial) {
+	a := t.participant("a", "jobs", nil)
 	var lost atomic.Int64
 	a.node.wire.Decide(func(c Call) Fate {
 		if c.Method == "Acquire" && lost.Add(1) <= 3 {
@@ -160,24 +109,14 @@ func safeUnknown(t *Trial) error {
 		}
 		return Fate{}
 	})
-	if err := a.lead(); err != nil {
-		return err
-	}
-	if err := t.waitUntil(4*t.takeoverBound(), "three bids whose answers are lost, and a fourth", func() bool { return lost.Load() > 3 || a.Leading() }); err != nil {
-		return err
-	}
-	if err := expect(lost.Load() > 3, "no leadership while the answers to all bids are lost", a.Current()); err != nil {
-		return err
-	}
-	_, _, err = t.waitForLeader(t.takeoverBound(), a) // the checker compares the term with the granted answer
-	return err
+	a.lead()
+	t.waitUntil(4*t.takeoverBound(), "three bids whose answers are lost, and a fourth", func() bool { return lost.Load() > 3 || a.Leading() })
+	require(expect(lost.Load() > 3, "no leadership while the answers to all bids are lost", a.Current()))
+	t.waitForLeader(t.takeoverBound(), a) // the checker compares the term with the granted answer
 }
 
-func safeOrphan(t *Trial) error {
-	a, err := t.participant("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
+func safeOrphan(t *Trial) {
+	a := t.participant("a", "jobs", nil)
 	var late atomic.Bool
 	a.node.wire.Decide(func(c Call) Fate {
 		if c.Method == "Acquire" {
@@ -186,64 +125,31 @@ func safeOrphan(t *Trial) error {
 		}
 		return Fate{}
 	})
-	if err := a.lead(); err != nil {
-		return err
-	}
-	if err := t.waitUntil(2*t.takeoverBound(), "a bid", late.Load); err != nil {
-		return err
-	}
+	a.lead()
+	t.waitUntil(2*t.takeoverBound(), "a bid", late.Load)
 	a.Pause()
 	t.sleep(3 * t.callTimeout()) // until the bid has arrived
-	b, err := t.participant("b", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	if err := b.lead(); err != nil {
-		return err
-	}
-	if _, _, err = t.waitForLeader(2*t.takeoverBound(), b); err != nil {
-		return fmt.Errorf("beside a paused candidate whose bid arrived late: %w", err)
-	}
-	return nil
+	b := t.candidate("b", "jobs", nil)
+	t.waitForLeader(2*t.takeoverBound(), b)
 }
 
-func safeHolderTTL(t *Trial) error {
+func safeHolderTTL(t *Trial) {
 	short := t.TTL / 2
-	a, _, err := t.startWithLeader(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	b, err := t.participant("b", "jobs", func(o *election.Options) { o.TTL = short })
-	if err != nil {
-		return err
-	}
-	if err := b.lead(); err != nil {
-		return err
-	}
+	a, _ := t.startWithLeader(1, "jobs", nil)
+	b := t.candidate("b", "jobs", func(o *election.Options) { o.TTL = short })
 	t.sleep(t.TTL)
 	a.node.wire.Cut(true)
 	sent := a.node.lastGrantSent("jobs")
-	if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
-		return err
-	}
-	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
-	return expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder sent its last renewal at %v with a TTL of %v; the challenger's TTL is %v", sent+t.TTL, sent, t.TTL, short), won)
+	t.waitForLeader(t.takeoverBound(), b)
+	won := b.wonAt()
+	require(expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder sent its last renewal at %v with a TTL of %v; the challenger's TTL is %v", sent+t.TTL, sent, t.TTL, short), won))
 }
 
-func safeObserving(t *Trial) error {
-	a, _, err := t.startWithLeader(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
+func safeObserving(t *Trial) {
+	a, _ := t.startWithLeader(1, "jobs", nil)
 	a.node.crash()
 	t.sleep(3 * t.TTL) // the record is old now
-	if l, err := t.client("reader").read("jobs"); err != nil || l.Vacant() {
-		return err // a store with sessions may have freed the lease by itself
-	}
-	b, err := t.node("b", nil)
-	if err != nil {
-		return err
-	}
+	b := t.node("b", nil)
 	log := b.keepCalls()
 	b.wire.Decide(func(c Call) Fate {
 		if c.Method == "Observe" {
@@ -251,22 +157,16 @@ func safeObserving(t *Trial) error {
 		}
 		return Fate{}
 	})
-	p, err := b.join("jobs")
-	if err != nil {
-		return err
-	}
-	if err := p.lead(); err != nil {
-		return err
-	}
-	if _, _, err := t.waitForLeader(t.takeoverBound()+t.callTimeout(), p); err != nil {
-		return err
-	}
-	won, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
+	p := b.join("jobs")
+	p.lead()
+	t.waitForLeader(t.takeoverBound()+t.callTimeout(), p)
+	won := p.wonAt()
 	for _, c := range log() {
 		if c.Method == "Observe" && c.Err == nil {
 			first := b.wire.Began.Sub(t.began) + c.Received
-			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
+			require(expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won))
+			return
 		}
 	}
-	return fmt.Errorf("expected the challenger to observe the lease, but it acquired the lease without that")
+	fail("expected the challenger to observe the lease, but it acquired the lease without that")
 }

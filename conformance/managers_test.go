@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -77,6 +76,37 @@ func (p *participant) hasEvent(is func(election.Event) bool) bool {
 	return ok
 }
 
+// told reports whether the watcher received an event with a reason.
+func (p *participant) told(reason election.Reason) bool {
+	return p.hasEvent(func(e election.Event) bool { return e.Reason == reason })
+}
+
+// wonAt returns when the watcher received the latest leadership of its process.
+func (p *participant) wonAt() time.Duration {
+	at, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
+	return at
+}
+
+// leader starts a candidate that wins the election "jobs", and leads with fn; see leadWith.
+func (t *Trial) leader(id string, change func(*election.Options), fn election.LeadFunc) *participant {
+	p := t.participant(id, "jobs", change)
+	p.leadWith(fn)
+	t.waitForLeader(2*t.takeoverBound(), p)
+	return p
+}
+
+// waitForLoss waits until p leads no longer.
+func (t *Trial) waitForLoss(p *participant) {
+	t.waitUntil(t.TTL, "the leadership to end", func() bool { return !p.Leading() })
+}
+
+// decide lets the wires of all members choose the fates of calls.
+func decide(members []*participant, fate func(Call) Fate) {
+	for _, p := range members {
+		p.node.wire.Decide(fate)
+	}
+}
+
 // keepCalls keeps the node's calls from now on. log returns those that have ended, in that order.
 func (n *node) keepCalls() (log func() []Call) {
 	var mu sync.Mutex
@@ -95,7 +125,7 @@ func (n *node) keepCalls() (log func() []Call) {
 }
 
 // leave leaves the election.
-func (p *participant) leave() error {
+func (p *participant) leave() {
 	p.watcherEnded = true
 	ctx, cancel := p.node.t.callContext()
 	defer cancel()
@@ -103,19 +133,8 @@ func (p *participant) leave() error {
 	now := p.node.t.now()
 	p.node.t.checker.record(Entry{Process: p.node.key, Election: p.Name(), Kind: Ended, Watcher: p.number, From: now, To: now})
 	if err != nil {
-		return fmt.Errorf("leave: expected nil, got %w", err)
+		fail("leave: expected nil, got %w", err)
 	}
-	return nil
-}
-
-// waitForEvent waits until p's watcher, which runs concurrently, has received an event
-// for which is returns true.
-func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event) bool) error {
-	err := t.waitUntil(t.TTL/10, what, func() bool { return p.hasEvent(is) })
-	if err != nil {
-		err = fmt.Errorf("%w; the events of %s: %v", err, p.node.key, p.events())
-	}
-	return err
 }
 
 func (p *participant) runs() int {

@@ -39,7 +39,7 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
 		}
 	}},
-	{name: "a bid compares only the term", killer: "A4 a bid after a renewal is refused", mutate: func(f *faulty) {
+	{name: "a bid compares only the term", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
@@ -53,7 +53,7 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "terms are a year ahead of the clock", killer: "S4 terms grow through expiry", mutate: func(f *faulty) {
+	{name: "terms are a year ahead of the clock", killer: "S4 terms grow through a thousand leaderships", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids = slices.Clone(bids)
 			for i := range bids {
@@ -69,7 +69,7 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "answers to renewals are in another order", killer: "R9 renewals are answered in order", mutate: func(f *faulty) {
+	{name: "answers to renewals are in another order", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			answers, err := f.Backend.Renew(ctx, held)
 			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
@@ -99,7 +99,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "a renewal revives a released lease", killer: "R4 a renewal does not revive a released lease", mutate: func(f *faulty) {
+	{name: "a renewal revives a released lease", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
@@ -143,7 +143,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "a release with term 0 ends a later grant", killer: "X5 term 0 does not release another's lease", mutate: func(f *faulty) {
+	{name: "a release with term 0 ends a later grant", killer: "X4 term 0 releases the caller's lease only", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
@@ -179,7 +179,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "the reason of a release is lost", killer: "X7 the record keeps the reason of a release", mutate: func(f *faulty) {
+	{name: "the reason of a release is lost", killer: "X1 a release frees the lease at once", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -274,7 +274,7 @@ var mutants = []mutant{
 	{name: "Listen misses releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "Listen tells only of vacancies", killer: "L9 everybody hears of the next leader at once", mutate: func(f *faulty) {
+	{name: "Listen tells only of vacancies", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
 			var names []string
 			for _, l := range seen {

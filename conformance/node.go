@@ -56,7 +56,7 @@ func (t *Trial) handoverBound() time.Duration {
 }
 
 // node starts a manager. change, if not nil, modifies its options.
-func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
+func (t *Trial) node(id string, change func(*election.Options)) *node {
 	if t.checker == nil {
 		t.checker = newChecker(t)
 	}
@@ -73,12 +73,12 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	m, err := election.New(n.wire, o)
 	if err != nil {
 		n.wire.Close()
-		return nil, fmt.Errorf("new manager %q: expected no error, got %w", id, err)
+		fail("new manager %q: expected no error, got %w", id, err)
 	}
 	n.Manager = m
 	t.nodes = append(t.nodes, n)
 	t.started++
-	return n, nil
+	return n
 }
 
 func (n *node) recordGrantSent(name string, term uint64, at time.Duration) {
@@ -96,10 +96,10 @@ func (n *node) grantSent(name string, term uint64) (time.Duration, bool) {
 }
 
 // join joins an election and records its events.
-func (n *node) join(name string) (*participant, error) {
+func (n *node) join(name string) *participant {
 	e, err := n.Join(name)
 	if err != nil {
-		return nil, fmt.Errorf("join %q: expected no error, got %w", name, err)
+		fail("join %q: expected no error, got %w", name, err)
 	}
 	p := &participant{Election: e, node: n}
 	n.mu.Lock()
@@ -115,7 +115,7 @@ func (n *node) join(name string) (*participant, error) {
 		n.t.checker.record(eventEntry(n.key, p.number, at, ev))
 		n.t.checker.sample()
 	})
-	return p, nil
+	return p
 }
 
 // crash cuts the node off and marks it dead, as after kill -9.

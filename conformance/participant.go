@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,15 +24,14 @@ type participant struct {
 }
 
 // lead campaigns with a function that waits for the end of its context.
-func (p *participant) lead() error { return p.leadWith(nil) }
+func (p *participant) lead() { p.leadWith(nil) }
 
 // leadWith campaigns with fn and records its runs. A nil fn waits for the end of its
 // context.
-func (p *participant) leadWith(fn election.LeadFunc) error {
+func (p *participant) leadWith(fn election.LeadFunc) {
 	if err := p.Lead(p.recordRuns(fn)); err != nil {
-		return fmt.Errorf("lead %q: expected no error, got %w", p.Name(), err)
+		fail("lead %q: expected no error, got %w", p.Name(), err)
 	}
-	return nil
 }
 
 // recordRuns returns fn, made to record its runs in the history.
@@ -53,6 +51,12 @@ func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
 		}
 		return fn(ctx, l)
 	}
+}
+
+// end closes the node's manager, which must end in order within limit.
+func (p *participant) end(limit time.Duration) {
+	p.watcherEnded = true
+	require(p.node.close(limit))
 }
 
 // events returns the events that the watcher has received so far.
@@ -75,33 +79,28 @@ func (p *participant) lastState() (Entry, bool) {
 }
 
 // startCandidates starts n nodes that campaign in one election.
-func (t *Trial) startCandidates(n int, name string, change func(*election.Options)) ([]*participant, error) {
-	var members []*participant
+func (t *Trial) startCandidates(n int, name string, change func(*election.Options)) (members []*participant) {
 	for i := range n {
-		p, err := t.participant(string(rune('a'+i)), name, change)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.lead(); err != nil {
-			return nil, err
-		}
-		members = append(members, p)
+		members = append(members, t.candidate(string(rune('a'+i)), name, change))
 	}
-	return members, nil
+	return members
+}
+
+// candidate starts a node that campaigns in an election.
+func (t *Trial) candidate(id, name string, change func(*election.Options)) *participant {
+	p := t.participant(id, name, change)
+	p.lead()
+	return p
 }
 
 // participant starts a node that joins an election and does not campaign.
-func (t *Trial) participant(id, name string, change func(*election.Options)) (*participant, error) {
-	n, err := t.node(id, change)
-	if err != nil {
-		return nil, err
-	}
-	return n.join(name)
+func (t *Trial) participant(id, name string, change func(*election.Options)) *participant {
+	return t.node(id, change).join(name)
 }
 
 // waitForLeader waits until one of the members leads, and returns it and the others.
-func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (leader *participant, others []*participant, err error) {
-	err = t.waitUntil(limit, "a leader", func() bool {
+func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (leader *participant, others []*participant) {
+	t.waitUntil(limit, "a leader", func() bool {
 		leader = leaderOf(members)
 		return leader != nil
 	})
@@ -110,33 +109,33 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 			others = append(others, p)
 		}
 	}
-	if leader != nil { // cases read the time of the event
-		t.waitTime(t.TTL/10, "the leader's watcher to receive the event", func() bool {
+	try(func() { // cases read the time of the event
+		t.waitUntil(t.TTL/10, "the leader's watcher to receive the event", func() bool {
 			last, ok := leader.lastState()
 			return ok && last.Leading || !leader.Leading()
 		})
-	}
-	return leader, others, err
+	})
+	return leader, others
 }
 
 // waitForLeadership waits until p leads, and returns the leadership.
-func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership, err error) {
-	err = t.waitUntil(limit, p.node.key+" to lead", func() bool {
+func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership) {
+	t.waitUntil(limit, p.node.key+" to lead", func() bool {
 		l = p.Leadership()
 		return l != nil
 	})
-	return l, err
+	return l
 }
 
 // waitForOneLeader waits until exactly one of the members leads. On a busy machine a
 // leader may just have lost its lease; then there is another within the bound. The
 // checker finds two leaders.
-func (t *Trial) waitForOneLeader(members ...*participant) error {
+func (t *Trial) waitForOneLeader(members ...*participant) {
 	limit := t.TTL
 	if !t.Virtual {
 		limit = 2 * t.takeoverBound()
 	}
-	return t.waitUntil(limit, "exactly one leader", func() bool {
+	t.waitUntil(limit, "exactly one leader", func() bool {
 		n := 0
 		for _, p := range members {
 			if p.Leading() {
@@ -157,17 +156,12 @@ func leaderOf(members []*participant) *participant {
 }
 
 // startWithLeader starts n candidates and waits until one leads and all know a leader.
-func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant, err error) {
-	members, err := t.startCandidates(n, name, change)
-	if err != nil {
-		return nil, nil, err
-	}
-	leader, others, err = t.waitForLeader(2*t.takeoverBound(), members...)
-	if err == nil {
-		t.sleep(t.renewEvery()) // the followers read once
-		err = t.waitUntil(t.takeoverBound(), "every member to know a leader", func() bool {
-			return !slices.ContainsFunc(members, func(p *participant) bool { _, _, ok := p.Leader(); return !ok })
-		})
-	}
-	return leader, others, err
+func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant) {
+	members := t.startCandidates(n, name, change)
+	leader, others = t.waitForLeader(2*t.takeoverBound(), members...)
+	t.sleep(t.renewEvery()) // the followers read once
+	t.waitUntil(t.takeoverBound(), "every member to know a leader", func() bool {
+		return !slices.ContainsFunc(members, func(p *participant) bool { _, _, ok := p.Leader(); return !ok })
+	})
+	return leader, others
 }

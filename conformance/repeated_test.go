@@ -28,7 +28,7 @@ func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
 		"two leaders, repeatedly": {[]error{late, errors.Join(late, twoLeaders), nil}, 2, twoLeaders},
 	} {
 		n := 0
-		got := Case{Run: func(*Trial) error { n++; return c.errs[n-1] }}.Try(t, overMemory(time.Hour, 0))
+		got := Case{Run: func(*Trial) { n++; require(c.errs[n-1]) }}.Try(t, overMemory(time.Hour, 0))
 		if !errors.Is(got, c.want) || n != c.trials {
 			t.Errorf("%s: %v after %d trials; want %v after %d", what, got, n, c.want, c.trials)
 		}
@@ -38,10 +38,9 @@ func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
 func TestACaseEndsWhereItRequiresWhatIsNotTrue(t *testing.T) {
 	h, wrong, ended := overMemory(time.Second, 0), errors.New("wrong"), true
 	h.Virtual = true
-	err := Case{Run: func(*Trial) error {
+	err := Case{Run: func(*Trial) {
 		require(nil, wrong)
 		ended = false
-		return nil
 	}}.Try(t, h)
 	if !errors.Is(err, wrong) || !ended {
 		t.Errorf("got %v, want %v; the case ended there: %v", err, wrong, ended)
@@ -52,7 +51,7 @@ func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
 	h := overMemory(time.Second, 0)
 	h.Virtual = true
 	n := 0
-	err := Case{Run: func(*Trial) error { n++; return errors.New("wrong") }}.Try(t, h)
+	err := Case{Run: func(*Trial) { n++; fail("wrong") }}.Try(t, h)
 	if err == nil || n != 1 {
 		t.Errorf("%v after %d trials, want an error after 1", err, n)
 	}
@@ -60,14 +59,14 @@ func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
 
 func TestAMachineThatIsLateExcusesNoSecondLeader(t *testing.T) {
 	n := 0
-	err := Case{Run: func(trial *Trial) error {
+	err := Case{Run: func(trial *Trial) {
 		n++
 		trial.checker = newChecker(trial)
 		trial.checker.record(Entry{Process: "a", Kind: Granted, Term: 1})
 		trial.checker.record(Entry{Process: "b", Kind: Granted, Term: 2})
 		trial.checker.record(Entry{Process: "a", Kind: Believed, Term: 1, From: 1 * second, To: 3 * second})
 		trial.checker.record(Entry{Process: "b", Kind: Believed, Term: 2, From: 2 * second, To: 4 * second})
-		return errors.New("late")
+		fail("late")
 	}}.Try(t, overMemory(time.Second, 0))
 	if err == nil || !strings.Contains(err.Error(), "S1 (") || n != 1 {
 		t.Errorf("%v after %d trials, want a violation of S1 after 1", err, n)
@@ -87,9 +86,9 @@ func TestATrialIsRepeatedWithALongerTTL(t *testing.T) {
 		h := overMemory(time.Second, c.maxTTL)
 		h.GreatestTTL = c.greatestTTL
 		var got []time.Duration
-		Case{Run: func(trial *Trial) error {
+		Case{Run: func(trial *Trial) {
 			got = append(got, trial.TTL)
-			return errors.New("late")
+			fail("late")
 		}}.Try(t, h)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("with a MaxTTL of %v and a GreatestTTL of %v, the trials had the TTLs %v, want %v", c.maxTTL, c.greatestTTL, got, c.want)
@@ -131,7 +130,7 @@ func TestATimeoutTellsWhichCallsFailed(t *testing.T) {
 	w := Wrap(hangingStore{memory.New().Backend()})
 	w.Members(t.Context(), "", 1)
 	trial := &Trial{tb: t, nodes: []*node{{wire: w, key: "a#0"}}}
-	err := trial.waitUntil(0, "a leader", func() bool { return false })
+	err := try(func() { trial.waitUntil(0, "a leader", func() bool { return false }) })
 	for _, want := range []string{"a leader", "1 of 1 calls of a#0 failed", "Members", context.DeadlineExceeded.Error()} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error of a wait is %v; want it to contain %q", err, want)

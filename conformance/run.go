@@ -20,7 +20,7 @@ type Case struct {
 	Says     string                     // the rule in a sentence
 	Contract bool                       // the case calls a Backend directly; false: managers call it
 	Fault    string                     // the fault of [Store.Faults] that the case needs; "": none
-	Run      func(trial *Trial) error   // tests the rule; an error tells what was expected and what was observed
+	Run      func(trial *Trial)         // tests the rule
 	skip     func(f facts) (why string) // returns why the case does not apply, or ""; nil: it always applies
 }
 
@@ -178,20 +178,7 @@ func (c Case) Try(t *testing.T, h Harness) (err error) {
 // runTrial runs one trial on a fresh store.
 func (c Case) runTrial(t *testing.T, h Harness) error {
 	trial := newTrial(t, h)
-	return errors.Join(c.run(trial), trial.end())
-}
-
-// run runs the case until it returns, or until require ends it.
-func (c Case) run(trial *Trial) (err error) {
-	defer func() {
-		p := recover()
-		if f, ok := p.(failed); ok {
-			err = f.error
-		} else if p != nil {
-			panic(p)
-		}
-	}()
-	return c.Run(trial)
+	return errors.Join(try(func() { c.Run(trial) }), trial.end())
 }
 
 // inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,25 +20,17 @@ var stormCases = []Case{
 
 // storms runs five nodes through hours of random faults. One number determines all
 // random choices; a failure prints it.
-func storms(t *Trial) error {
+func storms(t *Trial) {
 	seeds, length := 3, t.scaledTime(2*time.Hour)
 	if t.Short || !t.Virtual {
 		seeds = 1
 	}
 	for seed := range seeds {
-		if err := t.storm(uint64(seed), 5, length); err != nil {
-			return err
+		s := &storm{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), name: fmt.Sprintf("storm%d", seed), terms: map[uint64]bool{}}
+		if err := try(func() { s.run(length) }); err != nil {
+			fail("storm with seed %d, %v: %w", seed, length, err)
 		}
 	}
-	return nil
-}
-
-func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
-	s := &storm{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), name: fmt.Sprintf("storm%d", seed), members: make([]*participant, n), terms: map[uint64]bool{}}
-	if err := s.run(length); err != nil {
-		return fmt.Errorf("storm with seed %d, %d nodes, %v: %w", seed, n, length, err)
-	}
-	return nil
 }
 
 // A storm is one run of nodes under random faults.
@@ -47,45 +38,32 @@ type storm struct {
 	t       *Trial
 	rnd     *rand.Rand
 	name    string // of the election
-	members []*participant
+	members [5]*participant
 	healed  int             // how often all faults were healed
 	terms   map[uint64]bool // of the leaders after that
 }
 
-func (s *storm) run(length time.Duration) error {
+func (s *storm) run(length time.Duration) {
 	for i := range s.members {
-		if err := s.start(i); err != nil {
-			return err
-		}
+		s.start(i)
 	}
 	for end := s.t.now() + length; s.t.now() < end; {
-		if err := s.injectFault(); err != nil {
-			return err
-		}
+		s.injectFault()
 		s.t.sleep(time.Duration(s.rnd.Int64N(int64(s.t.TTL))))
 		if s.rnd.IntN(20) != 0 {
 			continue
 		}
-		if err := s.checkHealed(); err != nil {
-			return err
-		}
+		s.checkHealed()
 		s.t.closeDeadNodes()
 	}
-	return s.finish()
+	s.finish()
 }
 
 // start starts a node in place i.
-func (s *storm) start(i int) error {
-	p, err := s.t.participant(fmt.Sprintf("c%d", i), s.name, nil)
-	if err != nil {
-		return err
-	}
-	s.members[i] = p
-	return p.lead()
-}
+func (s *storm) start(i int) { s.members[i] = s.t.candidate(fmt.Sprintf("c%d", i), s.name, nil) }
 
 // injectFault makes one random change at one random member.
-func (s *storm) injectFault() error {
+func (s *storm) injectFault() {
 	i := s.rnd.IntN(len(s.members))
 	p := s.members[i]
 	switch s.rnd.IntN(12) {
@@ -107,14 +85,11 @@ func (s *storm) injectFault() error {
 		s.operate(p.Depose)
 	case 11: // kill -9, and start again
 		p.node.crash()
-		if err := s.start(i); err != nil {
-			return err
-		}
+		s.start(i)
 	}
 	if s.rnd.IntN(4) == 0 {
 		p.Resume()
 	}
-	return nil
 }
 
 // operate makes one call of an operator, which may fail.
@@ -133,40 +108,28 @@ func (s *storm) heal() {
 }
 
 // checkHealed ends all faults and expects a leader in time.
-func (s *storm) checkHealed() error {
+func (s *storm) checkHealed() {
 	s.heal()
 	s.healed++
-	if _, _, err := s.t.waitForLeader(3*s.t.TTL+s.t.takeoverBound(), s.members...); err != nil {
-		return fmt.Errorf("after healing number %d, at %v: L3: %w", s.healed, s.t.now(), err)
-	}
+	s.t.waitForLeader(3*s.t.TTL+s.t.takeoverBound(), s.members[:]...)
 	for _, p := range s.members {
 		if l := p.Leadership(); l != nil {
 			s.terms[l.Term] = true
 		}
 	}
-	return nil
 }
 
 // finish ends all faults, expects exactly one leader and closes the members.
-func (s *storm) finish() error {
+func (s *storm) finish() {
 	t := s.t
 	s.heal()
 	t.sleep(4 * t.TTL)
-	errs := []error{t.waitForOneLeader(s.members...)}
+	t.waitForOneLeader(s.members[:]...)
+	require(expect(len(s.terms) > 1 || s.healed <= 3, "more than one leadership, since the faults end leaderships", len(s.terms)))
+
 	for _, p := range s.members {
-		p.watcherEnded = true
+		p.end(4 * t.TTL)
 	}
-	if s.healed > 3 {
-		errs = append(errs, expect(len(s.terms) > 1, "more than one leadership, since the faults end leaderships", len(s.terms)))
-	}
-	for _, p := range s.members {
-		errs = append(errs, p.node.close(4*t.TTL))
-	}
-	t.mu.Lock()
-	errs = append(errs, t.errs...)
-	t.errs = nil
-	t.mu.Unlock()
-	return errors.Join(errs...)
 }
 
 // closeDeadNodes closes the managers of dead nodes, which would otherwise go on calling.

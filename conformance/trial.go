@@ -53,23 +53,17 @@ func (t *Trial) now() time.Duration { return time.Since(t.began) }
 // sleep lets time pass. In a bubble it takes no real time.
 func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
 
-// waitUntil waits until cond is true, and returns an error if that takes longer than
-// limit.
-func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) error {
-	_, err := t.waitTime(limit, what, cond)
-	return err
-}
-
-// waitTime waits like waitUntil and returns how long that took.
-func (t *Trial) waitTime(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
+// waitUntil waits until cond is true, and returns how long that took. It ends the case if that takes longer
+// than limit.
+func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) time.Duration {
 	began := time.Now()
 	for !cond() {
 		if waited := time.Since(began); waited > limit+t.Late {
-			return waited, fmt.Errorf("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
+			fail("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
-	return time.Since(began), nil
+	return time.Since(began)
 }
 
 // failedCalls describes the failed calls of all managers.
@@ -150,11 +144,10 @@ func (t *Trial) end() error {
 }
 
 // inject begins or ends a fault of the store.
-func (t *Trial) inject(name string, on bool, election string) error {
+func (t *Trial) inject(name string, on bool, election string) {
 	if err := t.Store.Faults[name](on, election); err != nil {
-		return fmt.Errorf("fault %s (on: %v): the harness failed: %w", name, on, err)
+		fail("fault %s (on: %v): the harness failed: %w", name, on, err)
 	}
-	return nil
 }
 
 // lastsWithProcess reports whether a lease lasts as long as its holder's process lives,
@@ -164,17 +157,29 @@ func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
 // failed is the panic that ends a case.
 type failed struct{ error }
 
-// require ends the case unless all errors are nil. Only the goroutine that runs the case may call it.
+// require ends the case unless all errors are nil. Only the goroutine that runs the case may call it, and
+// what [try] runs in another one. So may everything here that returns no error, although it may fail.
 func require(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(failed{err})
 	}
 }
 
-// must returns v, or ends the case as require does.
-func must[V any](v V, err error) V {
-	require(err)
-	return v
+// fail ends the case.
+func fail(format string, args ...any) { require(fmt.Errorf(format, args...)) }
+
+// try runs f until it returns, or until require ends it, and returns the errors of that.
+func try(f func()) (err error) {
+	defer func() {
+		p := recover()
+		if f, ok := p.(failed); ok {
+			err = f.error
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	f()
+	return nil
 }
 
 // equal returns an error unless got equals want.

@@ -47,7 +47,7 @@ var kubernetesMutants = []mutant{
 		"", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
 	{"a bid may be granted though the lease was renewed", "acquire.go",
 		"if !s.own && !s.Unchanged(bid.Expected) ||",
-		"if !s.own && s.Term != bid.Expected.Term ||", "A4 a bid after a renewal is refused: rule violated", kubernetesSuite("A4 a bid after a renewal is refused")},
+		"if !s.own && s.Term != bid.Expected.Term ||", "A3 a bid succeeds only on the expected lease: rule violated", kubernetesSuite("A3 a bid succeeds only on the expected lease")},
 	{"a seal that the bidder has not seen is ignored", "acquire.go",
 		" || s.MovedTo != bid.Expected.MovedTo {",
 		" {", "the lease has moved, which the bid does not expect", kubernetes("TestABidDoesNotBreakASeal")},
@@ -64,7 +64,7 @@ var kubernetesMutants = []mutant{
 		"case false && pending:", "the late bid", kubernetes("TestALateBidIsRefused")},
 	{"anybody releases a lease", "renew.go",
 		"case r != nil && r.Nonce == nonce && r.Election",
-		"case r != nil && r.Election", "X5 term 0 does not release another's lease: rule violated", kubernetesSuite("X5 term 0 does not release another's lease")},
+		"case r != nil && r.Election", "X4 term 0 releases the caller's lease only: rule violated", kubernetesSuite("X4 term 0 releases the caller's lease only")},
 
 	// Readings.
 	{"a renewal is no other version", "state.go",
