@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -283,32 +282,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		if !errors.Is(err, backend.ErrInvalid) || !strings.HasPrefix(fmt.Sprint(err), "etcd: ") || strings.Contains(fmt.Sprint(err), secret) {
 			t.Errorf("%s: %v; want ErrInvalid", what, err)
 		}
-	}
-}
-
-// Upper case in a scheme must not turn TLS off.
-func TestUpperCaseSchemesAreAccepted(t *testing.T) {
-	t.Parallel()
-	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
-	for _, e := range b.driver.client.Endpoints() {
-		if !strings.HasPrefix(e, "https://") {
-			t.Errorf("beside Https, an endpoint without a scheme is %q; want https", e)
-		}
-	}
-}
-
-func TestOpenByName(t *testing.T) {
-	t.Parallel()
-	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
-	b, err := backend.Open(Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
-	if err != nil {
-		t.Fatal(err) // an unreachable server is no error of Open
-	}
-	if got := b.Guarantees().Name; got != "etcd" {
-		t.Errorf("name %q", got)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

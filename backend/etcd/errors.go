@@ -93,6 +93,8 @@ func (d *driver) fail(err error) error {
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
 	case is(err, rpctypes.ErrTooManyOps):
 		hint = "; the cluster runs with a --max-txn-ops below its default of 128"
+	case is(err, rpctypes.ErrRequestTooLarge):
+		hint = "; the cluster runs with a --max-request-bytes below its default of 1.5 MiB"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
 	case !answered(err):
