@@ -3,10 +3,14 @@ package consul
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
@@ -60,4 +64,75 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
 	n.release(backend.Released, n.win("x"))
 	wipe(b.driver.Client, prefix)
+}
+
+// Preflight reports a missing right before the first bid, for exactly the elections that it affects.
+func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	all := fmt.Sprintf(`key_prefix %q { policy = "write" }`, l.prefix+"/")
+	but := func(key string) string {
+		return all + fmt.Sprintf(`key_prefix %q { policy = "read" }`, key)
+	}
+	for what, c := range map[string]struct {
+		rules      string
+		jobs, some bool // whether it may lead them
+	}{
+		"all":                {all, true, true},
+		"records to read":    {but(l.prefix + "/record/"), false, false},
+		"one record to read": {but(l.record("some")), true, false},
+		"the meta item":      {but(l.prefix + "/meta"), false, false},
+		"everything to read": {fmt.Sprintf(`key_prefix %q { policy = "read" }`, l.prefix+"/"), false, false},
+		"no session":         {but(l.prefix + "/session/"), false, false},
+	} {
+		n := l.node(t, "n", func(o *Options) { o.Token = token(t, l.root, c.rules).SecretID })
+		ctx, cancel := n.ctx()
+		defer cancel()
+		errs := n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
+		for i, may := range []bool{c.jobs, c.some} {
+			if may != (errs[i] == nil) || !may && !errors.Is(errs[i], backend.ErrDenied) {
+				t.Errorf("%s: bid %d: %v", what, i, errs[i])
+			}
+		}
+	}
+	pairs, _, err := l.root.KV().List(l.prefix, nil)
+	if fatal(t, err); len(pairs) > 0 {
+		t.Errorf("after Preflight there are %d keys", len(pairs))
+	}
+}
+
+// A program that keeps data in the same Consul makes each write depend on the lease.
+func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.ttl, b.ttl = 8*time.Second, 8*time.Second
+	held := a.win("x")
+	put := func(n *node) bool {
+		t.Helper()
+		fence, err := n.Fence("x", held.Term)
+		fatal(t, err)
+		ok, _, _, err := l.root.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: l.prefix + "/data", Value: []byte("1")}}, nil)
+		fatal(t, err)
+		return ok
+	}
+	a.renew(held)
+	if !put(a) {
+		t.Error("a write of the leader did not pass its fence")
+	}
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	if put(a) {
+		t.Error("the page says that a request of an operator stops fenced writes until the next renewal")
+	}
+	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	if !put(a) {
+		t.Error("a write of the leader did not pass its fence after the request and a renewal")
+	}
+	b.want("a takeover", b.bid(b.watched("x")), backend.Granted)
+	if put(a) {
+		t.Error("a write passed the fence of a past leadership")
+	}
+	if _, err := a.Fence("x", held.Term+1); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("a fence of a term that is not held: %v, want ErrStale", err)
+	}
 }

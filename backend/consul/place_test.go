@@ -3,6 +3,9 @@ package consul
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -126,5 +130,68 @@ func TestAPlaceThatIsNamedIsNotIgnored(t *testing.T) {
 		if seen, err := n.Observe(t.Context(), []backend.Lease{{Election: what}}); !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("%s: %+v, %v; want ErrDenied", what, seen, err)
 		}
+	}
+}
+
+// TestConformanceWhereAnotherConsulAnswers runs the cases in which an address leads some processes to another Consul for a
+// while, which is empty, in use, or has a copy of the keys.
+func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
+	here, other := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
+	h := harness(func(t testing.TB) conformance.Store {
+		prefix := "test/" + string(backend.NewNonce()[:16])
+		from, to := admins(t, here), admins(t, other)
+		t.Cleanup(func() { wipe(from, prefix); wipe(to, prefix) })
+		connect := func(t testing.TB, addr string) backend.Backend {
+			return open(t, Options{Address: addr, Prefix: prefix})
+		}
+		return testbed.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
+	})
+	h.Only = testbed.IsElsewhere
+	conformance.Run(t, h)
+}
+
+// copyKeys makes the keys below a prefix in another Consul.
+func copyKeys(from, to *api.Client, prefix string) error {
+	all, _, err := from.KV().List(prefix, nil)
+	for _, p := range all {
+		if err == nil {
+			_, err = to.KV().Put(p, nil)
+		}
+	}
+	return err
+}
+
+// The servers' messages contain names of elections, and a token may be a word of our own messages.
+func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/session/")).SecretID
+	n := l.node(t, "n", func(o *Options) { o.Token = reader })
+	for _, name := range []string{"x", "search-index", "existing"} {
+		ctx, cancel := n.ctx()
+		answers, err := n.Acquire(ctx, []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Expected: n.observe(name)}})
+		cancel()
+		if err == nil {
+			err = answers[0].Err
+		}
+		if !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("no right to write, election %q: %v; want ErrDenied", name, err)
+		}
+	}
+	open := newLab(t, testbed.SharedConsul(t))
+	for _, word := range []string{"consul", "election", "over"} {
+		n := open.node(t, "n", func(o *Options) { o.Token = word })
+		held := n.win(word)
+		if err := n.Request(t.Context(), []backend.Request{{Election: held.Election, Term: 1, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
+			t.Errorf("a request for a former term, with the token %q: %v; want ErrStale", word, err)
+		}
+	}
+}
+
+// The kernel says that this process may not open the agent's socket.
+func TestASocketThatMayNotBeOpenedIsDenied(t *testing.T) {
+	a := open(t, Options{}).driver
+	if err := a.Fail(&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "the agent's socket") {
+		t.Errorf("%v; want ErrDenied and the socket", err)
 	}
 }
