@@ -36,7 +36,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock, err := resourcelock.New(m, "greeter", resourcelock.Timings{})
+	lock, err := resourcelock.New(m, "greeter")
 	if err != nil {
 		return err
 	}

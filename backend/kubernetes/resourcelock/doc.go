@@ -2,7 +2,7 @@
 // controller-runtime, elect through any store of this module: MySQL, PostgreSQL, Redis, etcd, …
 // A [Lock] implements the interface of the package of the same name in client-go.
 //
-//	lock, err := resourcelock.New(m, "billing/controller", resourcelock.Timings{}) // m: an election.Manager
+//	lock, err := resourcelock.New(m, "billing/controller") // m: an election.Manager
 //	t := lock.Timings()
 //	mgr, err := manager.New(restConfig, manager.Options{
 //		LeaderElection: true, LeaderElectionResourceLockInterface: lock,
@@ -28,9 +28,8 @@
 // stopped before m's own deadline, and that is Options.ClockMargin before another process can
 // lead. If the leadership ends earlier, in order, m keeps the lease for that same time.
 //
-// Timings that differ from the lock's would break this. New checks its own; an Update that shows
-// another LeaseDuration fails. By default no elector can have forgotten only some of the three:
-// controller-runtime's default for any one of them does not fit the others.
+// Timings that differ from the lock's would break this. An Update that shows another LeaseDuration fails. No elector
+// can have forgotten only some of the three: controller-runtime's default for any one of them does not fit the others.
 //
 // # When the lease is released
 //

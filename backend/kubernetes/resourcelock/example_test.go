@@ -18,7 +18,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lock, err := resourcelock.New(m, "billing/controller", resourcelock.Timings{})
+	lock, err := resourcelock.New(m, "billing/controller")
 	if err != nil {
 		log.Fatal(err)
 	}

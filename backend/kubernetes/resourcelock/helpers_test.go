@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 // A fleet is a group of processes, each with an elector of client-go. At most one works.
 type fleet struct {
 	*electiontest.Group
-	t       *testing.T
-	timings resourcelock.Timings // of members that start from now on
+	t *testing.T
 
 	mu      sync.Mutex
 	working string    // the id of the member that works; empty: none
@@ -119,7 +118,7 @@ type member struct {
 func (f *fleet) member(id string) *member {
 	f.t.Helper()
 	p := f.Start(id)
-	lock, err := resourcelock.New(p.Manager, name, f.timings)
+	lock, err := resourcelock.New(p.Manager, name)
 	if err != nil {
 		f.t.Fatal(err)
 	}

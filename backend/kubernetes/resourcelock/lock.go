@@ -41,12 +41,11 @@ type Lock struct {
 	keepUntil time.Time            // without another Update, the lock gives the lease up then
 }
 
-// New joins the election of this name and returns a lock for one elector. Zero timings get their
-// defaults. New waits for nothing. The error is that of [election.Manager.Join], or of class
-// backend.ErrInvalid, with both values, if the timings do not fit each other or the manager's.
-func New(m *election.Manager, name string, t Timings) (*Lock, error) {
+// New joins the election of this name and returns a lock for one elector. New waits for nothing. The error is that
+// of [election.Manager.Join], or of class backend.ErrInvalid if the manager renews its lease too late in its TTL.
+func New(m *election.Manager, name string) (*Lock, error) {
 	status := m.Status()
-	t, err := t.complete(status)
+	t, err := timingsOf(status)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func New(m *election.Manager, name string, t Timings) (*Lock, error) {
 // leadership, which fences writes. Do not campaign with it: the lock does.
 func (l *Lock) Election() *election.Election { return l.election }
 
-// Timings returns the timings that the elector must have, with all defaults filled in.
+// Timings returns the timings that the elector must have.
 func (l *Lock) Timings() Timings { return l.timings }
 
 // Identity returns the manager's ID.

@@ -3,7 +3,6 @@ package resourcelock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -160,25 +159,6 @@ func campaigns(m *member) bool {
 	return false
 }
 
-// Not even by the longest timings that New accepts does an elector believe beyond the deadline.
-func TestNoBeliefOutlastsTheDeadline(t *testing.T) {
-	inFleet(t, func(t *testing.T, f *fleet) {
-		f.timings = resourcelock.Timings{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second}
-		first, _, _ := pair(t, f, func(*member) {})
-		time.Sleep(3*ttl + ttl/9)
-		if n := f.count(); n > 1 {
-			t.Errorf("without a fault work began %d times", n)
-		}
-		lead := first.lock.Election().Leadership()
-		first.Cut()
-		<-lead.Context().Done()
-		if id, since := f.state(); id != "" {
-			t.Errorf("at the deadline %s works since %v", id, since)
-		}
-		f.worker(first.ID())
-	})
-}
-
 func TestFollowersLearnTheLeader(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		first, second, stop := pair(t, f, func(*member) {})
@@ -240,7 +220,7 @@ func TestNoTimingCanBeForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close(t.Context())
-			lock, err := resourcelock.New(m, name, resourcelock.Timings{})
+			lock, err := resourcelock.New(m, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,35 +242,16 @@ func TestNoTimingCanBeForgotten(t *testing.T) {
 	}
 }
 
-func TestWrongTimingsNameBothValues(t *testing.T) {
-	type timings = resourcelock.Timings
-	for want, given := range map[string]timings{
-		"RetryPeriod is -1s, must be at least 1ns":                                            {RetryPeriod: -time.Second},
-		"RenewDeadline is 300ms, must be more than 300ms: 1.2 * RetryPeriod = 1.2 * 250ms":    {RenewDeadline: 300 * time.Millisecond},
-		"LeaseDuration is 1s, must be more than 1s: RenewDeadline":                            {LeaseDuration: time.Second, RenewDeadline: time.Second},
-		"LeaseDuration is 1.5s, must be whole seconds: client-go rounds 1.5s down to 1s":      {LeaseDuration: 1500 * time.Millisecond},
-		"2 * RetryPeriod + RenewDeadline is 2 * 2s + 10s = 14s, must be at most 5.000000001s": {15 * time.Second, 10 * time.Second, 2 * time.Second},
-	} {
-		inFleet(t, func(t *testing.T, f *fleet) {
-			_, err := resourcelock.New(f.Start("a").Manager, name, given)
-			if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {
-				t.Errorf("timings %v: %v, want %q", given, err, want)
-			}
-		})
+// A leader that renews so late has too little left of its lease to lend it.
+func TestALateRenewalLeavesNothingToLend(t *testing.T) {
+	m, err := election.New(memoryBackend(), election.Options{TTL: ttl, RenewEvery: 8 * time.Second, CallTimeout: time.Millisecond, ClockMargin: time.Second})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestOwnTimingsOfControllerRuntimeFit30s(t *testing.T) {
-	inFleet(t, func(t *testing.T, f *fleet) {
-		m, err := election.New(memoryBackend(), election.Options{TTL: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close(t.Context())
-		if _, err := resourcelock.New(m, name, resourcelock.Timings{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}); err != nil {
-			t.Error(err)
-		}
-	})
+	defer m.Close(t.Context())
+	if _, err := resourcelock.New(m, name); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "RenewEvery is 8s, must be at most 7.33") {
+		t.Errorf("%v; want ErrInvalid with both values", err)
+	}
 }
 
 // Five hours of random faults: never two that work, and always one again.
