@@ -21,8 +21,6 @@ type decoder struct {
 	problems
 	places map[string]place // where the value of each key was found
 	keys   []Key            // all keys of the structs, set or not
-
-	secretFiles []secretFile // that the configuration names, or is
 }
 
 // input is a parsed file and the environment, before values are decoded.
@@ -66,6 +64,8 @@ func (in *input) getenv(name string) (string, bool) {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	namedType    = reflect.TypeFor[backend.Named]()
+	listType     = reflect.TypeFor[[]string]()
+	mapType      = reflect.TypeFor[map[string]string]()
 )
 
 // structure fills the fields of the struct v from the mapping n, which may be nil, and
@@ -119,19 +119,6 @@ func (d *decoder) unknown(at place, path, key string, names []string) {
 // file is the value of the key with _file added.
 func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	v := f.value
-	if v.Kind() == reflect.Pointer {
-		v = reflect.New(v.Type().Elem()).Elem()
-		before := len(d.places)
-		defer func() {
-			if len(d.places) > before { // something was set
-				f.value.Set(v.Addr())
-			}
-		}()
-	}
-	if v.Kind() == reflect.Struct && v.Type() != namedType {
-		d.structure(key, n, v, nil)
-		return
-	}
 	k := Key{Name: key, Variable: d.variable(key), Type: typeName(v.Type())}
 	if f.inFile {
 		k.FileName, k.FileVariable = key+"_file", d.variable(key+"_file")
@@ -153,7 +140,6 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	case set:
 		d.places[key] = place{k.Variable, 0}
 		d.value(place{k.Variable, 0}, k.Variable, nodeOf(text, v.Type()), v)
-		d.noteSecret(place{k.Variable, 0}, key, v)
 	case !isNull(n) && !isNull(file):
 		d.add(place{d.file, n.Line}, key, "%s is set too, on line %d; set one of them", k.FileName, file.Line)
 	case !isNull(file):
@@ -166,14 +152,12 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
 		d.value(place{d.file, n.Line}, key, n, v)
-		d.noteSecret(place{d.file, n.Line}, key, v)
 	}
 }
 
 // readSecret fills a string with the content of the file name.
 func (d *decoder) readSecret(at place, key, name string, f field) {
 	d.places[key] = at
-	d.secretFiles = append(d.secretFiles, secretFile{at, key + "_file", name})
 	if !d.secrets {
 		return
 	}
@@ -194,26 +178,27 @@ func (d *decoder) readSecret(at place, key, name string, f field) {
 
 // value decodes n into v.
 func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
-	switch {
-	case v.Type() == namedType:
-		d.scalar(at, key, n, v)
-	case v.Kind() == reflect.Slice:
-		if n.Kind != yaml.SequenceNode {
-			d.add(at, key, "must be a list, such as [a, b]; it is %s", kindOf(n))
-			return
-		}
-		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
-		for i, c := range n.Content {
-			d.value(d.at(at, c), fmt.Sprintf("%s[%d]", key, i), c, list.Index(i))
-		}
-		v.Set(list)
-	case v.Kind() == reflect.Map:
+	switch v.Type() {
+	case listType:
+		d.list(at, key, n, v)
+	case mapType:
 		d.mapping(at, key, n, v)
-	case v.Kind() == reflect.Struct: // in a list or a map, where no variable can set it
-		d.structure(key, n, v, nil)
 	default:
 		d.scalar(at, key, n, v)
 	}
+}
+
+// list decodes a list of strings.
+func (d *decoder) list(at place, key string, n *yaml.Node, v reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.add(at, key, "must be a list, such as [a, b]; it is %s", kindOf(n))
+		return
+	}
+	list := make([]string, len(n.Content))
+	for i, c := range n.Content {
+		d.scalar(d.at(at, c), fmt.Sprintf("%s[%d]", key, i), c, reflect.ValueOf(&list[i]).Elem())
+	}
+	v.Set(reflect.ValueOf(list))
 }
 
 // scalar decodes a single value. Problems with a string do not show it.
@@ -255,18 +240,12 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 			wrong("%s is not a whole number from %d to %d", show(s), -1<<(v.Type().Bits()-1), 1<<(v.Type().Bits()-1)-1)
 		}
 		v.SetInt(x)
-	case v.CanUint():
-		x, err := strconv.ParseUint(s, 10, v.Type().Bits())
-		if err != nil {
-			wrong("%s is not a whole number from 0 to %d", show(s), uint64(1)<<(v.Type().Bits()-1)-1+uint64(1)<<(v.Type().Bits()-1))
-		}
-		v.SetUint(x)
 	default:
 		wrong("%v cannot be configured", v.Type()) // a mistake of the backend's author
 	}
 }
 
-// mapping decodes a map with strings as keys.
+// mapping decodes a map of strings.
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 	switch {
 	case n.Kind != yaml.MappingNode && at.line == 0: // in the environment
@@ -276,22 +255,21 @@ func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 		d.add(at, key, "must be a section with keys; it is %s", kindOf(n))
 		return
 	}
-	m := reflect.MakeMap(v.Type())
+	m := map[string]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, name := n.Content[i], reflect.New(v.Type().Key()).Elem()
-		if k.Kind != yaml.ScalarNode || name.Kind() != reflect.String {
+		k, item := n.Content[i], ""
+		if k.Kind != yaml.ScalarNode {
 			d.add(d.at(at, k), key, "a key must be a word; this one is %s", kindOf(k))
 			continue
 		}
-		if name.SetString(k.Value); m.MapIndex(name).IsValid() {
+		if _, twice := m[k.Value]; twice {
 			d.add(d.at(at, k), key, "the key %s appears a second time", showKey(k.Value))
 			continue
 		}
-		item := reflect.New(v.Type().Elem()).Elem()
-		d.value(d.at(at, k), fmt.Sprintf("%s[%s]", key, showKey(k.Value)), n.Content[i+1], item)
-		m.SetMapIndex(name, item)
+		d.scalar(d.at(at, k), fmt.Sprintf("%s[%s]", key, showKey(k.Value)), n.Content[i+1], reflect.ValueOf(&item).Elem())
+		m[k.Value] = item
 	}
-	v.Set(m)
+	v.Set(reflect.ValueOf(m))
 }
 
 // at returns the place of n, a part of the value at whole.

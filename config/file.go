@@ -16,7 +16,6 @@ import (
 const (
 	maxFile   = 1 << 20  // bytes of a configuration
 	maxSecret = 64 << 10 // bytes of a secret's file
-	maxDepth  = 20       // of sections within sections
 )
 
 // read returns the content of a file that has at most limit bytes.
@@ -58,7 +57,7 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 		return nil, p
 	}
 	root = doc.Content[0]
-	checkPlain(source, root, 0, &p)
+	checkPlain(source, root, &p)
 	if len(p) > 0 || isNull(root) {
 		return nil, p
 	}
@@ -107,12 +106,9 @@ func abs(i int) int { return max(i, -i) }
 // checkPlain refuses features of YAML that a configuration of a few dozen lines does
 // not need, or that make a small text large. It shows no values: a password may begin
 // with any of these characters.
-func checkPlain(source string, n *yaml.Node, depth int, p *problems) {
+func checkPlain(source string, n *yaml.Node, p *problems) {
 	at := place{source, n.Line}
 	switch {
-	case depth > maxDepth:
-		p.add(at, "", "more than %d sections within each other", maxDepth)
-		return
 	case n.Kind == yaml.AliasNode:
 		p.add(at, "", "an alias (*name) is not allowed; if it is meant as a value, put it in quotes")
 	case n.Anchor != "":
@@ -121,7 +117,7 @@ func checkPlain(source string, n *yaml.Node, depth int, p *problems) {
 		p.add(at, "", "a tag (!name) is not allowed; if it is meant as a value, put it in quotes")
 	}
 	for _, c := range n.Content {
-		checkPlain(source, c, depth+1, p)
+		checkPlain(source, c, p)
 	}
 }
 

@@ -3,17 +3,89 @@ package config_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionshard"
 	"github.com/go-election/go-election/lab/testbed"
 )
+
+// said is a log.
+type said struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *said) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, string(line))
+	return len(line), nil
+}
+
+// want waits until the log has a number of lines with a text, and fails if it has more.
+func (s *said) want(t *testing.T, text string, n int) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, fmt.Sprintf("the log says %q %d times", text, n), func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := strings.Count(strings.Join(s.lines, ""), text); got != n {
+			return fmt.Errorf("%d times:\n%s", got, strings.Join(s.lines, ""))
+		}
+		return nil
+	})
+}
+
+// logged joins "jobs" as a candidate with this configuration.
+func logged(t *testing.T, text string) (*election.Election, *said) {
+	t.Helper()
+	m, log := candidates(t, text, "jobs")
+	return m.Election("jobs"), log
+}
+
+// candidates joins elections as a candidate with this configuration.
+func candidates(t *testing.T, text string, names ...string) (*election.Manager, *said) {
+	t.Helper()
+	c, err := config.Parse("", []byte("ttl: 5s\n"+text), config.Options{Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(said)
+	c.Election.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	m, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close(t.Context()) })
+	for _, name := range names {
+		e, err := m.Join(name)
+		if err == nil {
+			err = e.Lead(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m, log
+}
+
+func leads(t *testing.T, e *election.Election) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, "it leads", func() error {
+		if !e.Leading() {
+			return fmt.Errorf("it does not")
+		}
+		return nil
+	})
+}
 
 // fleetNames are the elections of a fleet.
 var fleetNames = electionshard.Names("e", 200)

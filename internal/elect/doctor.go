@@ -53,7 +53,6 @@ func (a *app) doctorCommand() *cobra.Command {
 - whether the store can be reached and read, and how fast it answers compared with the
   timings;
 - its elections and members;
-- files with secrets that every user of this machine can read;
 - what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
   the cluster's members, versions, alarms, free space. Consul: servers, how many
   can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
@@ -92,10 +91,6 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	}
 	defer s.Close()
 	list.ok("configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
-
-	for _, warning := range s.config.Warnings() {
-		list.warn("secrets", "%s", warning)
-	}
 
 	if err := s.checkReading(ctx, &list); err != nil {
 		list.problem("store", "%v\nNothing else was checked.", advise(err))

@@ -1,10 +1,7 @@
 package elect
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,18 +34,6 @@ func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 	}
 	if out, code := call(t, environ("ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
 		t.Errorf("code %d:\n%s", code, out)
-	}
-}
-
-func TestDoctorWarnsOfReadableSecrets(t *testing.T) {
-	t.Parallel()
-	dsn := filepath.Join(t.TempDir(), "dsn")
-	if err := errors.Join(os.WriteFile(dsn, []byte("app:secret-word@tcp(127.0.0.1:1)/app"), 0o600), os.Chmod(dsn, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	out, code := call(t, append(onFiles(t), "ELECTION_MYSQL_DSN_FILE="+dsn), "doctor")
-	if code != 0 || !strings.Contains(out, "warning  secrets") || !strings.Contains(out, dsn) || strings.Contains(out, "secret-word") {
-		t.Errorf("code %d, expected a warning of %s:\n%s", code, dsn, out)
 	}
 }
 
