@@ -128,9 +128,10 @@ func (w *writing) run(ctx context.Context) error {
 	return nil
 }
 
-func (w *writing) sizeOf(i *int) (n int) {
-	for _, r := range w.rows[*i] {
-		n += r.sizeOf()
+// sizeOf is that of a change.
+func (w *writing) sizeOf(i int) (n int) {
+	for _, r := range w.rows[i] {
+		n += sizeOfRow(r)
 	}
 	return n
 }
@@ -138,10 +139,10 @@ func (w *writing) sizeOf(i *int) (n int) {
 // messageSize is that of all changes with what is to be verified.
 func (w *writing) messageSize() (n int) {
 	for i := range w.changes {
-		n += w.sizeOf(&i)
+		n += w.sizeOf(i)
 	}
-	for i := range w.verify {
-		n += sizeOfItem(&w.verify[i])
+	for _, it := range w.verify {
+		n += sizeOfItem(it)
 	}
 	return n
 }
