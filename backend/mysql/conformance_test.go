@@ -64,13 +64,8 @@ func TestConformance(t *testing.T) {
 			Virtual: true, Short: true, Parallel: true,
 			NewStore: func(t testing.TB) conformance.Store {
 				return newStore(t, l, func(o Options) Options {
-					config := l.User.Clone()
-					config.MultiStatements = true
-					connector, err := mysql.NewConnector(config)
-					if err != nil {
-						t.Fatal(err)
-					}
-					o.Connector, o.Poll, o.MaxTTL = testbed.Virtual(connector), true, 0
+					several := clone(l.User, func(c *mysql.Config) { c.MultiStatements = true })
+					o.Connector, o.Poll, o.MaxTTL = testbed.Virtual(connectorOf(t, several)), true, 0
 					return o
 				})
 			},

@@ -3,6 +3,7 @@ package mysql
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -162,4 +163,44 @@ func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	if err := fenced(t, db, 2, func() {}); err != nil {
 		t.Errorf("the fence with the new term, on the same connection: %v", err)
 	}
+}
+
+// A client that is stopped just before COMMIT loses its transaction after Hold, and then a successor is elected.
+func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		const hold = 2 * time.Second
+		l := newLab(t, testbed.Shared(t, k)).withAccount(t)
+		d := open(t, Options{Config: l.User})
+		lead(t, d, 1, "n")
+		v := testbed.Read(t, d, recordKey("jobs"))
+		proxy := testbed.NewProxy(t, l.User.Addr)
+		trap, db := proxy.Trap("COMMIT", testbed.HoldRequest), testbed.OpenDB(t, proxy.Config(l.User))
+		ended := make(chan error)
+		go func() {
+			ended <- Fence{Hold: hold}.Do(t.Context(), db, "jobs", 1, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(t.Context(), "UPDATE account SET n = n + 1")
+				return err
+			})
+		}()
+		trap.Wait(t, patience)
+		began := time.Now()
+		testbed.Eventually(t, patience, "a successor is elected", func() error {
+			results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
+			if err == nil && results[0].Outcome != backend.Granted {
+				err = fmt.Errorf("%+v", results)
+			}
+			return err
+		})
+		if took := time.Since(began); took < hold-time.Second { // the server counts whole seconds
+			t.Errorf("a successor after %v, while the transaction was open: the fence does not hold", took)
+		}
+		trap.Release()
+		if err := <-ended; err == nil {
+			t.Error("COMMIT succeeded after the client had been stopped")
+		}
+		if n := l.number(t, "SELECT n FROM account"); n != 0 {
+			t.Error("the stopped client's transaction was committed under a former term")
+		}
+	})
 }

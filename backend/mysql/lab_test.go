@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"flag"
 	"os"
 	"testing"
@@ -96,6 +97,16 @@ func clone(c *mysql.Config, change func(*mysql.Config)) *mysql.Config {
 	c = c.Clone()
 	change(c)
 	return c
+}
+
+// connectorOf makes connections of a program's own.
+func connectorOf(t testing.TB, c *mysql.Config) sqldriver.Connector {
+	t.Helper()
+	made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.Logger = &mysql.NopLogger{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 func backendOn(t testing.TB, o Options) *Backend {

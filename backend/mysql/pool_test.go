@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,19 +19,11 @@ import (
 // the pool open, and no connection of the pool has the settings of this package.
 func TestAPoolOrConnectorOfTheProgramServes(t *testing.T) {
 	t.Parallel()
-	connector := func(t *testing.T, c *mysql.Config) sqldriver.Connector {
-		made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.Logger = &mysql.NopLogger{} }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return made
-	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for what, options := range map[string]func(t *testing.T, c *mysql.Config) Options{
-			"connector": func(t *testing.T, c *mysql.Config) Options { return Options{Connector: connector(t, c)} },
+			"connector": func(t *testing.T, c *mysql.Config) Options { return Options{Connector: connectorOf(t, c)} },
 			"DB": func(t *testing.T, c *mysql.Config) Options {
-				db := sql.OpenDB(connector(t, c))
-				t.Cleanup(func() { db.Close() })
+				db := testbed.OpenDB(t, c)
 				db.SetMaxOpenConns(maxConns + 2)
 				return Options{DB: db}
 			},

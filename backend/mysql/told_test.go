@@ -20,13 +20,7 @@ import (
 
 // poolOf is a program's own pool.
 func poolOf(t *testing.T, c *mysql.Config) *sql.DB {
-	made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.MultiStatements, c.Logger = true, &mysql.NopLogger{} }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(made)
-	t.Cleanup(func() { db.Close() })
-	return db
+	return testbed.OpenDB(t, clone(c, func(c *mysql.Config) { c.MultiStatements = true }))
 }
 
 // tell tells as many connections of a pool something as a Backend uses, and leaves them in the pool.
@@ -114,13 +108,9 @@ func TestAPoolThatAlwaysSaysUseNeedsASchema(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
-		made, err := mysql.NewConnector(l.User)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db := sql.OpenDB(sayingUse{made, l.Name})
+		db := sql.OpenDB(sayingUse{connectorOf(t, l.User), l.Name})
 		t.Cleanup(func() { db.Close() })
-		_, err = backendOn(t, Options{DB: db}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		_, err := backendOn(t, Options{DB: db}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Options name none") {
 			t.Errorf("without a schema: %v", err)
 		}
