@@ -145,7 +145,7 @@ func TestTheStatementsInErrorsMendThem(t *testing.T) {
 // mends pastes what errors say until a backend with these options leads.
 func mends(t *testing.T, l *lab, o Options, there bool) {
 	if !there {
-		l.exec(t, "DROP VIEW election_leader", "DROP TABLE election_item")
+		l.exec(t, "DROP TABLE election_item")
 	}
 	b := backendOn(t, o)
 	for range 3 { // the first grant may not suffice to see the rest
@@ -157,39 +157,6 @@ func mends(t *testing.T, l *lab, o Options, there bool) {
 		}
 	}
 	acquire(t, b, "jobs")
-}
-
-// Old installations have an anonymous account, which the server prefers to 'app'@'%'. Other tests come from 127.0.0.1.
-func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
-		app := l.account(t, "app", "%", memberRights+" ON {schema}.*")
-		app.Net = "unix" // the server resolves no names, and sees localhost only this way
-		if err := l.admin.QueryRow("SELECT @@socket").Scan(&app.Addr); err != nil {
-			t.Fatal(err)
-		}
-		for what, c := range map[string]struct{ password, rights string }{
-			"a login that is refused":     {canary, ""},
-			"a schema that it cannot use": {"", ""},
-			"a table that it cannot see":  {"", "SELECT ON {schema}.other"},
-			"a table that it only reads":  {"", "SELECT ON {schema}.*"},
-		} {
-			l.exec(t, "CREATE TABLE IF NOT EXISTS other (id INT PRIMARY KEY)", "CREATE USER ''@'localhost'", "ALTER USER '"+app.User+"'@'%' IDENTIFIED BY '"+c.password+"'")
-			if c.rights != "" {
-				l.exec(t, "GRANT "+strings.ReplaceAll(c.rights, "{schema}", l.Name)+" TO ''@'localhost'")
-			}
-			b := backendOn(t, Options{Config: clone(app, func(o *mysql.Config) { o.Passwd = c.password })})
-			err := preflight(t, b)
-			if !strings.Contains(fmt.Sprint(err), "anonymous account") || !strings.HasSuffix(fmt.Sprint(err), "DROP USER ''@'localhost';") {
-				t.Fatalf("%s: %v; want the anonymous account, and the statement that removes it", what, err)
-			}
-			l.paste(t, err)
-			if err := preflight(t, b); err != nil {
-				t.Errorf("%s, once it was pasted: %v", what, err)
-			}
-		}
-	})
 }
 
 // Names of schemas and accounts are quoted.
@@ -231,7 +198,7 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 		} {
 			b := backendOn(t, Options{Config: clone(l.User, c.change)})
 			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "anonymous") || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
+			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
 				t.Errorf("%s: %v; want %v and %q, without the password", what, err, c.class, c.says)
 			}
 		}
@@ -333,13 +300,13 @@ func TestAnObserverOnlyReads(t *testing.T) {
 }
 
 // KeepSchema leaves a missing table missing; otherwise the first candidates make it together. Preflight
-// leaves nothing in it. People see the leader in a view.
+// leaves nothing in it.
 func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Shared(t, k))
 		const prefix = "fresh"
-		c := l.account(t, "m", "127.0.0._", makerRights+", CREATE VIEW ON {schema}.*")
+		c := l.account(t, "m", "127.0.0._", makerRights+" ON {schema}.*")
 		kept := backendOn(t, Options{Config: c, Prefix: prefix, KeepSchema: true})
 		if err := kept.Prepare(t.Context()); err != nil {
 			t.Fatal(err)
@@ -364,9 +331,6 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 			t.Errorf("Preflight has written %d rows", n)
 		}
 		acquire(t, kept, "jobs")
-		if n := l.number(t, "SELECT COUNT(*) FROM fresh_leader WHERE name = 'jobs' AND holder = 'a' AND term > 0 AND renewed_at > UTC_TIMESTAMP() - INTERVAL 1 HOUR"); n != 1 {
-			t.Errorf("the view shows %d leaders, want 1", n)
-		}
 	})
 }
 

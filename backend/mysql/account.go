@@ -64,13 +64,8 @@ func (d *driver) loginIn(err error) login {
 }
 
 // grantHint is part of an error about missing rights: the statement that grants these on the
-// table. It is on one line and contains nothing that a logger escapes, so that it can
-// be pasted. An anonymous account, which old installations have, must be removed instead:
-// the server prefers it to 'app'@'%'.
+// table. It is on one line and contains nothing that a logger escapes, so that it can be pasted.
 func (l login) grantHint(rights string, t relational.Table) string {
-	if l.user == "" && l.host != "" {
-		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
-	}
 	return "; an administrator can grant what is needed: " + grant(rights, l.within(t).String(), account(l.user, l.host))
 }
 
@@ -90,28 +85,17 @@ func (l login) within(t relational.Table) relational.Table {
 	return t
 }
 
-// refusedHint is part of an error about a refused login. For a login from its own machine, the
-// server may have compared a correct password with that of an anonymous account, which has none
-// as a rule.
-func (l login) refusedHint(err error) string {
-	hint := "; user, password or host are wrong"
-	if l.host == "localhost" && !strings.Contains(err.Error(), "using password: NO") {
-		hint += "; if they are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
-	}
-	return hint
-}
-
 func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
 
-// placeholderAccount stands for an account that is not known.
+// placeholderAccount stands for an account that is not known, or anonymous: nobody should grant that one anything.
 const placeholderAccount = "'user'@'host'"
 
 // account returns an account in the form of SQL statements. Quotes are doubled, since the
 // meaning of a backslash depends on the server.
 func account(user, host string) string {
-	if user+host == "" || !isPlain(user) || !isPlain(host) {
+	if user == "" || !isPlain(user) || !isPlain(host) {
 		return placeholderAccount
 	}
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -35,8 +35,6 @@ const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections U
 
 const statusSQL = `SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'`
 
-const clockSQL = `SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0`
-
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
 // errors are those of any call that reads.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -45,22 +43,18 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	d := b.driver
 	_, err = d.Read(ctx, nil)
-	began := time.Now()
 	var rows [][][]byte
 	if err == nil {
-		rows, err = d.query(ctx, func() []string { return []string{clockSQL, inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL} })
+		rows, err = d.query(ctx, func() []string { return []string{inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL} })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
 	}
 	vars := map[string]string{}
-	for _, row := range rows[1:] {
+	for _, row := range rows {
 		vars[strings.ToLower(string(row[0]))] = clean.Text(string(row[1]), 200, false)
 	}
-	micros, _ := strconv.ParseInt(string(rows[0][0]), 10, 64)
-	trip := time.Since(began)
-	ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
-	list = append(d.diagnostics(vars), d.connections(vars), clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but people read it", ahead, trip.Round(time.Millisecond)))
+	list = append(d.diagnostics(vars), d.connections(vars))
 	return append(list, d.InspectTTL(ttl)...), nil
 }
 

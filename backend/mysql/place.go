@@ -96,12 +96,9 @@ func saidUse(ctx context.Context, c interface {
 	return times != "0", err
 }
 
-// CreateTable implements [relational.Dialect]. The view is not needed, and may be there.
+// CreateTable implements [relational.Dialect].
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	_, err := d.query(ctx, func() []string { return []string{createSQL(t)} })
-	if err == nil {
-		d.query(ctx, func() []string { return []string{fill(strings.TrimSuffix(viewSQL, ";"), t)} })
-	}
 	return err
 }
 

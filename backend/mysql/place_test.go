@@ -56,36 +56,6 @@ func TestATableInAnotherSchemaIsTold(t *testing.T) {
 	})
 }
 
-// Without rights to more than the rows, nothing but the time of its file tells a table of MariaDB from a copy of it.
-func TestOnlyItsFileTellsACopyOnMariaDB(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.Shared(t, testbed.MariaDB))
-	l.copied(t, "election_item", "copied")
-	differ := func(account *sql.DB) (columns []string) {
-		rows, err := account.QueryContext(t.Context(), "SELECT c.TABLE_NAME, c.COLUMN_NAME FROM information_schema.COLUMNS c JOIN information_schema.COLUMNS n ON n.TABLE_NAME = c.TABLE_NAME AND n.TABLE_SCHEMA = c.TABLE_SCHEMA"+
-			" WHERE c.TABLE_SCHEMA = 'information_schema' AND n.COLUMN_NAME = 'TABLE_NAME' AND c.COLUMN_NAME <> 'TABLE_NAME' AND c.TABLE_NAME NOT LIKE '%PRIVILEGES' ORDER BY 1, 2")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var view, column string
-			var kinds int
-			if err := rows.Scan(&view, &column); err != nil {
-				t.Fatal(err)
-			}
-			ask := fmt.Sprintf("SELECT COUNT(DISTINCT v) FROM (SELECT TABLE_NAME, GROUP_CONCAT(COALESCE(`%s`, '') ORDER BY 1) AS v FROM information_schema.`%s` WHERE TABLE_NAME IN ('election_item', 'copied') AND TABLE_SCHEMA = '%s' GROUP BY TABLE_NAME) x", column, view, l.Name)
-			if err := account.QueryRowContext(t.Context(), ask).Scan(&kinds); err == nil && kinds > 1 {
-				columns = append(columns, view+"."+column)
-			}
-		}
-		return columns
-	}
-	if got := strings.Join(differ(poolOf(t, l.User)), " "); got != "PARTITIONS.CREATE_TIME TABLES.CREATE_TIME" {
-		t.Errorf("a table and its copy differ in %q: if that stays when nobody copies, it belongs into placeSQL", got)
-	}
-}
-
 // A table that is put in the place of another one is another store on MySQL, though its rows are a copy. MariaDB has nothing
 // that tells them apart and stays the same: see placeSQL.
 func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {

@@ -22,14 +22,8 @@ const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (kind, name)
 ) ENGINE=InnoDB;`
 
-// viewSQL shows leaders to people. No decision depends on it.
-const viewSQL = `CREATE VIEW {view} AS SELECT CONVERT(r.name USING utf8mb4) AS name, JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.id')) AS holder,
- JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.address')) AS address, JSON_EXTRACT(r.value, '$.term') AS term,
- JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.ttl')) AS ttl, s.at AS renewed_at, r.at AS written_at, r.value AS record
- FROM {table} r LEFT JOIN {table} s ON s.kind = 'session' AND s.name = CAST(JSON_UNQUOTE(JSON_EXTRACT(r.value, '$.nonce')) AS BINARY) WHERE r.kind = 'record';`
-
 func fill(text string, t relational.Table) string {
-	return strings.NewReplacer("{table}", t.String(), "{view}", t.Named("leader")).Replace(text)
+	return strings.ReplaceAll(text, "{table}", t.String())
 }
 
 func createSQL(t relational.Table) string {
@@ -49,12 +43,11 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	return fill(tableSQL, t) + "\n\n-- For people: who leads.\n" + fill(viewSQL, t) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
+	return fill(tableSQL, t) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
 		grant(memberRights, t.String(), placeholderAccount) + "\n" + grant("SELECT", t.String(), "'observer'@'host'") + "\n", nil
 }
 
-// CreateTables creates the table if it does not exist, and the view if the account may. The account
-// needs CREATE.
+// CreateTables creates the table if it does not exist. The account needs CREATE.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
 // Grant gives an account, app or app@host, the rights of a member on the table, which must exist. The host is % if none is

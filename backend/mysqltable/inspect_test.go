@@ -19,7 +19,7 @@ func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{"server", "durability", "replication", "clock", "greatest TTL"} {
+	for _, what := range []string{"server", "durability", "replication", "greatest TTL"} {
 		if !slices.ContainsFunc(list, func(f backend.Diagnostic) bool { return f.What == what }) {
 			t.Errorf("no diagnostic of %q: %v", what, list)
 		}

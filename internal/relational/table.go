@@ -38,11 +38,8 @@ func NewTable(quote, letters, schema, prefix string) (Table, error) {
 }
 
 // String returns the quoted name.
-func (t Table) String() string { return t.Named("item") }
-
-// Named returns the quoted name of something else with this prefix.
-func (t Table) Named(name string) string {
-	quoted := t.Quote + t.Prefix + "_" + name + t.Quote
+func (t Table) String() string {
+	quoted := t.Quote + t.Prefix + "_item" + t.Quote
 	if t.Schema != "" {
 		quoted = t.Quote + strings.ReplaceAll(t.Schema, t.Quote, t.Quote+t.Quote) + t.Quote + "." + quoted
 	}
