@@ -115,54 +115,76 @@ func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
 	}
 }
 
-// A call has no deadline and slow stores: each bid arrives later than the term that it asks for.
+// A store's clock is ahead by more than a bid adds to the term. Or a call has no deadline, and each bid arrives later than the
+// term that it asks for.
 func TestSlowStoresAgreeOnATerm(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			p := newPair(false, skew)
-			old, to := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
-			b, err := migration.New(migration.Options{From: old, To: to, ToName: "new", Stage: migration.Both})
-			if err != nil {
-				t.Fatal(err)
-			}
-			slow := func(conformance.Call) conformance.Fate { return conformance.Fate{Before: 5 * time.Second} }
-			c := newCandidate(t, b, "slow")
-			free := c.observe()
-			old.Decide(slow)
-			to.Decide(slow)
-			if a := c.bid(free); a.Outcome != backend.Granted {
-				t.Errorf("the new store's clock is ahead by %v: expected a grant in a term of both stores, got %v", skew, a)
-			}
-		})
+		for _, late := range []time.Duration{0, 5 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(false, skew)
+				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
+				c := newCandidate(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: both}), "slow")
+				free := c.observe()
+				slow := func(conformance.Call) conformance.Fate { return conformance.Fate{Before: late} }
+				old.Decide(slow)
+				wire.Decide(slow)
+				a := c.bid(free)
+				if o, n := p.terms("jobs"); a.Outcome != backend.Granted || o != a.Term || n != a.Term {
+					t.Errorf("the new store's clock is ahead by %v, and calls take %v: want a grant in a term of both stores, got %v, and the terms %d and %d", skew, late, a, o, n)
+				}
+			})
+		}
 	}
 }
 
-// A process finds that it holds the new lease, while another one leads by the old lease.
-func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(false, 0)
-		stranger := newCandidate(t, p.old.Backend(), "stranger")
-		held := stranger.win()
-		both := newCandidate(t, p.open(t, migration.Both), "both")
-		if err := both.Announce(t.Context(), backend.Member{Candidate: both.me, TTL: 10 * time.Second}); err != nil {
-			t.Fatal(err) // as a manager does first
-		}
-		leftover := newCandidate(t, p.new.Backend(), "both")
-		leftover.me = both.me // as if an earlier bid had been granted late
-		leftover.win()
+// An expiring backend looks as if it expired leases by itself.
+type expiring struct{ backend.Backend }
 
-		seen := both.observe()
-		if seen.Holder.Nonce != both.me.Nonce || seen.ObserveFor != 0 {
-			t.Fatalf("expected it to find its own leftover, got %+v", seen)
+func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	changed, err = e.Backend.Observe(ctx, seen)
+	for i := range changed {
+		if changed[i].ObserveFor > 0 {
+			changed[i].ObserveFor = backend.ExpiresInStore
 		}
-		if a := both.bid(seen); a.Outcome == backend.Granted {
-			t.Errorf("expected no grant of a lease that another process leads by, got %+v", a)
-		}
-		if a := stranger.renew(held); a.Outcome != backend.Granted {
-			t.Errorf("expected the leader by the old store to be renewed, got %+v", a)
-		}
-		if l := leftover.observe(); !l.Vacant() {
-			t.Errorf("expected the new lease to be released, got %+v", l)
-		}
-	})
+	}
+	return changed, err
+}
+
+func (e expiring) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return e.Backend.(backend.Marker).Mark(ctx, held)
+}
+
+// A process finds that it holds the new lease, while another one leads by the old lease, whoever expires that.
+func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
+	for what, old := range map[string]func(backend.Backend) backend.Backend{
+		"challengers observe":   func(b backend.Backend) backend.Backend { return b },
+		"the old store expires": func(b backend.Backend) backend.Backend { return expiring{b} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(false, 0)
+			stranger := newCandidate(t, p.old.Backend(), "stranger")
+			held := stranger.win()
+			c := newCandidate(t, road(t, migration.Options{From: old(p.old.Backend()), To: p.new.Backend(), ToName: "new", Stage: both}), "both")
+			if err := c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: 10 * time.Second}); err != nil {
+				t.Fatal(err) // as a manager does first
+			}
+			leftover := newCandidate(t, p.new.Backend(), "both")
+			leftover.me = c.me // as if an earlier bid had been granted late
+			leftover.win()
+
+			seen := c.observe()
+			if seen.Holder.Nonce != c.me.Nonce || seen.ObserveFor != 0 {
+				t.Fatalf("%s: expected it to find its own leftover, got %+v", what, seen)
+			}
+			if a := c.bid(seen); a.Outcome == backend.Granted {
+				t.Errorf("%s: expected no grant of a lease that another process leads by, got %+v", what, a)
+			}
+			if a := stranger.renew(held); a.Outcome != backend.Granted {
+				t.Errorf("%s: expected the leader by the old store to be renewed, got %+v", what, a)
+			}
+			if l := leftover.observe(); !l.Vacant() {
+				t.Errorf("%s: expected the new lease to be released, got %+v", what, l)
+			}
+		})
+	}
 }

@@ -81,9 +81,5 @@ func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answ
 
 // open returns a migration at a stage.
 func (p *pair) open(t testing.TB, stage migration.Stage) backend.Backend {
-	b, err := migration.New(migration.Options{From: p.old.Backend(), To: p.new.Backend(), ToName: "new", Stage: stage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return road(t, migration.Options{From: p.old.Backend(), To: p.new.Backend(), ToName: "new", Stage: stage})
 }

@@ -22,7 +22,7 @@ type fleet struct {
 	pair      *pair
 	name      string // of the election
 	nodes     []*node
-	observers []*election.Manager
+	observers []func()
 	began     time.Time
 	next      int // the number of the next process
 
@@ -62,10 +62,7 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 		if change != nil {
 			change(&o)
 		}
-		var err error
-		if b, err = migration.New(o); err != nil {
-			f.t.Fatal(err)
-		}
+		b = road(f.t, o)
 	}
 	return f.launch(n, b)
 }
@@ -90,20 +87,9 @@ func (f *fleet) launch(n *node, b backend.Backend) *node {
 }
 
 // observer starts a process that observes at a stage, until the fleet ends.
-func (f *fleet) observer(stage migration.Stage) *election.Election {
-	b, err := migration.New(migration.Options{From: f.pair.old.Backend(), To: f.pair.new.Backend(), ToName: "new", Stage: stage})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	m, err := election.New(b, election.Options{ID: "observer at " + string(stage)})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.observers = append(f.observers, m)
-	e, err := m.Join(f.name)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+func (f *fleet) observer(t *testing.T, stage migration.Stage) *election.Election {
+	e, stop := observeAs(t, f.pair.open(t, stage), election.Options{ID: "observer at " + string(stage)})
+	f.observers = append(f.observers, stop)
 	return e
 }
 
@@ -140,6 +126,24 @@ func (f *fleet) remove(n *node) {
 			f.nodes = append(f.nodes[:i:i], f.nodes[i+1:]...)
 		}
 	}
+}
+
+// replaceAll replaces the three processes, the oldest one first, while calls are disturbed.
+func (f *fleet) replaceAll(start func()) {
+	for range 3 {
+		f.run(time.Duration(f.rnd.Int64N(int64(30 * time.Second))))
+		if f.rnd.IntN(2) == 0 {
+			f.harm()
+			f.run(time.Duration(f.rnd.Int64N(int64(10 * time.Second))))
+		}
+		if n := f.nodes[0]; f.rnd.IntN(2) == 0 {
+			f.stop(n)
+		} else {
+			f.kill(n)
+		}
+		start()
+	}
+	f.run(20 * time.Second) // calls are no longer disturbed
 }
 
 // run lets time pass, and keeps asking all processes whether they lead.
@@ -237,8 +241,8 @@ func (f *fleet) end(t testing.TB) {
 	for len(f.nodes) > 0 {
 		f.stop(f.nodes[0])
 	}
-	for _, o := range f.observers {
-		o.Close(context.Background())
+	for _, stop := range f.observers {
+		stop()
 	}
 	for _, line := range f.violations[:min(len(f.violations), 5)] {
 		t.Error(line)

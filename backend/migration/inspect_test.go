@@ -10,69 +10,55 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
-	"github.com/go-election/go-election/backend/mysql"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
-// inspect inspects b, and counts diagnostics and warnings by the store whose name they begin
-// with. All must begin with one.
-func inspect(t *testing.T, b backend.Backend) (count, warnings map[string]int, err error) {
-	t.Helper()
-	defer b.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	list, err := b.(backend.Inspector).Inspect(ctx, 10*time.Second, 3*time.Second)
-	count, warnings = map[string]int{}, map[string]int{}
-	for _, d := range list {
-		name, _, _ := strings.Cut(d.Text, ": ")
-		if name != "here" && name != "there" {
-			t.Errorf("expected the name of a store before a diagnostic, got %v", d)
-		}
-		count[name]++
-		if d.Warning {
-			warnings[name]++
-		}
-	}
-	return count, warnings, err
+// An inspected store has one thing to say, or cannot be reached.
+type inspected struct {
+	backend.Backend
+	err error
 }
 
-// One real server has both stores.
-func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
-	t.Parallel()
-	d := testbed.Shared(t, testbed.MariaDB).Database(t)
-	open := func(change func(*mysql.Options)) backend.Backend {
-		o := mysql.Options{Config: d.User.Clone(), Prefix: tables(t, d)}
-		if change != nil {
-			change(&o)
-		}
-		b, err := mysql.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+func (i inspected) Inspect(context.Context, time.Duration, time.Duration) ([]backend.Diagnostic, error) {
+	if i.err != nil {
+		return nil, i.err
 	}
-	unreachable := func(o *mysql.Options) { o.Config.Addr = "127.0.0.1:1" }
-	migrate := func(stage migration.Stage, from, to backend.Backend) backend.Backend {
-		return road(t, migration.Options{From: from, To: to, FromName: "here", ToName: "there", Stage: stage})
-	}
+	return []backend.Diagnostic{{What: "server", Text: "fine"}}, nil
+}
 
-	for stage, there := range map[migration.Stage]bool{migration.From: false, migration.Both: true, migration.To: true} {
-		count, _, err := inspect(t, migrate(stage, open(nil), open(nil)))
-		if err != nil || count["here"] < 5 || (count["there"] >= 5) != there || !there && count["there"] > 0 {
-			t.Errorf("at stage %s: expected five diagnostics or more of each store that is used, got %v, %v", stage, count, err)
+func (i inspected) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return i.Backend.(backend.Marker).Mark(ctx, held)
+}
+
+// Each diagnostic begins with the name of its store.
+func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
+	silent := memory.New().Backend()
+	answers, other := inspected{memory.New().Backend(), nil}, inspected{memory.New().Backend(), nil}
+	unreachable := inspected{memory.New().Backend(), backend.ErrUnavailable}
+	for _, c := range []struct {
+		stage    migration.Stage
+		from, to backend.Backend
+		texts    string // with the error
+		class    error
+	}{
+		{from, answers, other, "here: fine", nil},
+		{both, answers, other, "here: fine; there: fine", nil},
+		{to, answers, other, "here: fine; there: fine", nil},
+		{both, silent, answers, "there: fine", nil},
+		{both, answers, unreachable, "here: fine; there: " + backend.ErrUnavailable.Error(), backend.ErrUnavailable},
+		{both, unreachable, answers, "there: fine; here: " + backend.ErrUnavailable.Error(), backend.ErrUnavailable},
+		{to, unreachable, answers, "WARNING here: " + backend.ErrUnavailable.Error() + "; only elections that are not sealed there need it; there: fine", nil},
+	} {
+		b := road(t, migration.Options{From: c.from, To: c.to, FromName: "here", ToName: "there", Stage: c.stage})
+		list, err := b.(backend.Inspector).Inspect(t.Context(), 10*time.Second, 3*time.Second)
+		var texts []string
+		for _, d := range list {
+			texts = append(texts, map[bool]string{true: "WARNING "}[d.Warning]+d.Text)
 		}
-	}
-	if count, _, err := inspect(t, migrate(migration.Both, memory.New().Backend(), open(nil))); err != nil || count["here"] != 0 || count["there"] < 5 {
-		t.Errorf("expected diagnostics of the new store alone, got %v, %v", count, err)
-	}
-	count, _, err := inspect(t, migrate(migration.Both, open(nil), open(unreachable)))
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "there: ") || count["here"] < 5 {
-		t.Errorf("expected an error that names the unreachable new store, and diagnostics of the old one, got %v, %v", count, err)
-	}
-	if _, _, err := inspect(t, migrate(migration.Both, open(unreachable), open(nil))); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "here: ") {
-		t.Errorf("at stage both: expected an error that names the unreachable old store, got %v", err)
-	}
-	if count, warnings, err := inspect(t, migrate(migration.To, open(unreachable), open(nil))); err != nil || warnings["here"] != 1 || count["there"] < 5 {
-		t.Errorf("at stage to: expected a warning that names the unreachable old store, got %v, %v, %v", count, warnings, err)
+		if err != nil {
+			texts = append(texts, err.Error())
+		}
+		if got := strings.Join(texts, "; "); got != c.texts || !errors.Is(err, c.class) {
+			t.Errorf("at stage %s: %s, %v; want %s", c.stage, got, err, c.texts)
+		}
 	}
 }

@@ -1,17 +1,13 @@
 package migration_test
 
 import (
-	"database/sql"
-	"fmt"
 	"testing"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
-	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The old store is manual: programs that had their leader in a configuration. Every candidate
@@ -36,31 +32,4 @@ func TestConformanceFromAPinnedMachine(t *testing.T) {
 			})
 		})
 	}
-}
-
-// tables makes tables for one case, and returns their prefix.
-func tables(t testing.TB, d *testbed.Database) string {
-	prefix := "m" + string(backend.NewNonce()[:16])
-	admin, err := sql.Open("mysql", d.Admin.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, table := range []string{"lease", "term", "member"} {
-			admin.Exec(fmt.Sprintf("DROP TABLE IF EXISTS %s_%s", prefix, table))
-		}
-		admin.Close()
-	})
-	if err := mysql.CreateTables(t.Context(), admin, "", prefix); err != nil {
-		t.Fatal(err)
-	}
-	return prefix
-}
-
-func road(t testing.TB, o migration.Options) backend.Backend {
-	b, err := migration.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 )
 
@@ -17,7 +18,7 @@ var seeds = flag.Uint64("road.seeds", 30, "how many random migrations to run")
 // processes are killed and calls to the stores are lost, delayed and repeated. There are
 // never two leaders, terms only grow, and after each step there is a leader.
 func TestTheRoadThereAndBack(t *testing.T) {
-	road := []migration.Stage{"", migration.From, migration.Both, migration.To, migration.Both, migration.From, ""}
+	road := []migration.Stage{"", from, both, to, both, from, ""}
 	for seed := range *seeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
@@ -26,23 +27,9 @@ func TestTheRoadThereAndBack(t *testing.T) {
 				for range 3 {
 					f.start(road[0], nil)
 				}
-				watch := []*election.Election{f.observer(migration.Both), f.observer(migration.To)}
+				watch := []*election.Election{f.observer(t, both), f.observer(t, to)}
 				for _, stage := range road[1:] {
-					for range 3 {
-						f.run(time.Duration(f.rnd.Int64N(int64(30 * time.Second))))
-						if f.rnd.IntN(2) == 0 {
-							f.harm()
-							f.run(time.Duration(f.rnd.Int64N(int64(10 * time.Second))))
-						}
-						n := f.nodes[0] // the oldest one
-						if f.rnd.IntN(2) == 0 {
-							f.stop(n)
-						} else {
-							f.kill(n)
-						}
-						f.start(stage, nil)
-					}
-					f.run(20 * time.Second) // calls are no longer disturbed
+					f.replaceAll(func() { f.start(stage, nil) })
 					if f.led(time.Minute) == nil {
 						t.Errorf("L3: all three are at stage %q, and there is no leader after a minute", stage)
 					}
@@ -69,14 +56,14 @@ func TestTheRoadThereAndBack(t *testing.T) {
 func TestAStragglerCannotLeadOnceTheOldStoreIsSealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1)
-		f.start(migration.Both, nil)
+		f.start(both, nil)
 		f.run(5 * time.Second)
 		f.stop(f.nodes[0])
-		leader := f.start(migration.To, nil)
+		leader := f.start(to, nil)
 		if f.led(time.Minute) != leader {
 			t.Fatal("expected the only member at stage to to lead")
 		}
-		for _, stage := range []migration.Stage{"", migration.From} {
+		for _, stage := range []migration.Stage{"", from} {
 			straggler := f.start(stage, nil)
 			f.run(time.Minute)
 			if ev := straggler.Current(); straggler.Leading() || ev.Reason != "moved" {
@@ -102,7 +89,7 @@ func TestOnlyTheSealMakesAJumpSafe(t *testing.T) {
 			f := newFleet(t, 1)
 			old := f.start("", nil)
 			f.run(5 * time.Second)
-			jumper := f.start(migration.To, func(o *migration.Options) { o.Unsealed = unsealed })
+			jumper := f.start(to, func(o *migration.Options) { o.Unsealed = unsealed })
 			f.run(time.Minute)
 			switch {
 			case unsealed && len(f.violations) == 0:
@@ -120,24 +107,54 @@ func TestOnlyTheSealMakesAJumpSafe(t *testing.T) {
 	}
 }
 
-// On the way back the record of the seal is cleared before the seal is removed.
-func TestAStragglerAtToCannotLeadAfterTheWayBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1)
-		for _, stage := range []migration.Stage{migration.Both, migration.To, migration.Both, migration.From} {
-			n := f.start(stage, nil)
-			if f.led(time.Minute) != n {
-				t.Fatalf("expected the only member to lead at stage %q", stage)
-			}
-			if stage != migration.From {
-				f.stop(n)
-			}
-		}
-		straggler := f.start(migration.To, nil)
-		f.run(5 * time.Minute)
-		if straggler.Leading() {
-			t.Error("a straggler at stage to leads by the new lease alone, but the old store is no longer sealed")
-		}
-		f.end(t)
-	})
+// This is TestTheRoadThereAndBack, twice in a row, with Unsealed for most members at stage to,
+// and with members that use the new store alone. Once the fleet is back, stragglers do not
+// lead.
+func TestAnUnsealedRoadThereAndBack(t *testing.T) {
+	type step struct {
+		stage    migration.Stage
+		unsealed bool
+		alone    bool // members that use the new store alone
+	}
+	there := []step{{stage: both}, {to, true, false}, {to, true, true}, {to, true, false}, {stage: both}, {stage: from}}
+	again := []step{{stage: both}, {stage: to}, {to, true, false}, {stage: both}, {stage: from}}
+	for seed := range (*seeds + 2) / 3 { // each run is longer
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 1000+seed)
+				start := func(s step) *node {
+					if s.alone {
+						return f.startAlone()
+					}
+					return f.start(s.stage, func(o *migration.Options) { o.Unsealed = s.unsealed && f.rnd.IntN(3) > 0 })
+				}
+				for range 3 {
+					start(there[0])
+				}
+				for _, s := range append(there[1:len(there):len(there)], again...) {
+					f.replaceAll(func() { start(s) })
+					if f.led(90*time.Second) == nil {
+						t.Errorf("L3: all three are at %+v, and there is no leader after 90 s", s)
+					}
+					if s.stage == from {
+						left := []*node{f.start(to, unsealed), f.startAlone()}
+						f.run(90 * time.Second)
+						for _, n := range left {
+							f.kill(n)
+						}
+						f.run(30 * time.Second)
+					}
+				}
+				f.end(t)
+			})
+		})
+	}
+}
+
+// startAlone starts a process that uses the new store alone.
+func (f *fleet) startAlone() *node {
+	wire := conformance.Wrap(f.pair.new.Backend())
+	f.next++
+	return f.launch(&node{id: fmt.Sprintf("alone%d", f.next), wires: []*conformance.Wire{wire, wire}}, wire)
 }

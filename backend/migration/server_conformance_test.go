@@ -25,8 +25,6 @@ func TestMain(m *testing.M) {
 		pinnedMember(arg)
 	}
 	flag.Set("test.parallel", "16")
-	os.Setenv("AWS_ACCESS_KEY_ID", testbed.S3AccessKey)
-	os.Setenv("AWS_SECRET_ACCESS_KEY", testbed.S3SecretKey)
 	os.Exit(m.Run())
 }
 
@@ -73,8 +71,8 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 	})
 }
 
-// runSuite runs the suite at some stages, and logs the cases that it leaves out. knowsMembers is that of
-// [conformance.Harness].
+// runSuite runs the suite at some stages, but for what takes long and is about managers. TestConformance tests all rules
+// on pairs of stores in memory. knowsMembers is that of [conformance.Harness].
 func runSuite(t *testing.T, knowsMembers bool, stages []migration.Stage, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
 	for _, stage := range stages {
 		t.Run("at "+string(stage), func(t *testing.T) {
@@ -82,29 +80,24 @@ func runSuite(t *testing.T, knowsMembers bool, stages []migration.Stage, newStor
 			conformance.Run(t, conformance.Harness{
 				TTL: 2500 * time.Millisecond, Late: 3 * time.Second, KnowsMembers: knowsMembers, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store { return newStore(t, stage) },
-				Only:     func(c conformance.Case) bool { return leftOut(c.Rule) == "" },
+				Only:     func(c conformance.Case) bool { return c.Rule != "L4" },
 			})
-			for _, c := range conformance.Cases() {
-				if why := leftOut(c.Rule); why != "" {
-					t.Logf("left out: %s: %s", c.Title(), why)
-				}
-			}
 		})
 	}
-}
-
-// leftOut returns why a rule is not tested in real time on a pair of servers, or "".
-// TestConformance tests all rules on pairs of stores in memory.
-func leftOut(rule string) string {
-	if rule == "L4" {
-		return "it takes long, and is about managers: tested in virtual time"
-	}
-	return ""
 }
 
 // largeServer starts a server with enough connections for a suite that runs in parallel.
 func largeServer(t testing.TB) *testbed.Database {
 	return testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-connections=2000"}}).Database(t)
+}
+
+// tables makes tables for one case, and returns their prefix.
+func tables(t testing.TB, d *testbed.Database) string {
+	prefix := "m" + string(backend.NewNonce()[:16])
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", prefix); err != nil {
+		t.Fatal(err)
+	}
+	return prefix
 }
 
 // faultyTables makes tables for one case, behind a proxy that can be cut.

@@ -2,6 +2,7 @@ package migration_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,8 +12,13 @@ import (
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
-	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+)
+
+const (
+	from = migration.From
+	both = migration.Both
+	to   = migration.To
 )
 
 // checkStraggler fails the test if the straggler leads, or if the leader does not.
@@ -24,104 +30,118 @@ func checkStraggler(t *testing.T, what string, leader, straggler *election.Elect
 	}
 }
 
-// leadsFor returns in how many of the next 600 seconds e leads.
-func leadsFor(e *election.Election) (led int) {
-	for range 600 {
-		time.Sleep(time.Second) // virtual
-		if e.Leading() {
-			led++
-		}
-	}
-	return led
-}
+// A third name for the middle store of two roads between stores of one kind.
+func secondToThird(o *migration.Options) { o.FromName, o.ToName = "my-2", "my-3" }
 
-// errs are the errors in the events of a watcher.
-type errs []string
+// renamed is FromName that was set during a migration.
+func renamed(o *migration.Options) { o.FromName = "a-1" }
 
-func (e *errs) note(ev election.Event) {
-	if ev.Err != nil {
-		*e = append(*e, ev.Err.Error())
-	}
-}
+// A fleet of one has walked some roads and leads where they end. A member that was left somewhere on the way wakes up.
+func TestNoStragglerLeads(t *testing.T) {
+	thereAndBack := slices.Concat(places("a", "b", unsealed, "", both, to), []place{alone("b")}, places("a", "b", unsealed, to, both, from))
+	for what, c := range map[string]struct {
+		walked     []place
+		leader     place
+		stragglers []place
+	}{
+		"left on an earlier road": {
+			slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "c", nil, "", from, both, to)),
+			place{to, "b", "c", nil},
+			places("a", "b", nil, "", from, both, to),
+		},
+		"left on the way back": {
+			places("a", "b", nil, both, to, both, from),
+			alone("a"),
+			append(places("a", "b", nil, to), alone("b")),
+		},
+		"left on a road in the other direction": {
+			slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to),
+				places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to)),
+			alone("a"),
+			[]place{alone("b")},
+		},
 
-func (e errs) String() string { return strings.Join(e, "; ") }
+		// From a ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that said "zk" would mean the way back to members
+		// of the first migration.
+		"from a store of the same kind": {
+			append(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", as("zk-2"), both, to)...),
+			alone("zk2"),
+			places("zk1", "my1", nil, both, to),
+		},
+		"between stores of one kind": {
+			append(places("my1", "my2", as("my-2"), "", both, to), places("my2", "my3", secondToThird, both, to)...),
+			place{to, "my2", "my3", secondToThird},
+			places("my1", "my2", as("my-2"), "", both, to),
+		},
 
-// Elections migrate from one ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that
-// said "curator" would mean the way back to members of the first migration.
-func TestAStragglerFromASameKindStoreCannotLead(t *testing.T) {
-	if _, err := migration.New(migration.Options{From: stores{}.open("zk1"), To: stores{}.open("my1"), Stage: migration.Both, ToName: "the second zk"}); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("a name with spaces: %v", err)
-	}
-	second := func(o *migration.Options) { o.ToName = "zk-2" }
-	for _, stage := range []migration.Stage{migration.Both, migration.To} {
-		synctest.Test(t, func(t *testing.T) {
-			s := stores{}
-			s.walk(t, "zk1", "my1", "", migration.From, migration.Both, migration.To)
-			var received errs
-			nameless, end := campaign(t, s.migrate(t, stage, "my1", "zk2"), "nameless", received.note)
-			time.Sleep(time.Minute)
-			end()
-			if text := received.String(); nameless.Leading() || !strings.Contains(text, "to_name") {
-				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers receive %q", stage, nameless.Leading(), text)
-			}
-			s.walkAs(t, second, "my1", "zk2", migration.Both, migration.To)
-			leader, stop := campaign(t, s.open("zk2"), "leader")
-			time.Sleep(time.Minute)
-			straggler, end := campaign(t, s.migrate(t, stage, "zk1", "my1"), "straggler")
-			checkStraggler(t, "at stage "+string(stage)+" of the first migration", leader, straggler)
-			end()
-			stop()
+		// Unsealed counts no more once the fleet has gone back.
+		"with Unsealed, there and back twice": {
+			append(thereAndBack, thereAndBack...),
+			alone("a"),
+			append(places("a", "b", unsealed, to), alone("b")),
+		},
+		"with Unsealed, under a name that was set meanwhile": {
+			append(places("a", "b", unsealed, "", both, to), place{both, "a", "b", renamed}),
+			alone("a"),
+			append(places("a", "b", unsealed, to), place{to, "a", "b", nil}, alone("b")),
+		},
+		"under a name that was set meanwhile": {
+			append(places("a", "b", nil, "", both, to), place{both, "a", "b", renamed}),
+			alone("a"),
+			append(places("a", "b", nil, to), alone("b")),
+		},
+		"from a store of the same kind, after a member with Unsealed": {
+			slices.Concat(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", unsealed, to), places("my1", "zk2", as("zk-2"), both)),
+			place{to, "my1", "zk2", as("zk-2")},
+			places("zk1", "my1", nil, both, to),
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := stores{}
+				s.walk(t, c.walked...)
+				leader, stop := campaign(t, s.at(t, c.leader), "leader")
+				time.Sleep(2 * time.Minute)
+				for _, p := range c.stragglers {
+					straggler, end := campaign(t, s.at(t, p), "straggler")
+					checkStraggler(t, "at stage "+string(p.stage)+" of "+p.from, leader, straggler)
+					end()
+				}
+				stop()
+			})
 		})
 	}
 }
 
-// Marks could not tell the two stores apart.
-func TestStoresOfOneKindNeedNames(t *testing.T) {
+// The new store has the name of the one from which the election came. Nobody leads until it has another name, also if a
+// member with Unsealed has led there, which never reads the old store.
+func TestASecondStoreOfAKindNeedsAName(t *testing.T) {
 	s := stores{}
-	o := migration.Options{From: s.open("my1"), To: s.open("my2"), Stage: migration.Both}
-	if _, err := migration.New(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "to_name") {
-		t.Errorf("from one to another: %v", err)
+	for what, o := range map[string]migration.Options{
+		"to_name":             {From: s.open("my1"), To: s.open("my2"), Stage: both},
+		"printable ASCII":     {From: s.open("zk1"), To: s.open("my1"), Stage: both, ToName: "the second zk"},
+		"there is no store t": {From: s.open("zk1"), Stage: both},
+	} {
+		if _, err := migration.New(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("want an error with %q, got %v", what, err)
+		}
 	}
-	o.ToName = "my-2"
-	if _, err := migration.New(o); err != nil {
-		t.Error(err)
+	for _, c := range []struct {
+		stage  migration.Stage
+		before []place
+	}{{both, nil}, {to, nil}, {both, places("my1", "zk2", unsealed, to)}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := stores{}
+			s.walk(t, append(places("zk1", "my1", nil, "", from, both, to), c.before...)...)
+			var received errs
+			nameless, end := campaign(t, s.at(t, place{c.stage, "my1", "zk2", nil}), "nameless", received.note)
+			time.Sleep(2 * time.Minute)
+			if nameless.Leading() || !strings.Contains(received.String(), "to_name") {
+				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers receive %q", c.stage, nameless.Leading(), received)
+			}
+			end()
+		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := stores{}
-		second := func(o *migration.Options) { o.ToName = "my-2" }
-		third := func(o *migration.Options) { o.FromName, o.ToName = "my-2", "my-3" }
-		s.walkAs(t, second, "my1", "my2", "", migration.Both, migration.To)
-		s.walkAs(t, third, "my2", "my3", migration.Both, migration.To)
-		leader, stop := campaign(t, s.migrate(t, migration.To, "my2", "my3", third), "leader")
-		time.Sleep(time.Minute)
-		for _, stage := range []migration.Stage{"", migration.Both, migration.To} {
-			straggler, end := campaign(t, s.migrate(t, stage, "my1", "my2", second), "straggler")
-			checkStraggler(t, "at stage "+string(stage)+" from my1 to my2", leader, straggler)
-			end()
-		}
-		stop()
-	})
-}
-
-// Unsealed counts no more once the fleet has gone back. A member that elects by the new store
-// alone cannot lead either.
-func TestAnUnsealedStragglerCannotLeadAfterwards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := stores{}
-		for range 2 { // there, back, and there again
-			s.walkAs(t, unsealed, "a", "b", "", migration.Both, migration.To)
-			s.walk(t, "b", "", "")
-			s.walkAs(t, unsealed, "a", "b", migration.To, migration.Both, migration.From)
-		}
-		leader, stop := campaign(t, s.open("a"), "leader")
-		time.Sleep(time.Minute)
-		for _, b := range []backend.Backend{s.migrate(t, migration.To, "a", "b", unsealed), s.open("b")} {
-			straggler, end := campaign(t, b, "straggler")
-			checkStraggler(t, "after the way back from an unsealed migration", leader, straggler)
-			end()
-		}
-		stop()
-	})
 }
 
 // The old store, manual without a directory, keeps nothing.
@@ -136,10 +156,10 @@ func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 			if stage == "" {
 				return from
 			}
-			return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == migration.To})
+			return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == to})
 		}
 		for range 2 {
-			for _, stage := range []migration.Stage{"", migration.Both, migration.To, migration.Both} {
+			for _, stage := range []migration.Stage{"", both, to, both} {
 				e, stop := campaign(t, at(stage), "host-1")
 				time.Sleep(2 * time.Minute)
 				if !e.Leading() {
@@ -150,7 +170,7 @@ func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 		}
 		leader, stop := campaign(t, at(""), "host-1")
 		time.Sleep(time.Minute)
-		for _, b := range []backend.Backend{at(migration.To), fresh.Backend()} {
+		for _, b := range []backend.Backend{at(to), fresh.Backend()} {
 			straggler, end := campaign(t, b, "host-2")
 			checkStraggler(t, "after the way back to a named machine", leader, straggler)
 			end()
@@ -159,61 +179,76 @@ func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 	})
 }
 
-// A process that cannot use the new store makes no bid for the old lease, which other members
-// need. If the new store can be used but grants nothing, the old lease is released at once.
-func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
-	for _, stage := range []migration.Stage{migration.Both, migration.To} {
-		for _, denied := range []string{"Announce", "Preflight", "Acquire"} {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPair(false, 0)
-				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
-				wire.Decide(func(c conformance.Call) conformance.Fate {
-					if c.Method == denied {
-						return conformance.Fate{Err: backend.ErrDenied}
-					}
-					return conformance.Fate{}
-				})
-				var received errs
-				e, stop := campaign(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: stage}), "enters", received.note)
-				time.Sleep(time.Minute) // no other process runs, so it bids
-				other, end := campaign(t, p.old.Backend(), "from")
-				led := leadsFor(other)
-				n := old.Count("Acquire")
-				if e.Leading() || led < 540 || n > 0 && denied != "Acquire" {
-					t.Errorf("at stage %q, while the new store denies every %s: %d bids for old leases; a member at stage from has led for %d of 600 seconds", stage, denied, n, led)
-				}
-				end()
-				wire.Decide(nil)
-				time.Sleep(10 * time.Minute)
-				if !e.Leading() {
-					t.Errorf("at stage %q: expected to lead once the new store denies nothing, got %v", stage, e.Current())
-				}
-				stop()
-				if text := received.String(); !strings.Contains(text, backend.ErrDenied.Error()) {
-					t.Errorf("at stage %q: expected watchers to receive ErrDenied while every %s was denied, got %q", stage, denied, text)
-				}
-			})
-		}
+// An operator's mistake has no effect on members without Unsealed, once it is corrected.
+func TestUnsealedCountsOnlyWhereItIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stores{}
+		leader, stop := campaign(t, s.at(t, place{from, "a", "b", nil}), "leader")
+		time.Sleep(time.Minute)
+		s.walk(t, place{to, "a", "b", unsealed}) // the mistake: two members lead
+		without, end := campaign(t, s.at(t, place{to, "a", "b", nil}), "without")
+		checkStraggler(t, "after the mistake was corrected", leader, without)
+		end()
+		stop()
+	})
+}
+
+// Two migrations begin at one store.
+func TestAnElectionThatMovedElsewhereIsReported(t *testing.T) {
+	for _, stage := range []migration.Stage{both, to} {
+		synctest.Test(t, func(t *testing.T) {
+			s := stores{}
+			s.walk(t, places("a", "b", nil, both, to)...)
+			if a := newCandidate(t, s.at(t, place{stage, "a", "c", nil}), "another election").win(); a.Vacant() {
+				t.Errorf("another election: %+v", a)
+			}
+			e, stop := campaign(t, s.at(t, place{stage, "a", "c", nil}), "lost")
+			time.Sleep(time.Minute)
+			if e.Leading() || e.Current().Reason != election.ReasonMoved {
+				t.Errorf("at stage %q: expected the reason moved, got leading %v, %v", stage, e.Leading(), e.Current())
+			}
+			stop()
+		})
 	}
 }
 
-// Members that need only the old lease can lead.
-func TestAHungNewStoreDoesNotKeepTheOldLease(t *testing.T) {
+// An observer of the old store alone cannot know who leads by the new one.
+func TestAnObserverIsToldWhereTheElectionHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPair(false, 0)
-		wire := conformance.Wrap(p.new.Backend())
-		_, stop := campaign(t, road(t, migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: migration.Both}), "both")
-		time.Sleep(time.Minute) // it leads by now, so the new store is known to work
-		wire.Decide(func(c conformance.Call) conformance.Fate {
-			return conformance.Fate{Lost: c.Method == "Acquire" || c.Method == "Renew" || c.Method == "Release"}
-		})
-		other, end := campaign(t, p.old.Backend(), "from")
-		led := leadsFor(other)
-		if led < 540 {
-			t.Errorf("a member at stage from has led for %d of 600 seconds while the new store hung", led)
+		s := stores{}
+		observer, done := observeAs(t, s.at(t, place{from, "a", "b", nil}), election.Options{ID: "observer"})
+		for _, stage := range []migration.Stage{from, both, to, both} {
+			e, stop := campaign(t, s.at(t, place{stage, "a", "b", nil}), "leader")
+			time.Sleep(2 * time.Minute)
+			switch leader, _, known := observer.Leader(); {
+			case !e.Leading():
+				t.Errorf("expected a leader at stage %q, got %v", stage, e.Current())
+			case stage != to && (!known || leader.ID != "leader"):
+				t.Errorf("an observer at stage from does not know the leader at stage %q: %v", stage, observer.Current())
+			case stage == to && (known || observer.Current().Reason != election.ReasonMoved || !strings.HasSuffix(observer.Current().Err.Error(), "moved to b")):
+				t.Errorf("expected an observer at stage from to learn that the election has moved, got %v (%v)", observer.Current(), observer.Current().Err)
+			}
+			stop()
 		}
-		end()
-		wire.Decide(nil)
+		done()
+	})
+}
+
+// There is no seal from which they could tell.
+func TestObserversKnowAnUnsealedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stores{}
+		s.walk(t, place{both, "a", "b", nil})
+		leader, stop := campaign(t, s.at(t, place{to, "a", "b", unsealed}), "leader")
+		time.Sleep(time.Minute)
+		for _, stage := range []migration.Stage{both, to} {
+			o, done := observeAs(t, s.at(t, place{stage, "a", "b", nil}), election.Options{})
+			time.Sleep(time.Minute)
+			if who, _, known := o.Leader(); !leader.Leading() || !known || who.ID != "leader" {
+				t.Errorf("an observer at stage %q believes that %q leads; the leader leads: %v", stage, who.ID, leader.Leading())
+			}
+			done()
+		}
 		stop()
 	})
 }
