@@ -197,26 +197,13 @@ func TestTLSAndSCRAM(t *testing.T) {
 // A program's own pool or DB serves as well as a DSN, and stays open.
 func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 	t.Parallel()
-	pool := func(db *testbed.PostgresDatabase) *pgxpool.Pool {
-		c, err := pgxpool.ParseConfig(db.DSN(""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.MaxConns = 2
-		p, err := pgxpool.NewWithConfig(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Close)
-		return p
-	}
 	for what, options := range map[string]func(db *testbed.PostgresDatabase) (o Options, alive func() error){
 		"pool": func(db *testbed.PostgresDatabase) (Options, func() error) {
-			p := pool(db)
+			p := poolOf(t, db.DSN(""), 2)
 			return Options{Pool: p}, func() error { return p.Ping(t.Context()) }
 		},
 		"DB": func(db *testbed.PostgresDatabase) (Options, func() error) {
-			own := stdlib.OpenDBFromPool(pool(db))
+			own := stdlib.OpenDBFromPool(poolOf(t, db.DSN(""), 2))
 			t.Cleanup(func() { own.Close() })
 			return Options{DB: own}, func() error { return own.PingContext(t.Context()) }
 		},
@@ -245,20 +232,11 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 // An account that is not there ends Run, as it ends config.Open.
 func TestCredentialsThatAreRefusedEndRun(t *testing.T) {
 	t.Parallel()
-	c, err := pgxpool.ParseConfig(testbed.SharedPostgres(t).Database(t).DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.ConnConfig.User = "nobody"
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	e := join(t, "a", 10*time.Second, Options{Pool: pool})
+	dsn := testbed.SharedPostgres(t).Database(t).DSNOf("nobody", "", "")
+	e := join(t, "a", 10*time.Second, Options{Pool: poolOf(t, dsn, 2)})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err = e.Run(ctx, func(context.Context, *election.Leadership) error { return nil })
+	err := e.Run(ctx, func(context.Context, *election.Leadership) error { return nil })
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `role "nobody" does not exist`) {
 		t.Errorf("Run: %v; want the denial of the server", err)
 	}
@@ -268,16 +246,7 @@ func TestCredentialsThatAreRefusedEndRun(t *testing.T) {
 func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
-	c, err := pgxpool.ParseConfig(db.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := poolOf(t, db.DSN(""), 1)
 	used, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +269,7 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 func TestAPoolIsClosedBesideABackend(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
-	pool := poolOf(t, db)
+	pool := poolOf(t, db.DSN(""), 3)
 	observe(t, backendOn(t, Options{Pool: pool}), "jobs")
 	closed := make(chan bool)
 	go func() {

@@ -1,13 +1,10 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,9 +22,8 @@ import (
 // exec sends statements in one message, and returns the results of its queries. The server has the whole message
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one breaks, or has not answered after half of the call's
-// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
-// If the server has cancelled a statement, the next copy first lifts the limit of the running time by itself: the server
-// counts the reading of a long message, too, so somebody's limit of a millisecond ends it before it can be lifted.
+// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect. So it is if
+// somebody's limit of the running time has ended it before it could lift that limit.
 //
 // The end of a call does not end a connection. The server starts a process for each, and clients that
 // close them because answers are late keep a busy server busy. The next call uses it.
@@ -38,19 +34,17 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	if by, ok := ctx.Deadline(); ok {
 		half = time.After(time.Until(by) / 2)
 	}
-	apart := false
 	for sent := 0; ; {
 		if sent < tries {
 			sent++
-			go func(again, apart bool) { answers <- d.try(ctx, statements, again, apart) }(sent > 1, apart)
+			go func(again bool) { answers <- d.try(ctx, statements, again) }(sent > 1)
 		}
 		select {
 		case a := <-answers:
-			apart = code(a.err) == queryCanceled
 			if code(a.err) == lockNotAvailable {
-				return nil, d.locked(ctx, a.err)
+				return nil, d.locked(a.err)
 			}
-			if a.err == nil || !broken(a.err) && !apart || sent == tries {
+			if a.err == nil || !broken(a.err) || sent == tries {
 				return a.results, a.err
 			}
 		case <-half:
@@ -73,14 +67,10 @@ func (d *driver) outOfTime(err error) error {
 	return err
 }
 
-// locked says which session keeps the table locked, if the server tells.
-func (d *driver) locked(ctx context.Context, err error) error {
-	who := ""
-	if a := d.try(ctx, d.statement(lockedSQL, nil), true, false); a.err == nil && len(a.results[0].Rows) == 1 {
-		r := a.results[0]
-		who = fmt.Sprintf(" the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), clean.Text(text(r, 0, 1), 63, false), clean.Text(text(r, 0, 2), 63, false))
-	}
-	return fmt.Errorf("%w: another session keeps%s: %w", backend.ErrUnavailable, cmp.Or(who, " a lock"), err)
+// locked is the error of a message that has waited in vain for somebody's lock.
+func (d *driver) locked(err error) error {
+	return fmt.Errorf("%w: another session keeps the table %s locked; an administrator can find it by SELECT pid, mode FROM pg_locks WHERE relation = %s: %w",
+		backend.ErrUnavailable, d.Settled(), "'"+d.Settled().String()+"'::regclass", err)
 }
 
 type answer struct {
@@ -91,9 +81,9 @@ type answer struct {
 // lateness is how long a connection may answer after the end of a call. One that does not is closed.
 const lateness = 2 * time.Second
 
-// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. A copy (again) does
-// not wait for the connection of another call. It may outlast ctx.
-func (d *driver) try(ctx context.Context, statements string, again, apart bool) (a answer) {
+// try sends statements on one connection, in one message. A copy (again) does not wait for the connection of another call.
+// It may outlast ctx.
+func (d *driver) try(ctx context.Context, statements string, again bool) (a answer) {
 	within := ctx
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -109,14 +99,7 @@ func (d *driver) try(ctx context.Context, statements string, again, apart bool) 
 			conn.Close(within)
 			return errInTransaction
 		}
-		text := onConnection(ctx, statements, conn)
-		if begin, rest, ok := strings.Cut(text, limitSQL); ok && apart {
-			_, err = conn.Exec(within, begin+limitSQL).ReadAll()
-			text = rest
-		}
-		if err == nil {
-			a.results, err = conn.Exec(within, text).ReadAll()
-		}
+		a.results, err = conn.Exec(within, onConnection(ctx, statements, conn)).ReadAll()
 		a.results = slices.DeleteFunc(a.results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() })
 		if code(err) == readOnly && conn.ParameterStatus("in_hot_standby") == "off" { // PostgreSQL 14 or later tells
 			err = fmt.Errorf("%w: %w", errReadOnly, err)
@@ -139,7 +122,7 @@ var errInTransaction = errors.New("a transaction is open on this connection of t
 var errReadOnly = fmt.Errorf("%w: default_transaction_read_only is on", backend.ErrDenied)
 
 // onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process that the
-// server named when it was made. A lock is waited for {patience} ms, so that there is time to say who has it.
+// server named when it was made. A lock is waited for {patience} ms, so that the call ends with an error that says so.
 func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) string {
 	newer, patience := "", time.Second
 	if by, ok := ctx.Deadline(); ok {
@@ -168,22 +151,18 @@ func isConnectError(err error) bool {
 	return ok
 }
 
-// broken reports whether another connection may succeed. If no connection could be made, the next call makes one.
+// broken reports whether the next copy may succeed. If no connection could be made, the next call makes one.
 func broken(err error) bool {
 	if isConnectError(err) {
 		return false
 	}
 	c := code(err)
-	return c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
+	return c == "" && !isDenied(err) || standby(err) || c == queryCanceled || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
 }
 
 // payload returns data for a statement, as an expression of type json. Nothing in it can be SQL.
 func payload(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // cannot happen: strings, numbers and structs of them
-	}
-	return textSQL(string(text)) + "::json"
+	return textSQL(relational.JSON(v)) + "::json"
 }
 
 // textSQL returns text for a statement, as an expression. Nothing in it can be SQL.
@@ -192,7 +171,7 @@ func textSQL(text string) string {
 }
 
 // plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since the text of pgx
-// begins with an attempt to use TLS; otherwise each cause once.
+// begins with an attempt to use TLS.
 func plainly(err error) error {
 	what := map[string]string{wrongPassword: "password", wrongAccount: "login", noDatabase: "database"}[code(err)]
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
@@ -204,28 +183,12 @@ func plainly(err error) error {
 	return err
 }
 
-// unconnectable is an error of pgx without repetitions. That has a line for each attempt, with TLS and without, in which
-// the address stands twice.
+// unconnectable is an error of pgx in one line. That has one for each attempt, with TLS and without.
 type unconnectable struct{ error }
 
 func (e unconnectable) Unwrap() error { return e.error }
 
-func (e unconnectable) Error() string {
-	first, rest, several := strings.Cut(dialed.ReplaceAllString(e.error.Error(), ""), "\n\t")
-	if !several {
-		return first
-	}
-
-	var causes []string
-	for cause := range strings.SplitSeq(rest, "\n\t") {
-		if !slices.Contains(causes, cause) {
-			causes = append(causes, cause)
-		}
-	}
-	return first + " " + strings.Join(causes, "; ")
-}
-
-var dialed = regexp.MustCompile(`hostname resolving error: |dial error: dial \S+ \S+: (connect: )?`)
+func (e unconnectable) Error() string { return strings.ReplaceAll(e.error.Error(), "\n\t", "; ") }
 
 // text returns a value of a result; "" for NULL.
 func text(r *pgconn.Result, row, column int) string { return string(r.Rows[row][column]) }
@@ -333,6 +296,8 @@ func (d *driver) Hint(err error) string {
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable:
 		return d.hintToMake(t)
+	case undefinedColumn:
+		return "; it is a view, or another table than \"elect schema\" prints: name another schema or prefix, or rename it"
 	case noRight:
 		return "; " + d.hintToGrant(err, t)
 	case "22P05":

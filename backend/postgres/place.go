@@ -86,7 +86,7 @@ type absent struct {
 
 func (e absent) Unwrap() error { return e.error }
 
-// ask is exec, and says more about a table that is not there, and about what is in its place.
+// ask is exec, and says more about a table that is not there.
 func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, error) {
 	results, err := d.exec(ctx, statements)
 	switch code(err) {
@@ -96,16 +96,9 @@ func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, 
 		if s, failed := d.Survey(ctx); failed == nil {
 			err = absent{err, " in " + s.Where + d.elsewhere(&s) + s.Hint}
 		}
-	case undefinedColumn:
-		if is, failed := d.exec(ctx, d.statement(kindSQL, nil)); failed == nil {
-			err = absent{err, fmt.Sprintf("; %s is a %s: name another schema or prefix in the configuration, or let an administrator rename it", d.Settled(), text(is[len(is)-1], 0, 0))}
-		}
 	}
 	return results, err
 }
-
-// kindSQL asks what has the name of the table, and not its columns.
-const kindSQL = readingSQL + `SELECT coalesce((SELECT 'view' FROM pg_class WHERE oid = to_regclass({named}) AND relkind = 'v'), 'table of other columns'); COMMIT`
 
 // elsewhere says which other schemas have a table of the name: "; …", or "".
 func (d *driver) elsewhere(s *relational.Survey) string {

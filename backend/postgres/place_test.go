@@ -30,7 +30,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			return Options{DSN: db.DSN(testbed.StartPgBouncer(t, db, "transaction").Addr())}
 		}},
 		"behind somebody's search_path": {`somebody has set the search_path of this connection to "tenant1"`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
-			pool := poolOf(t, db)
+			pool := poolOf(t, db.DSN(""), 3)
 			tellPool(t, pool, "SET search_path TO tenant1")
 			return Options{Pool: pool}
 		}},
@@ -107,28 +107,6 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 	}
 }
 
-// Two accounts that make a table each in the schema of their name would have a leader each. Neither has, and the doctor
-// names both schemas.
-func TestTheDoctorNamesTheSchemasOfTwoAccounts(t *testing.T) {
-	t.Parallel()
-	db := testbed.SharedPostgres(t).Database(t)
-	var names, dsns []string
-	for range 2 {
-		user, password := db.AddUser(t)
-		db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", user, user), "GRANT EXECUTE ON FUNCTION pg_control_system() TO "+user)
-		names, dsns = append(names, user), append(dsns, db.DSNOf(user, password, ""))
-		if err := open(t, Options{DSN: dsns[len(dsns)-1], Schema: user}).CreateTables(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, dsn := range dsns {
-		_, err := backendOn(t, Options{DSN: dsn}).Inspect(t.Context(), time.Second, time.Second)
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), names[0]) || !strings.Contains(err.Error(), names[1]) {
-			t.Errorf("the doctor says %v; want ErrDenied with %v", err, names)
-		}
-	}
-}
-
 // What others make in schemas to which the search path leads nobody, or with other columns, does not matter, and a schema
 // may have any name.
 func TestTablesOfStrangersDoNotMatter(t *testing.T) {
@@ -170,30 +148,6 @@ func TestAMovedTableIsToldAsMoved(t *testing.T) {
 		b.driver.conns.Moved() // only new connections have the new search path
 		return err
 	})
-}
-
-// A view, or a table of another program, in the place of the table is told as what it is: no statement makes a table there.
-func TestAViewInThePlaceOfTheTableIsToldAsOne(t *testing.T) {
-	t.Parallel()
-	for is, made := range map[string]string{
-		"is a view":                   "CREATE VIEW public.election_item AS SELECT * FROM app.election_item",
-		"is a table of other columns": "CREATE TABLE public.election_item (id int)",
-	} {
-		db := testbed.SharedPostgres(t).Database(t)
-		db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
-		withTable(t, db, "app")
-		db.Exec(t, made, "GRANT ALL ON public.election_item TO "+db.User)
-		for _, schema := range []string{"", "public"} {
-			b := backendOn(t, Options{DSN: db.DSN(""), Schema: schema})
-			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-			_, doctor := b.Inspect(t.Context(), time.Second, time.Second)
-			for what, err := range map[string]error{"Observe": err, "Inspect": doctor} {
-				if want := `"public"."election_item" ` + is; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "CREATE TABLE") {
-					t.Errorf("%s in schema %q: %v; want ErrDenied with %q", what, schema, err, want)
-				}
-			}
-		}
-	}
 }
 
 // Many processes whose roles lead to different schemas make one table among them, or none.
