@@ -161,9 +161,7 @@ func mends(t *testing.T, l *lab, o Options, there bool) {
 
 // Names of schemas and accounts are quoted.
 func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		schema := "my-`app` o'" + l.Name[len(l.Name)-10:]
 		quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`"
 		l.exec(t, "CREATE DATABASE "+quoted)
@@ -182,9 +180,7 @@ func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 // What else an administrator must mend is said, in the class ErrDenied and without the password; a server
 // that is not there is not available.
 func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		for what, c := range map[string]struct {
 			change func(*mysql.Config)
 			class  error
@@ -205,23 +201,18 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// Somebody else's lock goes away by itself, and the error says that it is one, whatever ends first: the server's patience
-// or the call.
+// Somebody else's lock goes away by itself, and the error says that it is one.
 func TestALockedTableIsSaidToBeOne(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		b := backendOn(t, Options{Config: l.User})
 		acquire(t, b, "jobs")
 		unlock := l.lock(t, "LOCK TABLES election_item WRITE")
 		defer unlock()
-		for _, within := range []time.Duration{2 * time.Second, 20 * time.Second} {
-			ctx, cancel := context.WithTimeout(t.Context(), within)
-			_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
-			cancel()
-			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "another session keeps the table") {
-				t.Errorf("a call of %v: %v; want ErrUnavailable that says so", within, err)
-			}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "another session keeps the table") {
+			t.Errorf("%v; want ErrUnavailable that says so", err)
 		}
 	})
 }
@@ -259,9 +250,7 @@ func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 
 // A pool that has selected no schema, and a table of another layout, are reported.
 func TestAStoreThatIsNotOneIsReported(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
 		l.exec(t, "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
 		for want, o := range map[string]Options{"name the schema": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
@@ -275,9 +264,7 @@ func TestAStoreThatIsNotOneIsReported(t *testing.T) {
 
 // An observer needs SELECT only, and leaves nothing. A candidate with its rights is told what it lacks.
 func TestAnObserverOnlyReads(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		c := l.account(t, "o", "127.0.0._", "SELECT ON {schema}.election_item")
 		b := backendOn(t, Options{Config: c})
 		if seen := observe(t, b, "jobs"); !seen.Vacant() { // nobody has written the row with the epoch yet
@@ -302,9 +289,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 // KeepSchema leaves a missing table missing; otherwise the first candidates make it together. Preflight
 // leaves nothing in it.
 func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		const prefix = "fresh"
 		c := l.account(t, "m", "127.0.0._", makerRights+" ON {schema}.*")
 		kept := backendOn(t, Options{Config: c, Prefix: prefix, KeepSchema: true})

@@ -135,7 +135,7 @@ func newProxied(t testing.TB, server *testbed.Server, l *lab) conformance.Store 
 
 // newStore makes a store with a new table for one case.
 func newStore(t testing.TB, l *lab, options func(Options) Options) conformance.Store {
-	l = &lab{l.Database, testbed.OpenDB(t, l.Admin)} // of the case's own bubble
+	l = &lab{l.Database, l.kind, testbed.OpenDB(t, l.Admin)} // of the case's own bubble
 	o := Options{Prefix: "c" + string(backend.NewNonce()[:16]), MaxTTL: greatestTTL}
 	l.withTable(t, o.Prefix)
 	return conformance.Store{

@@ -105,9 +105,7 @@ func TestBadFencesAreInvalid(t *testing.T) {
 // While a fenced row is locked, the session is renewed, other elections are granted, and nobody else is
 // elected in this one.
 func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		d := open(t, Options{Config: l.User})
 		session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "n"}}
 		lead(t, d, 7, "n")
@@ -134,9 +132,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 
 // A fence asks for SELECT on one table only, and says so.
 func TestAFenceNeedsSelectOnly(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		l.exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
 		db := testbed.OpenDB(t, l.account(t, "f", "127.0.0._", "SELECT ON "+l.Name+".other"))
 		lead(t, open(t, Options{Config: l.User}), 1, "n")

@@ -30,13 +30,20 @@ func TestMain(m *testing.M) {
 // A lab is a database on one server, with the table and an ordinary user.
 type lab struct {
 	*testbed.Database
+	kind  testbed.Kind
 	admin *sql.DB
+}
+
+// each runs a test in a lab on each kind of server.
+func each(t *testing.T, test func(t *testing.T, l *lab)) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) { test(t, newLab(t, testbed.Shared(t, k))) })
 }
 
 func newLab(t testing.TB, s *testbed.Server) *lab {
 	t.Helper()
 	d := s.Database(t)
-	l := &lab{d, testbed.OpenDB(t, d.Admin)}
+	l := &lab{d, s.Kind(), testbed.OpenDB(t, d.Admin)}
 	l.withTable(t, "")
 	return l
 }

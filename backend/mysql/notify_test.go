@@ -71,9 +71,7 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 // A change wakes all that wait for one. One whose connection is killed says that something may have changed,
 // and then waits again. Whoever has another account is not woken, and polls.
 func TestAChangeWakesWhoeverWaits(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		leader, stranger := open(t, Options{Config: l.User}), open(t, Options{Config: l.AddUser(t)})
 		named := Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name}
 		one, two, far := testbed.Listen(t, open(t, Options{Config: l.User})), testbed.Listen(t, open(t, named)), testbed.Listen(t, stranger)
@@ -105,60 +103,6 @@ func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 		l.untilWaiting(t, 1)
 		heard.Calm()
 		heard.NotTold(t, "a limit of 200 ms ends what waits")
-	})
-}
-
-// A process has no more connections than documented, also in a burst of calls.
-func TestOneBackendKeepsToItsConnections(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
-		account := l.AddUser(t)
-		d := open(t, Options{Config: account})
-		testbed.Listen(t, d)
-		l.untilWaiting(t, 1)
-		done := make(chan int64, 8)
-		for range 8 {
-			go func() {
-				most := int64(0)
-				for range 20 {
-					d.Read(t.Context(), nil)
-					most = max(most, l.connections(t, account.User))
-				}
-				done <- most
-			}()
-		}
-		for range 8 {
-			if n := <-done; n > maxConns+2 {
-				t.Errorf("%d connections, want at most %d", n, maxConns+2)
-			}
-		}
-	})
-}
-
-// A process that is told to poll does not wait.
-func TestAPollingProcessDoesNotWait(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
-		if _, err := join(t, "a", 2*time.Second, Options{Config: l.User, Poll: true}).Campaign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b := join(t, "b", 2*time.Second, Options{Config: l.User, Poll: true})
-		if err := b.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
-		testbed.Eventually(t, patience, "b follows", func() error {
-			if b.Current().Leader.ID != "a" {
-				return errors.New(b.Current().String())
-			}
-			return nil
-		})
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-			if n := len(l.waiters(t)); n > 0 {
-				t.Fatalf("%d connections wait", n)
-			}
-		}
 	})
 }
 

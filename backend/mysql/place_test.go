@@ -40,9 +40,7 @@ func (l *lab) tables(t *testing.T) int64 {
 
 // A DSN with another schema than that of the table is told as such, besides how to make one there.
 func TestATableInAnotherSchemaIsTold(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
 		l.exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t))
 		b := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = tenant })})
@@ -59,10 +57,8 @@ func TestATableInAnotherSchemaIsTold(t *testing.T) {
 // A table that is put in the place of another one is another store on MySQL, though its rows are a copy. MariaDB has nothing
 // that tells them apart and stays the same: see placeSQL.
 func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
-		if k == testbed.MariaDB {
+	each(t, func(t *testing.T, l *lab) {
+		if l.kind == testbed.MariaDB {
 			sameAfterItsFileWasTouched(t, l)
 			return
 		}
@@ -146,9 +142,7 @@ func (l *lab) copied(t *testing.T, table, as string) {
 
 // A fence without a schema uses that of the DSN, and no other: after USE it needs a name.
 func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
 		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
@@ -174,9 +168,7 @@ func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 
 // A temporary table of the session hides the table from a fence, which must not believe a term that somebody has written there.
 func TestAFenceDoesNotReadATemporaryTable(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
 		d := open(t, Options{Config: l.User})
 		lead(t, d, 7, "n")

@@ -78,9 +78,7 @@ func restarted(t *testing.T, server *testbed.Server, d *driver, end func(testing
 
 // A table that is dropped and made again has another epoch: a change by what was read before is refused.
 func TestATableMadeAgainIsAnotherStore(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		d, other := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
 		before := testbed.Read(t, d, recordKey("jobs"))
 		l.exec(t, "DROP TABLE election_item")
@@ -102,9 +100,7 @@ func TestATableMadeAgainIsAnotherStore(t *testing.T) {
 
 // Two processes that find a new server at once agree on its epoch.
 func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Shared(t, k))
+	each(t, func(t *testing.T, l *lab) {
 		for range 5 {
 			epochs := make(chan string)
 			for range 8 {

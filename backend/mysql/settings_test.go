@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/internal/client"
@@ -156,53 +153,5 @@ func TestAnySettingsOfTheServerWillDo(t *testing.T) {
 				t.Errorf("a schema in %s: %v", set, err)
 			}
 		}
-		t.Run("thousands of elections are one message after the other", func(t *testing.T) {
-			grantsAndRenewsThousands(t, backendOn(t, Options{Config: newLab(t, server).User}))
-		})
 	})
-}
-
-// grantsAndRenewsThousands: what a server grants it can renew, whatever the number of elections and the length of their names.
-func grantsAndRenewsThousands(t *testing.T, b *Backend) {
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	leases := make([]backend.Lease, 3000)
-	for i := range leases {
-		leases[i].Election = fmt.Sprintf("%s%05d", strings.Repeat("n", backend.MaxName-5), i)
-	}
-	leases, err := b.Observe(t.Context(), leases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var bids []backend.Bid
-	for _, l := range leases {
-		bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: time.Minute, Expected: l})
-	}
-	granted, err := b.Acquire(t.Context(), bids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held []backend.Held
-	for _, a := range granted {
-		held = append(held, a.Lease.Held())
-	}
-	renewed, err := b.Renew(t.Context(), held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range held {
-		if granted[i].Outcome != backend.Granted || renewed[i].Outcome != backend.Granted {
-			t.Fatalf("bid %d for a free lease: %v; its renewal: %v", i, granted[i], renewed[i])
-		}
-	}
-	if err := b.Release(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
-	if leases, err = b.Observe(t.Context(), leases); err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases {
-		if !l.Vacant() {
-			t.Fatalf("after the release of all: %v", l)
-		}
-	}
 }

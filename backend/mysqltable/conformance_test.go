@@ -1,8 +1,6 @@
 package mysqltable
 
 import (
-	"database/sql"
-	"fmt"
 	"testing"
 	"time"
 
@@ -19,14 +17,32 @@ import (
 // that one of each suffices.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := newSuite(t, testbed.MariaDB, LastSeenActive)
+	l := newLab(t, testbed.MariaDB, LastSeenActive, 15*time.Second)
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true, Only: namesAreKeys,
 		NewStore: func(t testing.TB) conformance.Store {
-			s.clear(t)
+			db := testbed.OpenDB(t, l.Admin) // of the case's own bubble
+			exec := func(text string, args ...any) error {
+				_, err := db.Exec(text, args...)
+				return err
+			}
+			for _, table := range []string{"leader_election", DefaultPrefix + "_item"} { // quicker than to create them
+				if err := exec("DELETE FROM " + table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := l.options
+			o.MySQL = virtual(t, l.User)
 			return conformance.Store{
-				Open:   func(t testing.TB) backend.Backend { return s.open(t) },
-				Faults: s.faults(t),
+				Open: func(t testing.TB) backend.Backend { return mustOpen(t, o) },
+				Faults: map[string]conformance.Fault{
+					conformance.FaultDeleteRecord: func(_ bool, election string) error {
+						return exec("DELETE FROM leader_election WHERE name = ?", election)
+					},
+					conformance.FaultPlantRecord: func(_ bool, election string) error {
+						return exec("UPDATE leader_election SET node = ? WHERE name = ?", "<script>\x1b]0;\u202e", election)
+					},
+				},
 			}
 		},
 	})
@@ -38,55 +54,8 @@ func namesAreKeys(c conformance.Case) bool {
 	return c.Rule != "S15" && c.Rule != "T1"
 }
 
-// A suite has the tables for one case after the other. Emptying them is quicker than creating
-// them.
-type suite struct {
-	*testbed.Database
-	layout Layout
-}
-
-func newSuite(t *testing.T, k testbed.Kind, layout Layout) *suite {
-	return &suite{newLab(t, k, layout, 15*time.Second).Database, layout}
-}
-
-// admin connects within the bubble of a case.
-func (s *suite) admin(t testing.TB) *sql.DB {
-	db, err := sql.Open("mysql", s.Admin.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
-func (s *suite) clear(t testing.TB) {
-	db := s.admin(t)
-	for _, text := range []string{"DELETE FROM leader_election", "DELETE FROM " + DefaultPrefix + "_item"} {
-		if _, err := db.Exec(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (s *suite) open(t testing.TB) *Backend {
-	return mustOpen(t, Options{MySQL: virtual(t, s.User), Layout: s.layout, Threshold: 15 * time.Second})
-}
-
-func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
-	db, c := s.admin(t), shapes[s.layout]
-	return map[string]conformance.Fault{
-		conformance.FaultDeleteRecord: func(_ bool, election string) error {
-			_, err := db.Exec(fmt.Sprintf("DELETE FROM leader_election WHERE %s = ?", c.key), election)
-			return err
-		},
-		conformance.FaultPlantRecord: func(_ bool, election string) error {
-			_, err := db.Exec(fmt.Sprintf("UPDATE leader_election SET %s = ? WHERE %s = ?", c.holder, c.key), "<script>\x1b]0;\u202e", election)
-			return err
-		},
-	}
-}
-
 func mustOpen(t testing.TB, o Options) *Backend {
+	t.Helper()
 	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)

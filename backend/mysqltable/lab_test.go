@@ -120,10 +120,7 @@ type node struct {
 
 func (l *lab) node(t testing.TB, id string) *node {
 	t.Helper()
-	b, err := Open(l.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := mustOpen(t, l.options)
 	t.Cleanup(func() { b.Close() })
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }

@@ -91,8 +91,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 			}
 			l.exec(t, fmt.Sprintf(createSQL[UpdateTime], "leader_election"))
 			spring := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
-			a := &node{mustOpen(t, l.options), t, backend.Candidate{ID: "go-a", Nonce: backend.NewNonce()}}
-			t.Cleanup(func() { a.Close() })
+			a := l.node(t, "go-a")
 			time.Sleep(time.Until(spring.Add(-10 * time.Second)))
 			got := a.bid(a.observe("jobs"))
 			if got.Outcome != backend.Granted {
@@ -220,10 +219,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("want an error of class ErrInvalid with %q, got %v", want, err)
 		}
 	}
-	b, err := Open(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := mustOpen(t, good)
 	defer b.Close()
 	if most := b.Guarantees().MaxTTL; most != 8*time.Second {
 		t.Errorf("beside a threshold of 10 s that is not strict a TTL may be %v, want 8 s", most)
@@ -261,10 +257,7 @@ func TestACandidateCreatesMissingTables(t *testing.T) {
 		l := &lab{d, testbed.OpenDB(t, d.Admin), Options{}}
 		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], "leader_election"))
 		for _, keep := range []bool{true, false} {
-			b, err := Open(Options{MySQL: mysql.Options{Config: d.Admin, KeepSchema: keep}, Layout: LastSeenActive})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := mustOpen(t, Options{MySQL: mysql.Options{Config: d.Admin, KeepSchema: keep}, Layout: LastSeenActive})
 			defer b.Close()
 			if err := b.Prepare(t.Context()); err != nil {
 				t.Fatal(err)

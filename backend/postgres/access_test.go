@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -226,19 +225,6 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 				t.Errorf("after Close: %v", err)
 			}
 		})
-	}
-}
-
-// An account that is not there ends Run, as it ends config.Open.
-func TestCredentialsThatAreRefusedEndRun(t *testing.T) {
-	t.Parallel()
-	dsn := testbed.SharedPostgres(t).Database(t).DSNOf("nobody", "", "")
-	e := join(t, "a", 10*time.Second, Options{Pool: poolOf(t, dsn, 2)})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := e.Run(ctx, func(context.Context, *election.Leadership) error { return nil })
-	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `role "nobody" does not exist`) {
-		t.Errorf("Run: %v; want the denial of the server", err)
 	}
 }
 

@@ -85,23 +85,25 @@ func (d *Driver) settle(s *Survey) (Table, error) {
 // toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
 func (d *Driver) toMake(s *Survey) (Table, error) {
 	t := d.Table
+	why, hint := "", s.Hint
 	switch {
 	case t.Schema != "":
 		return t, nil
 	case len(s.Found) > 0:
 		return d.settle(s)
 	case s.Other != "":
-		return t, fmt.Errorf("%w: there is no table %s in %s to which the connection leads, and none is made beside that of the schema %s: name the schema in the configuration, the same for all processes",
-			backend.ErrDenied, t, s.Where, clean.Text(s.Other, maxName, false))
+		why = "none is made beside that of the schema " + clean.Text(s.Other, maxName, false)
+		hint = "" // it would have the statement that makes a second one
 	case s.Default == "":
-		return t, fmt.Errorf("%w: there is no table %s in %s, and the connection leads to no schema that is there and may be used: name the schema in the configuration, the same for all processes%s",
-			backend.ErrDenied, t, s.Where, s.Hint)
+		why = "the connection leads to no schema that is there and may be used"
 	case s.Doubt != "":
-		return t, fmt.Errorf("%w: there is no table %s in %s, and none is made by itself, since it is not certain where: %s; name the schema in the configuration, the same for all processes%s",
-			backend.ErrDenied, t, s.Where, s.Doubt, s.Hint)
+		why = "none is made by itself, since it is not certain where: " + s.Doubt
+	default:
+		t.Schema = s.Default
+		return t, nil
 	}
-	t.Schema = s.Default
-	return t, nil
+	return t, fmt.Errorf("%w: there is no table %s in %s, and %s; name the schema in the configuration, the same for all processes%s",
+		backend.ErrDenied, t, s.Where, why, hint)
 }
 
 // CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless some schema
