@@ -136,10 +136,11 @@ func TestASecondStoreOfAKindNeedsAName(t *testing.T) {
 			var received errs
 			nameless, end := campaign(t, s.at(t, place{c.stage, "my1", "zk2", nil}), "nameless", received.note)
 			time.Sleep(2 * time.Minute)
-			if nameless.Leading() || !strings.Contains(received.String(), "to_name") {
-				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers receive %q", c.stage, nameless.Leading(), received)
-			}
+			leads := nameless.Leading()
 			end()
+			if leads || !strings.Contains(received.String(), "to_name") {
+				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers receive %q", c.stage, leads, received)
+			}
 		})
 	}
 }
