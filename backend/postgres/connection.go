@@ -22,8 +22,9 @@ import (
 // exec sends statements in one message, and returns the results of its queries. The server has the whole message
 // before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one breaks, or has not answered after half of the call's
-// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect. So it is if
-// somebody's limit of the running time has ended it before it could lift that limit.
+// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
+// If the server has cancelled a statement, the next copy first lifts the limit of the running time by itself: the server
+// counts the reading of a long message, too, so somebody's limit of a millisecond ends it before it can be lifted.
 //
 // The end of a call does not end a connection. The server starts a process for each, and clients that
 // close them because answers are late keep a busy server busy. The next call uses it.
@@ -34,15 +35,17 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	if by, ok := ctx.Deadline(); ok {
 		half = time.After(time.Until(by) / 2)
 	}
+	apart := false
 	for sent := 0; ; {
 		if sent < tries {
 			sent++
-			go func(again bool) { answers <- d.try(ctx, statements, again) }(sent > 1)
+			go func(again, apart bool) { answers <- d.try(ctx, statements, again, apart) }(sent > 1, apart)
 		}
 		select {
 		case a := <-answers:
+			apart = code(a.err) == queryCanceled
 			if code(a.err) == lockNotAvailable {
-				return nil, d.locked(a.err)
+				return nil, d.locked(ctx, a.err)
 			}
 			if a.err == nil || !broken(a.err) || sent == tries {
 				return a.results, a.err
@@ -67,10 +70,15 @@ func (d *driver) outOfTime(err error) error {
 	return err
 }
 
-// locked is the error of a message that has waited in vain for somebody's lock.
-func (d *driver) locked(err error) error {
-	return fmt.Errorf("%w: another session keeps the table %s locked; an administrator can find it by SELECT pid, mode FROM pg_locks WHERE relation = %s: %w",
-		backend.ErrUnavailable, d.Settled(), "'"+d.Settled().String()+"'::regclass", err)
+// locked says which session keeps the table locked, if the server tells.
+func (d *driver) locked(ctx context.Context, err error) error {
+	who := "a lock"
+	if a := d.try(ctx, d.statement(lockedSQL, nil), true, false); a.err == nil && len(a.results[0].Rows) == 1 {
+		r := a.results[0]
+		name := func(column int) string { return clean.Text(text(r, 0, column), 63, false) }
+		who = fmt.Sprintf("the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), name(1), name(2))
+	}
+	return fmt.Errorf("%w: another session keeps %s: %w", backend.ErrUnavailable, who, err)
 }
 
 type answer struct {
@@ -81,9 +89,9 @@ type answer struct {
 // lateness is how long a connection may answer after the end of a call. One that does not is closed.
 const lateness = 2 * time.Second
 
-// try sends statements on one connection, in one message. A copy (again) does not wait for the connection of another call.
-// It may outlast ctx.
-func (d *driver) try(ctx context.Context, statements string, again bool) (a answer) {
+// try sends statements on one connection: in one message, or what lifts the limit of the running time apart. A copy (again) does
+// not wait for the connection of another call. It may outlast ctx.
+func (d *driver) try(ctx context.Context, statements string, again, apart bool) (a answer) {
 	within := ctx
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -99,7 +107,14 @@ func (d *driver) try(ctx context.Context, statements string, again bool) (a answ
 			conn.Close(within)
 			return errInTransaction
 		}
-		a.results, err = conn.Exec(within, onConnection(ctx, statements, conn)).ReadAll()
+		text := onConnection(ctx, statements, conn)
+		if begin, rest, ok := strings.Cut(text, limitSQL); ok && apart {
+			_, err = conn.Exec(within, begin+limitSQL).ReadAll()
+			text = rest
+		}
+		if err == nil {
+			a.results, err = conn.Exec(within, text).ReadAll()
+		}
 		a.results = slices.DeleteFunc(a.results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() })
 		if code(err) == readOnly && conn.ParameterStatus("in_hot_standby") == "off" { // PostgreSQL 14 or later tells
 			err = fmt.Errorf("%w: %w", errReadOnly, err)
@@ -122,7 +137,7 @@ var errInTransaction = errors.New("a transaction is open on this connection of t
 var errReadOnly = fmt.Errorf("%w: default_transaction_read_only is on", backend.ErrDenied)
 
 // onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process that the
-// server named when it was made. A lock is waited for {patience} ms, so that the call ends with an error that says so.
+// server named when it was made. A lock is waited for {patience} ms, so that there is time to say who has it.
 func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) string {
 	newer, patience := "", time.Second
 	if by, ok := ctx.Deadline(); ok {

@@ -22,13 +22,13 @@ const everySetting = `SELECT name, CASE vartype WHEN 'bool' THEN ARRAY['on', 'of
 var moreValues = map[string][]string{
 	"client_encoding": {"LATIN1", "SQL_ASCII", "EUC_JP", "WIN1251"}, "DateStyle": {"SQL, DMY", "German"}, "TimeZone": {"Asia/Kathmandu", "Etc/GMT+12"},
 	"search_path": {"", "nowhere", "pg_temp, public, pg_catalog", "日本, public"}, "default_tablespace": {""}, "lc_messages": {"C"}, "application_name": {"né€"}, "timezone_abbreviations": {"India"},
-	"statement_timeout": {"100"}, "transaction_timeout": {"1"}, "lock_timeout": {"1"}, "idle_session_timeout": {"1000"}, "idle_in_transaction_session_timeout": {"1"},
+	"statement_timeout": {"1"}, "transaction_timeout": {"1"}, "lock_timeout": {"1"}, "idle_session_timeout": {"1000"}, "idle_in_transaction_session_timeout": {"1"},
 }
 
 // These settings do what they say: nobody may write, or the program's own transaction ends before its fence does.
 var (
 	noWriting = []string{"default_transaction_read_only=on"}
-	noFence   = []string{"statement_timeout=100", "transaction_timeout=1", "idle_in_transaction_session_timeout=1"}
+	noFence   = []string{"statement_timeout=1", "transaction_timeout=1", "idle_in_transaction_session_timeout=1"}
 )
 
 // Whatever an account was given, setting by setting, statements mean the same, in a schema whose name is not ASCII, too.

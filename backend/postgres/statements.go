@@ -63,6 +63,11 @@ const listSQL = headSQL + itemSQL + `JOIN (SELECT {payload} AS j) AS q
 const lockSQL = `SELECT pg_advisory_xact_lock(1701603692, {named}::regclass::oid::int4);
 `
 
+// lockedSQL asks which session has locked the table, or waits for that, so that a message waits.
+const lockedSQL = `BEGIN READ ONLY; ` + settingsSQL + `SELECT a.pid, a.usename, a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'relation' AND l.relation = to_regclass({named}) AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+ ORDER BY NOT l.granted LIMIT 1; COMMIT`
+
 // originSQL sets the row that has the epoch, if it is as it was read.
 const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, value, written, created, at)
  VALUES ('origin', '', {payload}->>0, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp())
