@@ -69,7 +69,23 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	return b.driver.servers(ctx)
+	list, err := b.driver.servers(ctx)
+	if err == nil {
+		err = b.driver.tryLargest(ctx)
+	}
+	if errors.Is(err, backend.ErrDenied) {
+		list = append(list, clean.Diagnosticf(true, "messages", "a process that leads thousands of elections cannot renew all of them: a request of %d bytes fails: %v", maxBytes, err))
+		err = nil
+	}
+	return list, err
+}
+
+// tryLargest sends as much as a member may send in one request, on condition of an index that no key has: not every token
+// may read the limits. The error is that of a limit, if the token may write.
+func (d *driver) tryLargest(ctx context.Context) error {
+	key := d.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
+	_, _, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: math.MaxInt64, Value: make([]byte, maxBytes)}})
+	return d.Fail(err)
 }
 
 // servers reports the agent and the servers behind it: whether
@@ -124,6 +140,7 @@ func (a *agent) servers(ctx context.Context) (list []backend.Diagnostic, err err
 			Version, Datacenter, NodeName string
 			Server                        bool
 		}
+		DebugConfig struct{ HTTPmaxConnsPerClient int }
 	}
 	_, err = a.Client.Raw().Query("/v1/agent/self", &self, query)
 	switch c := self.Config; {
@@ -134,9 +151,19 @@ func (a *agent) servers(ctx context.Context) (list []backend.Diagnostic, err err
 	default:
 		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
 			map[bool]string{true: "a server: while it is down, this process has no store", false: "a client, which finds another server if one fails"}[c.Server])
+		if most := self.DebugConfig.HTTPmaxConnsPerClient; most > 0 && most < fewConns {
+			add(true, "connections", "http_max_conns_per_client is %d: all processes on a machine share them, and each keeps up to %d", most, maxConns)
+		}
 	}
 	return list, nil
 }
+
+// maxConns is how many connections a process keeps. An agent that allows one address fewer than fewConns has no place for
+// a process and its guard, or for a second one.
+const (
+	maxConns = 5
+	fewConns = 2 * maxConns
+)
 
 // denied reports whether a right is missing.
 func denied(err error) bool {

@@ -55,3 +55,29 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 		})
 	}
 }
+
+// Limits that are lower than Consul's own are such that some thousands of leases cannot be renewed.
+func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
+	t.Parallel()
+	for want, limits := range map[string]map[string]any{
+		"":                               nil,
+		"kv_max_value_size":              {"kv_max_value_size": 100_000},
+		"txn_max_req_len":                {"txn_max_req_len": 400_000, "kv_max_value_size": 400_000},
+		"http_max_conns_per_client is 5": {"http_max_conns_per_client": 5},
+	} {
+		agent := testbed.StartConsul(t, testbed.ConsulOptions{Limits: limits})
+		b, err := Open(Options{Address: agent.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		list, err := b.Inspect(t.Context(), 10*time.Second, 3*time.Second)
+		text := ""
+		for _, d := range list {
+			text += d.String() + "\n"
+		}
+		if err != nil || !strings.Contains(text, want) || (strings.Contains(text, "WARNING messages") || strings.Contains(text, "WARNING connections")) != (want != "") {
+			t.Errorf("with %v: %q is missing, or too much: %v\n%s", limits, want, err, text)
+		}
+	}
+}

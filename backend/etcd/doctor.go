@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
@@ -61,7 +62,7 @@ func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
 
 // Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
 // for its status, and reports whether all endpoints belong to one cluster, how many members
-// it can lose, alarms and space. This needs no rights but those of a member.
+// it can lose, alarms, space, and limits that are too low. This needs no rights but those of a member.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -82,8 +83,42 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 		})
 	}
 	all.Wait()
-	return diagnostics(members.Members, statuses), nil
+	return append(diagnostics(members.Members, statuses), d.tryLargest(ctx)...), nil
 }
+
+// tryLargest sends as much as a member may send in one request, on a condition that is never met: a cluster does not tell
+// its limits. An observer may not write, so it learns one of them only.
+func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
+	key := d.keys.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
+	never := clientv3.Compare(clientv3.Version(key), "=", -1)
+	for _, try := range []struct {
+		then    []clientv3.Op
+		refused error
+		text    string
+	}{
+		{
+			slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, mostOps-1), rpctypes.ErrTooManyOps,
+			"--max-txn-ops is less than %d, its default: a process that campaigns for dozens of elections at once is refused",
+		},
+		{
+			[]clientv3.Op{clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue))}, rpctypes.ErrRequestTooLarge,
+			"--max-request-bytes is less than %d: a process that leads thousands of elections needs that, and cannot renew all of them with less",
+		},
+	} {
+		_, _, err := d.txn(ctx, []clientv3.Cmp{never}, try.then)
+		if is(err, try.refused) || err != nil && strings.Contains(err.Error(), "larger than max") {
+			least := mostOps
+			if try.refused == rpctypes.ErrRequestTooLarge {
+				least = lease.MaxValue + 1024
+			}
+			list = append(list, clean.Diagnosticf(true, "messages", try.text, least))
+		}
+	}
+	return list
+}
+
+// mostOps is how many operations or conditions a transaction may have, by default.
+const mostOps = 128
 
 // An endpointStatus is the answer of one endpoint.
 type endpointStatus struct {

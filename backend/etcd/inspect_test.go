@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
@@ -44,6 +45,30 @@ func TestInspectNeedsOnlyMemberRights(t *testing.T) {
 	for _, want := range []string{"cluster: one member", "etcd 3.", "leads the cluster", "WARNING member: http://127.0.0.1:1 does not answer"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+}
+
+// A cluster whose limits are lower than etcd's own is one in which some thousands of leases cannot be renewed.
+func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"":                                nil,
+		"WARNING messages: --max-txn-ops": {"--max-txn-ops=100"},
+		"WARNING messages: --max-request-bytes is less than 1049600": {"--max-request-bytes=1000000"},
+	} {
+		n := testbed.StartEtcd(t, testbed.EtcdOptions{Args: args})
+		text := inspect(t, Options{Endpoints: []string{n.URL()}})
+		if !strings.Contains(text, want) || strings.Contains(text, "messages") != (want != "") {
+			t.Errorf("with %v: %q is missing:\n%s", args, want, text)
+		}
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if found, err := c.Get(t.Context(), "", clientv3.WithPrefix()); err != nil || found.Count > 0 {
+			t.Errorf("Inspect has written %v; %v", found, err)
 		}
 	}
 }
