@@ -2,14 +2,16 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,23 +22,26 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-var fleets = flag.String("fleets", "3+3 30+3 300+3", "the fleets of TestFleets: candidates, and processes that only watch")
+var fleets = flag.String("fleets", "3+3 30+3 300+3 3+3x100 30+3x100 300+3x100",
+	"the fleets of TestFleets: candidates, processes that only watch, and elections if they are more than one")
 
-// TestFleets prints how long a handover takes after a leader has resigned, how much later than the next leader all
-// others hear of it, and what that costs. All processes are in this one, with a client and connections of their own.
-// It asserts nothing.
+// TestFleets prints how long it takes until all elections are led again after all leaders have resigned, how much later
+// than the first process that knows all others know it, and what that costs. All processes are in this one, with a
+// client and connections of their own. It asserts nothing.
 func TestFleets(t *testing.T) {
 	all := measured(t)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	fmt.Println("| store | with | candidates + observers | leads after: median, worst | others know: median, 99 %, worst | messages a handover | a minute, idle, each process |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	fmt.Println("| store | with | candidates + observers | all know at the start | led after: median, worst | others know: median, 99 %, worst | messages, server's CPU a handover | messages a minute, idle, each process |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for _, s := range all {
 		for _, with := range s.rows(plain) {
 			if with != plain && with != etcdElection {
 				continue // it tells nobody who leads
 			}
 			for _, size := range strings.Fields(*fleets) {
-				fmt.Printf("| %s %s | %s | %s |%s\n", s.name, s.version, with, size, s.fleet(t, with, size))
+				if with == plain || !strings.Contains(size, "x") {
+					fmt.Printf("| %s %s | %s | %s |%s\n", s.name, s.version, with, size, s.fleet(t, with, size))
+				}
 			}
 		}
 	}
@@ -45,21 +50,21 @@ func TestFleets(t *testing.T) {
 // A seat is one process of a fleet.
 type seat struct {
 	id     string
-	resign func() error // nil: it only watches
-	heard  chan string  // the ids of leaders, in order
+	resign func() error // all that it leads
+	heard  chan string  // the id of the last leader, whenever all elections have new ones
 	close  func()
 }
 
 // fleet measures handovers of a fleet of so many candidates and observers.
 func (s store) fleet(t *testing.T, with, size string) string {
-	left, right, _ := strings.Cut(size, "+")
-	candidates, err := strconv.Atoi(left)
-	observers, err2 := strconv.Atoi(right)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatalf("-fleets: %v", err)
+	candidates, observers, elections := 0, 0, 1
+	if n, _ := fmt.Sscanf(size, "%d+%dx%d", &candidates, &observers, &elections); n < 2 {
+		t.Fatalf("-fleets: %q", size)
 	}
 	r := s.role(with, storesTTL)
+	r.Elections = elections
 	seats := make([]seat, candidates+observers)
+	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range seats {
 		r := r
@@ -70,7 +75,7 @@ func (s store) fleet(t *testing.T, with, size string) string {
 		}
 		if i == 0 { // it makes what is missing in the store
 			seats[i] = must(t, open, candidates > 0)
-			hear(t, seats[i], "")
+			hear(t, seats[i])
 			continue
 		}
 		wg.Go(func() { seats[i] = must(t, open, i < candidates) })
@@ -79,53 +84,53 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	for _, seat := range seats {
 		defer seat.close()
 	}
-	leader := seats[0].id
 	for _, seat := range seats[1:] {
-		hear(t, seat, leader)
+		hear(t, seat)
 	}
+	start := time.Since(began)
 	<-time.After(storesTTL)
-	before := s.counted(t)
+	before, cpu := s.counted(t), serversCPU(t)
 	<-time.After(span(30*time.Second, 10*time.Second))
-	idle := (s.counted(t) - before) / float64(span(30*time.Second, 10*time.Second))
+	each := span(30*time.Second, 10*time.Second)
+	idle, idleCPU := (s.counted(t)-before)/float64(each), float64(serversCPU(t)-cpu)/float64(each)
 
 	var gaps, news []time.Duration
 	var messages []float64
+	var busy time.Duration
 	for range rounds(21, 5) {
-		before, began := s.counted(t), time.Now()
-		at := slices.IndexFunc(seats, func(s seat) bool { return s.id == leader })
-		resigned := make(chan error, 1)
-		go func() { resigned <- seats[at].resign() }()
+		for _, seat := range seats { // what was said while they began, or twice
+			for len(seat.heard) > 0 {
+				<-seat.heard
+			}
+		}
+		before, cpu, began := s.counted(t), serversCPU(t), time.Now()
 		times := make([]time.Time, len(seats))
-		next := make([]string, len(seats))
 		var wg sync.WaitGroup
-		for i := range seats {
-			wg.Go(func() { next[i], times[i] = hear(t, seats[i], "") })
+		for i, seat := range seats {
+			wg.Go(func() {
+				if err := seat.resign(); err != nil {
+					t.Error(err)
+				}
+			})
+			wg.Go(func() { _, times[i] = hear(t, seat) })
 		}
 		wg.Wait()
-		if err := <-resigned; err != nil {
-			t.Fatal(err)
-		}
-		leader = next[0]
-		at = slices.IndexFunc(seats, func(s seat) bool { return s.id == leader })
-		if at < 0 || slices.ContainsFunc(next, func(id string) bool { return id != leader }) {
-			t.Fatalf("%s, %s: the processes heard of %q", s.name, size, next)
-		}
-		gaps = append(gaps, times[at].Sub(began))
-		for i := range seats {
-			if i != at {
-				news = append(news, max(0, times[i].Sub(times[at])))
-			}
+		slices.SortFunc(times, time.Time.Compare)
+		gaps = append(gaps, times[0].Sub(began))
+		for _, at := range times[1:] {
+			news = append(news, at.Sub(times[0]))
 		}
 		<-time.After(time.Second)
 		messages = append(messages, s.counted(t)-before-idle*float64(time.Since(began)))
+		busy += serversCPU(t) - cpu - time.Duration(idleCPU*float64(time.Since(began)))
 		<-time.After(storesTTL / 2) // who has resigned does not bid for so long
 	}
 	slices.Sort(gaps)
 	slices.Sort(news)
 	slices.Sort(messages)
-	return fmt.Sprintf(" %v, %v | %v, %v, %v | %.0f | %.1f |", round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]),
+	return fmt.Sprintf(" %v | %v, %v | %v, %v, %v | %.0f, %v | %.1f |", round(start), round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]),
 		round(news[len(news)/2]), round(news[len(news)*99/100]), round(news[len(news)-1]),
-		messages[len(messages)/2], idle*float64(time.Minute)/float64(len(seats)))
+		messages[len(messages)/2], round(busy/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(len(seats)))
 }
 
 func must(t *testing.T, open func(bool) (seat, error), candidate bool) seat {
@@ -136,19 +141,14 @@ func must(t *testing.T, open func(bool) (seat, error), candidate bool) seat {
 	return s
 }
 
-// hear waits until a process hears of a leader: of a certain one, if an id is given.
-func hear(t *testing.T, s seat, id string) (string, time.Time) {
-	late := time.After(time.Minute)
-	for {
-		select {
-		case next := <-s.heard:
-			if id == "" || next == id {
-				return next, time.Now()
-			}
-		case <-late:
-			t.Errorf("%s has heard of no leader %s for a minute", s.id, id)
-			return "", time.Now()
-		}
+// hear waits until a process knows new leaders of all elections, and returns the last one.
+func hear(t *testing.T, s seat) (string, time.Time) {
+	select {
+	case next := <-s.heard:
+		return next, time.Now()
+	case <-time.After(time.Minute):
+		t.Errorf("%s has heard of no leader for a minute", s.id)
+		return "", time.Now()
 	}
 }
 
@@ -162,21 +162,70 @@ func (r role) ours(candidate bool) (s seat, err error) {
 	if err != nil {
 		return s, err
 	}
-	e, err := m.Join("bench")
-	if err != nil {
-		return s, err
-	}
 	s = seat{id: r.ID, heard: make(chan string, 1000), close: func() { m.Close(context.Background()) }}
-	e.Watch(func(ev election.Event) {
-		if ev.Kind == election.Elected {
+	led := map[string]bool{}
+	m.Watch(func(ev election.Event) {
+		if ev.Kind != election.Elected {
+			return
+		}
+		led[ev.Election] = true
+		if len(led) == r.Elections {
+			clear(led)
 			s.heard <- ev.Leader.ID
 		}
 	})
-	if candidate {
-		s.resign = func() error { return e.Resign(context.Background()) }
-		err = e.Lead(nil)
+	for i := range r.Elections {
+		e, err := m.Join(fmt.Sprint("bench", i))
+		if err == nil && candidate {
+			err = e.Lead(nil)
+		}
+		if err != nil {
+			return s, err
+		}
 	}
-	return s, err
+	s.resign = func() error {
+		var all sync.WaitGroup
+		for _, e := range m.Elections() {
+			if e.Leading() {
+				all.Go(func() { e.Resign(context.Background()) })
+			}
+		}
+		all.Wait()
+		return nil
+	}
+	return s, nil
+}
+
+// serversCPU returns how much of the processors the servers have used that this process has started.
+func serversCPU(t *testing.T) (sum time.Duration) {
+	pages, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := map[string][]string{} // by pid: what follows the name, which may have spaces
+	for _, page := range pages {
+		text, _ := os.ReadFile(page)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if f := strings.Fields(rest); len(f) > 14 {
+			processes[filepath.Base(filepath.Dir(page))] = f
+		}
+	}
+
+	own := strconv.Itoa(os.Getpid())
+	for _, f := range processes {
+		parent := f[1]
+		for parent != own && processes[parent] != nil {
+			parent = processes[parent][1]
+		}
+		if parent != own {
+			continue
+		}
+		for _, ticks := range f[11:15] { // utime, stime, and those of children that have ended
+			n, _ := strconv.Atoi(ticks)
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
 }
 
 // observed opens a process that campaigns by etcd's Election, and hears of leaders by its Observe.
@@ -190,6 +239,7 @@ func (r role) observed(candidate bool) (s seat, err error) {
 		return s, err
 	}
 	e := concurrency.NewElection(session, r.Name)
+	var leads atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
 	s = seat{id: r.ID, heard: make(chan string, 1000), close: func() { cancel(); client.Close() }}
 	go func() {
@@ -197,16 +247,16 @@ func (r role) observed(candidate bool) (s seat, err error) {
 			s.heard <- string(found.Kvs[0].Value)
 		}
 	}()
+	campaign := func() { leads.Store(e.Campaign(ctx, r.ID) == nil) }
 	if candidate {
-		campaign := func() { e.Campaign(ctx, r.ID) }
 		go campaign()
-		s.resign = func() error {
-			if err := e.Resign(ctx); err != nil {
-				return err
-			}
-			time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
+	}
+	s.resign = func() error {
+		if !leads.Swap(false) {
 			return nil
 		}
+		time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
+		return e.Resign(ctx)
 	}
 	return s, err
 }
