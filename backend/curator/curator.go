@@ -120,14 +120,14 @@ func newLock(o Options) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &lock{options: o, layout: l, places: map[string]*place{}}
+	k := &lock{options: o, layout: l, places: map[string]*place{}, views: map[string]*view{}}
 	k.access = ensemble.Access{Servers: z.Servers, User: z.User, Password: z.Password, InsecureAuth: z.InsecureAuth, ACL: z.ACL, TLS: z.TLS, PasswordFile: z.PasswordFile, CAFile: z.CAFile}
 	if err := k.access.Check(); err != nil {
 		return nil, err
 	}
 	k.session = ensemble.NewSession(&k.access, o.Session)
 	k.session.Quiet = true
-	k.life = newLifetime(k.session, o.Tick)
+	k.life = &lifetime{session: k.session, tick: o.Tick}
 	return k, nil
 }
 

@@ -2,7 +2,6 @@ package curator
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,11 +24,6 @@ type lifetime struct {
 	exchanges   []exchange          // on that connection, oldest first, none before lastContact
 }
 
-// newLifetime returns what is known of a session, which is nothing yet.
-func newLifetime(s *ensemble.Session, tick time.Duration) *lifetime {
-	return &lifetime{session: s, tick: tick}
-}
-
 // An exchange is an answered request.
 type exchange struct {
 	sent, answered time.Time
@@ -44,7 +38,7 @@ type exchange struct {
 func (l *lifetime) update() {
 	was := l.on
 	if l.on = l.session.Connection(); l.on.ID != was.ID {
-		l.lastContact = l.on.Began
+		l.lastContact = time.Time{} // the first write shows more
 	}
 	if l.on.Sent != was.Sent {
 		l.exchanges = nil
@@ -141,15 +135,8 @@ func (l *lifetime) write(ctx context.Context, done func(), ops ...any) (results 
 		defer done()
 		return c.Multi(ops...)
 	})
-	if err == nil && len(results) != len(ops) {
-		err = fmt.Errorf("%d answers to %d writes", len(results), len(ops))
-	}
-	if err == nil {
+	if failed, err = ensemble.FailedOp(len(ops), results, err); err == nil {
 		l.note(id, sent, true)
-		return results, id, -1, nil
 	}
-	if failed, why := ensemble.FailedOp(results); failed >= 0 {
-		return nil, id, failed, why
-	}
-	return nil, id, -1, err
+	return results, id, failed, err
 }

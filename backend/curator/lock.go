@@ -24,6 +24,7 @@ type lock struct {
 
 	mu     sync.Mutex
 	places map[string]*place // by election
+	views  map[string]*view  // by election, as it was read last
 }
 
 var _ beside.Queue = (*lock)(nil)
@@ -74,7 +75,7 @@ func (k *lock) Listen(ctx context.Context, elections []string) error {
 	for {
 		_, next := k.session.Watches.Fired()
 		for _, name := range elections {
-			if !k.watched(name) {
+			if k.remembered(name) == nil {
 				_, err := k.view(ctx, name) // servers that do not answer are no news
 				return k.fail("listen", err)
 			}
@@ -162,19 +163,13 @@ func (k *lock) transact(ctx context.Context, election, node string, term uint64,
 	k.update(election, func(p *place) { p.term = 0 })
 	if errors.Is(err, zk.ErrNoNode) {
 		if create, is := ops[failed].(*zk.CreateRequest); is {
-			err = k.createParents(ctx, create.Path)
-			return true, err
+			return true, k.session.Make(ctx, ensemble.Parent(create.Path), nil)
 		}
 	}
-	if isNo(err) {
+	if ensemble.IsUnmet(err) {
 		return true, nil
 	}
 	return false, err
-}
-
-// isNo reports whether err says that a condition does not hold.
-func isNo(err error) bool {
-	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists)
 }
 
 func (k *lock) refused(v *view, election string) beside.Result {
@@ -231,8 +226,6 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 		case results[i].Err != nil:
 		case k.layout.kind != Node && k.placeOf(o.Election).name == "":
 			results[i] = k.lost(ctx, &o, zk.ErrNoNode)
-		case views[i].sealed != o.Sealed:
-			results[i] = k.keepAlone(ctx, &owned[i], views[i])
 		default:
 			same = append(same, i)
 		}
@@ -243,7 +236,9 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 		switch {
 		case err == nil:
 			for _, i := range part {
-				results[i] = k.kept(&owned[i])
+				if results[i] = k.kept(&owned[i]); views[i].sealed != owned[i].Sealed {
+					k.forget(owned[i].Election)
+				}
 			}
 			same = same[len(part):]
 		case bad < 0:
@@ -263,14 +258,16 @@ func (k *lock) kept(o *beside.Owned) beside.Result {
 	return beside.Result{Outcome: backend.Granted, ValidFor: beside.Always, State: s}
 }
 
-// check checks the nodes of some locks. bad is the index in part of one that is not there.
+// check checks the nodes of some locks, and makes or breaks their seals. bad is the index in part of one that is not there.
 func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, part []int) (bad int, err error) {
 	var ops []any
 	var of []int
 	for n, i := range part {
 		o := &owned[i]
-		for _, op := range append(k.lockOps(views[i], o, k.placeOf(o.Election).name, false), k.markCheck(o)) {
-			ops, of = append(ops, op), append(of, n)
+		ops = append(ops, k.lockOps(views[i], o, k.placeOf(o.Election).name, false)...)
+		ops = append(ops, &zk.CheckVersionRequest{Path: k.layout.markPath(o.Election, o.Term), Version: -1})
+		for len(of) < len(ops) {
+			of = append(of, n)
 		}
 	}
 	_, _, failed, err := k.life.write(ctx, func() {}, ops...)
@@ -280,43 +277,18 @@ func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, p
 	return -1, err
 }
 
-func (k *lock) markCheck(o *beside.Owned) any {
-	return &zk.CheckVersionRequest{Path: k.layout.markPath(o.Election, o.Term), Version: -1}
-}
-
-// keepAlone makes or removes the seal of one lock.
-func (k *lock) keepAlone(ctx context.Context, o *beside.Owned, v *view) beside.Result {
-	for range 8 {
-		ops := append(k.lockOps(v, o, k.placeOf(o.Election).name, false), k.markCheck(o))
-		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
-		k.forget(o.Election)
-		switch {
-		case err == nil:
-			return k.kept(o)
-		case failed < 0:
-			return beside.Result{Err: k.fail("seal", err)}
-		}
-		now, viewErr := k.view(ctx, o.Election)
-		if viewErr != nil {
-			return beside.Result{Err: k.fail("seal", viewErr)}
-		}
-		if !now.has(o.Term) || !isNo(err) {
-			return k.lost(ctx, o, err)
-		}
-		v = now // nodes of other programs have come or gone
-	}
-	return k.lost(ctx, o, errBusy)
-}
-
 // lost says what has become of a lock that could not be kept because of err.
 func (k *lock) lost(ctx context.Context, o *beside.Owned, err error) beside.Result {
-	if !isNo(err) {
+	if !ensemble.IsUnmet(err) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}
 	k.forget(o.Election)
 	v, err := k.view(ctx, o.Election)
 	if err != nil {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
+	}
+	if v.has(o.Term) && v.sealed != o.Sealed { // nodes of other programs have come or gone before the seal was made or broken
+		return beside.Result{Err: k.fail(fmt.Sprintf("seal %.80q", o.Election), errBusy)}
 	}
 	r := k.refused(v, o.Election)
 	r.Err = fmt.Errorf("curator: %.80q: the node at %.200q was deleted or edited, or its session has ended", o.Election, k.layout.lockPath(o.Election))
@@ -340,7 +312,7 @@ func (k *lock) drop(ctx context.Context, o *beside.Owned) error {
 		return errPending
 	}
 	for range 8 {
-		n, err := k.session.ReadNode(ctx, ensemble.Unique, k.layout.markPath(o.Election, o.Term))
+		n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.markPath(o.Election, o.Term))
 		if err != nil {
 			return err
 		}
@@ -362,7 +334,7 @@ func (k *lock) drop(ctx context.Context, o *beside.Owned) error {
 				}
 			})
 			return nil
-		case failed < 0 || !isNo(err):
+		case failed < 0 || !ensemble.IsUnmet(err):
 			return err
 		}
 	}
@@ -401,12 +373,12 @@ func (k *lock) preflight(ctx context.Context, election string) error {
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
-		case failed == 2 && isNo(err), failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
+		case failed == 2 && ensemble.IsUnmet(err), failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
 			return nil
 		case failed < 0 || !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := k.createParents(ctx, ops[failed].(*zk.CreateRequest).Path); err != nil {
+		if err := k.session.Make(ctx, ensemble.Parent(ops[failed].(*zk.CreateRequest).Path), nil); err != nil {
 			return err
 		}
 	}
@@ -419,12 +391,9 @@ var errPending = fmt.Errorf("%w: an earlier request has not been answered yet", 
 
 // fail adds to err what was done, its class, and what an operator must do.
 func (k *lock) fail(what string, err error) error {
+	err = k.access.Fail(err, fmt.Sprintf("read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)", k.layout.root, k.layout.pathTemplate, k.layout.root))
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("curator: %s: %w", what, err) // already has its class
-	}
-	err = k.access.Fail(err, fmt.Sprintf("read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)", k.layout.root, k.layout.pathTemplate, k.layout.root))
 	return fmt.Errorf("curator: %s: %w", what, err)
 }

@@ -90,20 +90,20 @@ func (k *lock) ensurePlace(ctx context.Context, o *beside.Owned, names []string)
 		done := k.begin(o.Election, func(p *place) {
 			*p = place{prefix: path.Base(node.Path), wanted: time.Now(), pending: p.pending}
 		})
-		results, id, _, err := k.life.write(ctx, done, node)
+		results, id, failed, err := k.life.write(ctx, done, node)
 		k.forget(o.Election)
 		switch {
 		case err == nil:
 			name = strings.Clone(path.Base(results[0].String))
 			k.update(o.Election, func(p *place) { p.name, p.session = name, id })
 			return name, true, nil
-		case ensemble.IsOpError(err): // it was not made
+		case failed >= 0: // it was not made
 			k.update(o.Election, func(p *place) { *p = place{pending: p.pending} })
 		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			return "", false, err
 		}
-		if err := k.createParents(ctx, node.Path); err != nil {
+		if err := k.session.Make(ctx, ensemble.Parent(node.Path), nil); err != nil {
 			return "", false, err
 		}
 	}
@@ -125,7 +125,7 @@ func (k *lock) find(ctx context.Context, election string, p place) (place, error
 		k.update(election, func(p *place) { *p = place{pending: p.pending} })
 		return place{}, nil
 	}
-	n, err := k.session.ReadNode(ctx, ensemble.Unique, k.layout.nodePath(election, r.Children[at]))
+	n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.nodePath(election, r.Children[at]))
 	if err != nil {
 		return p, err
 	}
@@ -205,27 +205,6 @@ func (k *lock) checkPathBytes(election string) error {
 	k.mu.Unlock()
 	if sum > maxPathBytes {
 		return fmt.Errorf("%w: the nodes of this session would have %d bytes of paths, and servers may fail to close a session with more than %d: spread the elections over several Backends, or shorten their paths", backend.ErrDenied, sum, maxPathBytes)
-	}
-	return nil
-}
-
-// createParents creates the parents of a path.
-func (k *lock) createParents(ctx context.Context, full string) error {
-	for end := range full {
-		if end == 0 || full[end] != '/' {
-			continue
-		}
-		_, err := ensemble.Call(ctx, k.session, func(c *zk.Conn) (string, error) {
-			return c.Create(full[:end], nil, zk.FlagPersistent, k.access.ACL)
-		})
-		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to its parent
-			if r, readErr := k.session.ReadNode(ctx, ensemble.Unique, full[:end]); readErr == nil && !r.Missing {
-				err = nil
-			}
-		}
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return fmt.Errorf("make %s: %w", full[:end], err)
-		}
 	}
 	return nil
 }

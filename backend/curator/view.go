@@ -17,8 +17,10 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A view is the nodes of one election as they were read.
+// A view is the nodes of one election as they were read. It is not changed.
 type view struct {
+	watches [2]*ensemble.Watch // of the lock and of the marks; as long as none is over, nothing has changed
+
 	names  []string      // of the nodes in the queue
 	node   ensemble.Node // at a fixed path
 	marks  []mark        // greatest term first
@@ -58,11 +60,15 @@ func (k *lock) kind() ensemble.Kind {
 	return ensemble.Children
 }
 
-// watched reports whether an election's nodes are as they were read last, by watches.
-func (k *lock) watched(election string) bool {
-	_, queue := k.session.Watches.Node(k.kind(), k.layout.lockPath(election))
-	_, held := k.session.Watches.Node(ensemble.Children, k.layout.heldPath(election))
-	return queue && held
+// remembered returns the last view of an election, if watches say that it has not changed; otherwise nil.
+func (k *lock) remembered(election string) *view {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v := k.views[election]
+	if v == nil || v.watches[0].Over() || v.watches[1].Over() {
+		return nil
+	}
+	return v
 }
 
 // forget makes the next view ask the server.
@@ -71,59 +77,60 @@ func (k *lock) forget(election string) {
 	k.session.Watches.Forget(ensemble.Children, k.layout.heldPath(election))
 }
 
-// view reads an election, from memory as far as watches say that it has not changed. If it changes meanwhile it
-// is read again, so that its parts are of one time.
+// view reads an election, unless it has not changed. If it changes meanwhile it is read again, so that its parts are
+// of one time: a node that goes, or comes, is told by a watch before the answer that shows it.
 func (k *lock) view(ctx context.Context, election string) (*view, error) {
 	for range 8 {
-		v := &view{}
-		at, err := k.session.Watched(ctx, k.kind(), k.layout.lockPath(election))
-		if err != nil {
-			return nil, err
-		}
-		held, err := k.session.Watched(ctx, ensemble.Children, k.layout.heldPath(election))
-		if err != nil {
-			return nil, err
-		}
-		whole, err := k.readMarks(ctx, election, v, held.Children)
-		if err != nil {
-			return nil, err
-		}
-		if k.layout.kind == Node {
-			k.seeNode(v, at)
-		} else {
-			v.names = at.Children
-			seen, err := k.seeQueue(ctx, election, v)
-			if err != nil {
-				return nil, err
-			}
-			whole = whole && seen
-		}
-		if whole && !at.Watch.Over() && !held.Watch.Over() {
+		if v := k.remembered(election); v != nil {
 			return v, nil
 		}
+		v, err := k.read(ctx, election)
+		if err != nil {
+			return nil, err
+		}
+		k.mu.Lock()
+		k.views[election] = v
+		k.mu.Unlock()
 	}
 	return nil, errBusy
 }
 
-// readMarks reads the marks with these names. whole is false if one has just gone.
-func (k *lock) readMarks(ctx context.Context, election string, v *view, names []string) (whole bool, err error) {
+// read reads an election.
+func (k *lock) read(ctx context.Context, election string) (*view, error) {
+	at, err := k.session.Watched(ctx, k.kind(), k.layout.lockPath(election))
+	if err != nil {
+		return nil, err
+	}
+	held, err := k.session.Watched(ctx, ensemble.Children, k.layout.heldPath(election))
+	if err != nil {
+		return nil, err
+	}
+	v := &view{watches: [2]*ensemble.Watch{at.Watch, held.Watch}}
+	if err := k.readMarks(ctx, election, v, held.Children); err != nil {
+		return nil, err
+	}
+	if k.layout.kind == Node {
+		k.seeNode(v, at)
+		return v, nil
+	}
+	return v, k.seeQueue(ctx, election, v, at.Children)
+}
+
+// readMarks reads the marks with these names.
+func (k *lock) readMarks(ctx context.Context, election string, v *view, names []string) error {
 	for _, name := range names {
 		term, err := strconv.ParseUint(name, 16, 64)
 		if err != nil || len(name) != 16 {
 			continue
 		}
-		n, err := k.session.Watched(ctx, ensemble.Unique, k.layout.markPath(election, term))
+		n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.markPath(election, term))
 		if err != nil {
-			return false, err
-		}
-		if n.Missing {
-			k.forget(election)
-			return false, nil
+			return err
 		}
 		v.marks = append(v.marks, mark{term, string(n.Data), n.Stat.EphemeralOwner})
 	}
 	slices.SortFunc(v.marks, func(a, b mark) int { return cmp.Compare(b.term, a.term) })
-	return true, nil
+	return nil
 }
 
 // seeNode says whose the node at a fixed path is. This module writes each node that it makes once, and other
@@ -142,27 +149,18 @@ func (k *lock) seeNode(v *view, n ensemble.Node) {
 	v.foreign, v.leads, v.leader = "node", true, n
 }
 
-// seeQueue says who comes first in a queue. ok is false if that node has just gone.
-func (k *lock) seeQueue(ctx context.Context, election string, v *view) (ok bool, err error) {
-	if v.sealed = slices.Contains(v.names, sealChild); v.sealed {
-		v.names = slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == sealChild })
-	}
+// seeQueue says who comes first in a queue of nodes with these names.
+func (k *lock) seeQueue(ctx context.Context, election string, v *view, names []string) (err error) {
+	v.sealed = slices.Contains(names, sealChild)
+	v.names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == sealChild })
 	v.foreign = k.layout.firstForeign(v.names)
-	if v.foreign == "" || v.sealed {
-		return true, nil
-	}
-	v.leads = !slices.ContainsFunc(v.names, func(name string) bool {
+	v.leads = v.foreign != "" && !v.sealed && !slices.ContainsFunc(v.names, func(name string) bool {
 		return k.layout.isOurs(name) && k.layout.before(name, v.foreign)
 	})
-	if !v.leads {
-		return true, nil
+	if v.leads {
+		v.leader, err = k.session.ReadNode(ctx, ensemble.Data, k.layout.nodePath(election, v.foreign))
 	}
-	v.leader, err = k.session.Watched(ctx, ensemble.Unique, k.layout.nodePath(election, v.foreign))
-	if err == nil && v.leader.Missing {
-		k.forget(election)
-		return false, nil
-	}
-	return true, err
+	return err
 }
 
 // state says what a view means to who bids.

@@ -65,7 +65,7 @@ func (d *driver) preflight(ctx context.Context, o origin, election string) error
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
 		case failed == len(ops)-1:
 			return nil
-		case !isNo(err):
+		case !ensemble.IsUnmet(err):
 			return err
 		} // else another process was faster
 	}

@@ -1,10 +1,6 @@
 package zookeeper
 
 import (
-	"context"
-	"errors"
-	"strings"
-
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend/lease"
@@ -24,26 +20,6 @@ func (r root) path(k lease.Key) string {
 
 // directory is the parent of all records or sessions, or the meta item.
 func (r root) directory(kind lease.Kind) string { return string(r) + "/" + string(kind) }
-
-// makeNode makes a lasting node unless it exists, with its parents.
-func (d *driver) makeNode(ctx context.Context, path string, data []byte) error {
-	create := func() error {
-		_, err := ensemble.Call(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Create(path, data, zk.FlagPersistent, d.ACL) })
-		return err
-	}
-	err := create()
-	if above := parent(path); errors.Is(err, zk.ErrNoNode) && above != "" {
-		if err = d.makeNode(ctx, above, nil); err == nil {
-			err = create()
-		}
-	}
-	if errors.Is(err, zk.ErrNodeExists) {
-		return nil
-	}
-	return err
-}
-
-func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 // numbers returns what ZooKeeper says of a node: the zxid of its last write, which never comes again, and
 // the number that it compares, which begins anew when the node is made again.

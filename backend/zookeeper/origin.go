@@ -80,7 +80,7 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 		case err != nil:
 			return o, err
 		case n.Missing:
-			err = d.makeNode(ctx, string(d.root), []byte(backend.NewNonce()))
+			err = d.session.Make(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.Data) == 0: // an administrator has made it
 			_, err = d.set(ctx, string(d.root), []byte(backend.NewNonce()), n.Stat.Version)
 		default:
@@ -99,7 +99,7 @@ func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) 
 	seen, path := d.noteZxid(0), d.root.directory(lease.Sessions)
 	stat, err := d.set(ctx, path, nil, -1)
 	if errors.Is(err, zk.ErrNoNode) {
-		if err = d.makeNode(ctx, path, nil); err == nil {
+		if err = d.session.Make(ctx, path, nil); err == nil {
 			stat, err = d.set(ctx, path, nil, -1)
 		}
 	}
@@ -125,10 +125,7 @@ func (d *driver) set(ctx context.Context, path string, data []byte, version int3
 
 // sync brings the server that answers up to date with the ensemble's leader.
 func (d *driver) sync(ctx context.Context) error {
-	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync(string(d.root)) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
+	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync("/") })
 	return err
 }
 

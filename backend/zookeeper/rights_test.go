@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -26,7 +27,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := a.driver.root
-	for _, path := range []string{parent(string(r)), string(r), string(r) + "/record", string(r) + "/session", string(r) + "/record/jobs", a.session()} {
+	for _, path := range []string{ensemble.Parent(string(r)), string(r), string(r) + "/record", string(r) + "/session", string(r) + "/record/jobs", a.session()} {
 		acl, _, err := admin.GetACL(path)
 		if err != nil || len(acl) != 1 || acl[0].Scheme != "digest" || !strings.HasPrefix(acl[0].ID, "app:") || acl[0].Perms != zk.PermAll {
 			t.Errorf("%s: %v, %v; want all rights for the user alone", path, acl, err)
@@ -159,13 +160,12 @@ func TestInspectNamesRightsOfOthers(t *testing.T) {
 	open := Options{Servers: servers, Root: newRoot(t, servers)}
 	secured := open
 	secured.User, secured.Password = "app", canary
+	start(t, "a", open).read("jobs")
 	for want, o := range map[string]Options{
 		"world:anyone:cdrwa; anyone who reaches the servers can depose any leader": open,
 		"WARNING rights: at " + open.Root + ": world:anyone:cdrwa; everyone":       secured,
 	} {
-		a := start(t, "a", o)
-		a.lead("jobs " + o.User)
-		list, err := a.Inspect(t.Context(), time.Second, time.Second/3)
+		list, err := start(t, "b", o).Inspect(t.Context(), time.Second, time.Second/3)
 		if text := fmt.Sprint(list); err != nil || !strings.Contains(text, want) {
 			t.Errorf("want %q in %s, %v", want, text, err)
 		}
@@ -198,6 +198,9 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"absolute":                           {Servers: []string{"a"}, Root: "x"},
 		"ZooKeeper itself":                   {Servers: []string{"a"}, Root: "/zookeeper/x"},
 		"made of dots":                       {Servers: []string{"a"}, Root: "/a/../b"},
+		"ZooKeeper refuses":                  {Servers: []string{"a"}, Root: "/😀"},
+		"a number from 1":                    {Servers: []string{"zk1:client"}},
+		"colon":                              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
 		"to 65535":                           {Servers: []string{"zk1:99999"}},
 		"in the clear":                       {Servers: []string{"zk.example"}, User: "u", Password: canary},
 		"no user":                            {Servers: []string{"a"}, Password: canary},

@@ -77,7 +77,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 // shorter than its TTL. It goes on leading, and its challengers begin to watch anew.
 func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=300", "maxSessionTimeout=600"}})
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=1000", "maxSessionTimeout=3000"}})
 	proxy := server.Proxy(t)
 	admin := dial(t, []string{server.Addr()})
 	a := start(t, "a", Options{Servers: []string{proxy.Addr()}})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
@@ -78,7 +77,7 @@ func (t *transaction) run(ctx context.Context) (lease.Result, error) {
 			return lease.Result{Outcome: backend.Granted, Items: t.written(results)}, nil
 		case failed < 0:
 			return lease.Result{}, err
-		case !isNo(err):
+		case !ensemble.IsUnmet(err):
 			return lease.Result{Err: t.d.fail(err)}, nil
 		case failed == 0:
 			t.d.mu.Lock()
@@ -90,11 +89,6 @@ func (t *transaction) run(ctx context.Context) (lease.Result, error) {
 		}
 		t.verify = nil // one has changed; the change is made all the same
 	}
-}
-
-// isNo reports whether err says that a condition does not hold.
-func isNo(err error) bool {
-	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists)
 }
 
 // prepare sets the operations: first a check of the root. refused is true if an item is not as it was
@@ -128,7 +122,7 @@ func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
 // second operation, whose result has the zxid; that of a creation does not.
 func (t *transaction) put(p *lease.Put) {
 	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
-	t.d.session.Watches.Changing(ensemble.Data, path)
+	t.d.session.Watches.Forget(ensemble.Data, path)
 	if p.Value == nil {
 		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
 		return
@@ -209,7 +203,7 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 		switch {
 		case err == nil:
 			from += len(ops)
-		case failed < 0 || !isNo(err):
+		case failed < 0 || !ensemble.IsUnmet(err):
 			return nil, err
 		default: // all before it are as they were at that moment, which is after the write
 			stale = append(stale, from+failed)
@@ -229,15 +223,7 @@ func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.M
 			}
 			return c.Multi(ops...)
 		})
-		if err == nil && len(results) != len(ops) {
-			err = fmt.Errorf("%d answers to %d operations", len(results), len(ops))
-		}
-		if failed = -1; err == nil {
-			return results, failed, nil
-		}
-		if at, why := ensemble.FailedOp(results); at >= 0 {
-			failed, err = at, why
-		}
+		failed, err = ensemble.FailedOp(len(ops), results, err)
 		if failed < 0 || !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
@@ -245,9 +231,9 @@ func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.M
 		if !is {
 			break
 		}
-		if err := d.makeNode(ctx, parent(create.Path), nil); err != nil {
+		if err := d.session.Make(ctx, ensemble.Parent(create.Path), nil); err != nil {
 			return nil, -1, err
 		}
 	}
-	return nil, failed, err
+	return results, failed, err
 }

@@ -64,15 +64,24 @@ func (a *Access) user() string {
 // says that the multi has failed.
 var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 
-// IsOpError reports whether err says that an operation was not made.
-func IsOpError(err error) bool { return slices.Contains(opErrors, err) }
-
-// FailedOp returns the operation because of which a multi was not made, with its error; -1 if none says so.
-func FailedOp(results []zk.MultiResponse) (failed int, err error) {
+// FailedOp says what has become of a multi of so many operations, from its answer. failed is the operation because of
+// which it was not made, and why is its error; -1: the multi was made if why is nil, and otherwise its outcome is unknown.
+func FailedOp(operations int, results []zk.MultiResponse, err error) (failed int, why error) {
+	if err == nil && len(results) != operations {
+		err = fmt.Errorf("%d answers to %d operations", len(results), operations)
+	}
+	if err == nil {
+		return -1, nil
+	}
 	for i, r := range results {
-		if IsOpError(r.Error) {
+		if slices.Contains(opErrors, r.Error) {
 			return i, r.Error
 		}
 	}
-	return -1, nil
+	return -1, err
+}
+
+// IsUnmet reports whether err says that a condition of an operation does not hold.
+func IsUnmet(err error) bool {
+	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists)
 }

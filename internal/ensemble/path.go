@@ -28,6 +28,9 @@ func CheckPath(path string) error {
 	return nil
 }
 
+// Parent returns the path of a node's parent; "" for a node below the root.
+func Parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
+
 // Escape turns any election name into one part of a path, and different names into
 // different parts.
 func Escape(name string) string {

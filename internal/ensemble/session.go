@@ -31,26 +31,26 @@ type Session struct {
 
 	access *Access
 
-	mu         sync.Mutex
-	client     *zk.Conn // nil: there was no call yet, or the connection is over
-	conn       *conn    // the present network connection, or the last one
-	accepted   Connection
-	connected  bool
-	lost       time.Time     // when the connection was lost
-	lastUsed   time.Time     // when a call last asked for the connection
-	waiting    int           // calls that wait for it
-	authorized chan struct{} // closed when the servers know the user
-	why        error         // why the last attempt to connect has failed
-	changed    chan struct{} // closed, and replaced, when one of the above changes
-	closed     bool
+	mu        sync.Mutex
+	client    *zk.Conn // nil: there was no call yet, or the session has ended
+	turn      int      // changes with client, and when the session is closed
+	conn      *conn    // the present network connection, or the last one
+	accepted  Connection
+	connected bool          // there is a session, as far as the library knows
+	known     bool          // the servers know the user, whom the library names at each connection
+	lost      time.Time     // when the connection was lost
+	asking    int           // calls that ask for the connection
+	lastUsed  time.Time     // when one last did
+	why       error         // why the last attempt to connect has failed
+	changed   chan struct{} // closed, and replaced, when one of the above changes
+	closed    bool
 }
 
 // A Connection is what is known of the last connection that a server has accepted.
 type Connection struct {
 	ID     int64         // of the session
 	Length time.Duration // the servers keep the session for so long without contact
-	Began  time.Time     // when the request for the session was sent
-	Sent   time.Time     // when the request for this connection was sent
+	Sent   time.Time     // the request for this connection was sent after that
 }
 
 // Connection returns what is known of the last connection. Calls that have ended without an error while it
@@ -77,15 +77,12 @@ const (
 
 // NewSession returns a session that connects when it is first used.
 func NewSession(a *Access, length time.Duration) *Session {
-	ws := &Watches{watches: make(map[key]*Watch), asked: make(map[string]int), changed: make(chan struct{})}
+	ws := &Watches{watches: make(map[key]*Watch), changed: make(chan struct{})}
 	return &Session{access: a, Length: length, Watches: ws, changed: make(chan struct{})}
 }
 
-// change changes fields of s and wakes all waiters.
-func (s *Session) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
+// wake tells all waiters of a change. The caller holds s.mu.
+func (s *Session) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -94,19 +91,12 @@ var errClosed = fmt.Errorf("%w: the session is closed", backend.ErrUnavailable)
 
 // Ready waits until there is a session, and returns the library's client.
 func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
-	for waits := false; ; {
+	s.use(1)
+	defer s.use(-1)
+	for {
 		client, changed, err := s.state()
 		if client != nil || err != nil {
 			return client, err
-		}
-		if !waits {
-			waits = true
-			s.change(func() { s.waiting++ })
-			defer func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.waiting--
-			}()
 		}
 		select {
 		case <-changed:
@@ -116,6 +106,14 @@ func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
 	}
 }
 
+// use notes that a call begins to ask for the connection (1), or ends that (-1).
+func (s *Session) use(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking += n
+	s.lastUsed = time.Now()
+}
+
 // state returns the client if there is a session, and otherwise what is closed when that changes.
 func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	s.mu.Lock()
@@ -123,100 +121,94 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	if s.closed {
 		return nil, nil, errClosed
 	}
-	s.lastUsed = time.Now()
 	if s.client == nil || !s.connected && time.Since(s.lost) > s.Length {
 		if err := s.connect(); err != nil {
 			return nil, nil, err
 		}
 	}
-	select {
-	case <-s.authorized:
-		if s.connected {
-			return s.client, nil, nil
-		}
-	default:
+	if s.connected && s.known {
+		return s.client, nil, nil
 	}
 	return nil, s.changed, nil
 }
 
 // connect makes the library's client, which connects on its own goroutines. The caller holds s.mu.
 func (s *Session) connect() error {
-	if s.client != nil {
-		go s.client.Close()
-	}
-	var client *zk.Conn
-	current := func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.client == client && !s.closed
-	}
+	s.end()
+	turn := s.turn
 	client, _, err := zk.Connect(s.access.Servers, s.Length,
 		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
-			return s.dial(current, address, timeout)
+			return s.dial(turn, address, timeout)
 		}),
-		zk.WithEventCallback(func(e zk.Event) {
-			if current() {
-				s.event(client, e)
-			}
-		}),
+		zk.WithEventCallback(func(e zk.Event) { s.event(turn, e) }),
 		zk.WithHostProvider(&serverList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
 	}
-	s.client, s.lost, s.authorized = client, time.Now(), make(chan struct{})
-	if s.access.User == "" {
-		close(s.authorized)
-		return nil
-	}
-	go s.authorize(client, s.authorized)
+	s.client, s.lost, s.known = client, time.Now(), s.access.User == ""
 	return nil
 }
 
-// authorize makes the first request, which the library repeats at each connection.
-func (s *Session) authorize(client *zk.Conn, done chan struct{}) {
-	for {
-		err := client.AddAuth("digest", []byte(s.access.User+":"+s.access.secret.Get()))
-		s.mu.Lock()
-		current := s.client == client && !s.closed
-		s.mu.Unlock()
-		switch {
-		case !current:
-			return
-		case err == nil:
-			s.change(func() { close(done) })
-			return
-		case errors.Is(err, zk.ErrAuthFailed): // otherwise dial knows a better error
-			s.change(func() { s.why = err })
-			s.access.secret.ReadAgain(s.access.PasswordFile)
-		}
+// end ends what the library does for the session. The caller holds s.mu.
+func (s *Session) end() {
+	if s.client != nil {
+		go s.client.Close()
 	}
+	s.client = nil
+	s.turn++
 }
 
 // event is called by the library with each event, before any later answer is delivered.
-func (s *Session) event(client *zk.Conn, e zk.Event) {
+func (s *Session) event(turn int, e zk.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
+	case s.turn != turn:
 	case e.Type != zk.EventSession:
 		s.Watches.fire(e)
 	case e.State == zk.StateHasSession:
-		s.change(func() { s.connected, s.why = true, nil })
+		s.conn.patience.Stop()
+		s.accepted = Connection{ID: s.client.SessionID(), Length: s.conn.length, Sent: s.conn.opened}
+		s.connected, s.why = true, nil
+		if !s.known {
+			go s.authorize(s.client, turn)
+		}
+		s.wake()
 	case e.State == zk.StateExpired: // what waits in the library is not for the next session
-		s.change(func() {
-			s.client, s.connected = nil, false
-			if s.conn != nil {
-				s.conn.Close() // the library leaves it open
-			}
-		})
-		go client.Close()
+		s.end()
+		s.conn.Close() // the library leaves it open
+		s.disconnected()
 	case e.State == zk.StateDisconnected:
-		s.change(func() {
-			if s.connected {
-				s.connected, s.lost = false, time.Now()
-			}
-		})
-		s.Watches.ForgetAll() // the server keeps them for a connection
+		s.disconnected()
 	}
 }
+
+// disconnected notes that the connection is lost. The servers keep watches for a connection. The caller holds s.mu.
+func (s *Session) disconnected() {
+	if s.connected {
+		s.connected, s.lost = false, time.Now()
+	}
+	s.Watches.ForgetAll()
+	s.wake()
+}
+
+// authorize names the user to the servers. If that fails, the next connection tries again.
+func (s *Session) authorize(client *zk.Conn, turn int) {
+	err := client.AddAuth("digest", s.credentials())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.turn != turn:
+	case err == nil:
+		s.known = true
+	case errors.Is(err, zk.ErrAuthFailed): // otherwise dial knows a better error
+		s.why = err
+	}
+	s.wake()
+}
+
+func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.access.secret.Get()) }
 
 // Call makes a request of the library, whose methods take no context. It returns when the request is
 // answered or ctx ends. Then the request's goroutine lives until the library finds the connection
@@ -245,7 +237,7 @@ func CallOn[T any](ctx context.Context, s *Session, client *zk.Conn, request fun
 	select {
 	case a := <-answers:
 		if errors.Is(a.err, zk.ErrNoAuth) && s.access.secret.ReadAgain(s.access.PasswordFile) {
-			client.AddAuth("digest", []byte(s.access.User+":"+s.access.secret.Get())) // for the next call
+			client.AddAuth("digest", s.credentials()) // for the next call
 		}
 		if errors.Is(a.err, zk.ErrNoServer) || errors.Is(a.err, zk.ErrConnectionClosed) {
 			a.err = s.explain(a.err)
@@ -281,6 +273,30 @@ func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
+// Make makes a lasting node unless it exists, with its parents.
+func (s *Session) Make(ctx context.Context, path string, data []byte) error {
+	create := func() error {
+		_, err := Call(ctx, s, func(c *zk.Conn) (string, error) {
+			return c.Create(path, data, zk.FlagPersistent, s.access.ACL)
+		})
+		if errors.Is(err, zk.ErrNodeExists) {
+			return nil
+		}
+		return err
+	}
+	err := create()
+	if above := Parent(path); errors.Is(err, zk.ErrNoNode) && above != "" {
+		if err := s.Make(ctx, above, nil); err != nil {
+			return err
+		}
+		err = create()
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	return nil
+}
+
 // InParallel calls f for 0 to n−1, up to 32 at once.
 func InParallel(n int, f func(i int)) { client.InParallel(n, 32, f) }
 
@@ -290,19 +306,17 @@ const closeLimit = 200 * time.Millisecond
 // Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
-	client, conn, again := s.client, s.conn, s.closed
-	s.closed = true
+	client, conn := s.client, s.conn
+	s.client, s.closed = nil, true
+	s.turn++
+	s.wake()
 	s.mu.Unlock()
-	if again {
-		return
-	}
-	s.change(func() {})
 	s.Watches.ForgetAll()
-	if !end && conn != nil {
-		conn.Close()
-	}
 	if client == nil {
 		return
+	}
+	if !end && conn != nil {
+		conn.Close()
 	}
 	done := make(chan struct{})
 	go func() {

@@ -18,8 +18,7 @@ import (
 type Kind uint8
 
 const (
-	Data     Kind = iota // of a node that may be made again: if it is missing, its creation is watched
-	Unique               // data of a node with a unique name: once gone, it stays gone
+	Data     Kind = iota // and whether there is a node
 	Children             // names; none if the node is missing
 )
 
@@ -29,7 +28,7 @@ type Node struct {
 	Data     []byte
 	Children []string
 	Stat     zk.Stat
-	Watch    *Watch // under which it was read, or nil
+	Watch    *Watch // under which it was read; nil: under none
 }
 
 // ReadNode reads a node without a watch.
@@ -54,7 +53,7 @@ func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err err
 			return n, nil
 		case !errors.Is(err, zk.ErrNoNode):
 			return Node{}, err
-		case !watched || kind == Unique:
+		case !watched:
 			return Node{Missing: true}, nil
 		}
 		if there, _, err := c.Exists(path); err != nil || !there { // other readings leave no watch where there is no node
@@ -70,8 +69,7 @@ func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err err
 // (go-zookeeper/zk#35), so that changes could be missed.
 type Watches struct {
 	mu      sync.Mutex
-	watches map[key]*Watch // one that is over stays while the node is to be read again under it
-	asked   map[string]int // how many readings of a path are under way that leave a watch
+	watches map[key]*Watch // also those under which a node is being read; one that is over stays until it has fired
 	fired   uint64         // how often some have fired or were lost
 	changed chan struct{}  // closed, and replaced, when that changes
 }
@@ -98,16 +96,14 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 	ws, k := s.Watches, key{kind, path}
 	for {
 		ws.mu.Lock()
-		w, found := ws.watches[k]
-		set := found && w.Over() // the server keeps the watch, and another is not needed
-		if !found || set {
+		w := ws.watches[k]
+		if w == nil || w.Over() {
 			w = &Watch{read: make(chan struct{})}
-			ws.watches[k] = w // before it is read, so that no event is missed
+			ws.watches[k] = w // before it is read, so that the reading leaves a watch, and no event is missed
+			ws.mu.Unlock()
+			return s.readWatched(ctx, k, w)
 		}
 		ws.mu.Unlock()
-		if !found || set {
-			return s.readWatched(ctx, k, w, set)
-		}
 		select {
 		case <-w.read:
 		case <-ctx.Done():
@@ -120,46 +116,31 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 }
 
 // readWatched reads a node for all who want it under a watch.
-func (s *Session) readWatched(ctx context.Context, k key, w *Watch, set bool) (Node, error) {
-	ws := s.Watches
-	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) {
-		if !set {
-			ws.ask(k.path, 1)
-			defer ws.ask(k.path, -1)
-		}
-		return readNode(c, k.kind, k.path, true)
-	})
+func (s *Session) readWatched(ctx context.Context, k key, w *Watch) (Node, error) {
+	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, k.kind, k.path, true) })
 	n.Watch = w
+	ws := s.Watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w.node = n; err != nil {
 		w.over.Store(true)
-	}
-	if ws.watches[k] == w && (err != nil || k.kind == Unique && n.Missing) {
-		delete(ws.watches, k)
+		if ws.watches[k] == w {
+			delete(ws.watches, k)
+		}
 	}
 	close(w.read)
 	return n, err
 }
 
-// ask makes readings of a path leave a watch (1), or ends that (-1).
-func (ws *Watches) ask(path string, n int) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.asked[path] += n; ws.asked[path] == 0 {
-		delete(ws.asked, path)
-	}
-}
-
-// Kinds of requests, as in the library. A reading consists of length, xid, kind, path, and a byte that says whether to
-// leave a watch.
+// Kinds of requests, as in the library. A reading consists of length, xid, kind, length of the path, path, and a byte
+// that says whether to leave a watch.
 const (
 	opExists      = 3
 	opGetData     = 4
 	opGetChildren = 12
 )
 
-// flag returns a request, which leaves a watch if it is a reading and that was asked for its path.
+// flag returns a request, which leaves a watch if it reads a node that is watched.
 func (ws *Watches) flag(frame []byte) []byte {
 	if len(frame) < 18 {
 		return frame
@@ -169,10 +150,10 @@ func (ws *Watches) flag(frame []byte) []byte {
 	default:
 		return frame
 	}
-	path := frame[16 : len(frame)-1]
+	path := string(frame[16 : len(frame)-1])
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.asked[string(path)] == 0 {
+	if ws.watches[key{Data, path}] == nil && ws.watches[key{Children, path}] == nil {
 		return frame
 	}
 	frame = bytes.Clone(frame) // the library's own
@@ -224,26 +205,14 @@ func (ws *Watches) fire(e zk.Event) {
 	ws.tell()
 }
 
-// Changing makes the next reading ask the server, under the same watch, because this process is about to change
-// the node. The watch may fire later than the change is answered.
-func (ws *Watches) Changing(kind Kind, path string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if w := ws.watches[key{kind, path}]; w != nil {
-		select {
-		case <-w.read:
-			w.over.Store(true)
-		default: // it is not known yet whether there is a watch
-			ws.forget(key{kind, path})
-		}
-	}
-}
-
-// Forget makes the next reading ask the server.
+// Forget makes the next reading ask the server, because the node has changed, or is about to be changed by this
+// process: the watch may fire later than that change is answered.
 func (ws *Watches) Forget(kind Kind, path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.forget(key{kind, path})
+	if w := ws.watches[key{kind, path}]; w != nil {
+		w.over.Store(true)
+	}
 }
 
 // ForgetAll forgets what is remembered, as when the connection is over.
