@@ -2,7 +2,6 @@ package curator
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,14 +20,15 @@ type lifetime struct {
 	mu          sync.Mutex
 	on          ensemble.Connection // the last one that was noted
 	lastContact time.Time           // the ensemble's leader is known to have heard of the session since then
-	exchanges   []exchange          // on that connection, oldest first, none before lastContact
+
+	// Requests of that connection, as docs/design/curator.md names them. If there is none, its times are zero.
+	k         exchange  // the next m comes half a tick or more after its answer
+	heard     time.Time // when the k before that was sent, of which the leader has heard
+	mAnswered time.Time // when its m was answered: a write n after that proves it
 }
 
 // An exchange is an answered request.
-type exchange struct {
-	sent, answered time.Time
-	write          bool
-}
+type exchange struct{ sent, answered time.Time }
 
 // update notes another connection, before anything else is noted. The caller holds l.mu.
 //
@@ -41,7 +41,7 @@ func (l *lifetime) update() {
 		l.lastContact = time.Time{} // the first write shows more
 	}
 	if l.on.Sent != was.Sent {
-		l.exchanges = nil
+		l.k, l.heard, l.mAnswered = exchange{}, time.Time{}, time.Time{}
 	}
 }
 
@@ -54,28 +54,18 @@ func (l *lifetime) note(id int64, sent time.Time, write bool) {
 		return
 	}
 
-	half := l.tick / 2
-	if write {
-		if l.on.Sent.After(l.lastContact) {
-			l.lastContact = l.on.Sent
-		}
-		for _, k := range l.exchanges {
-			for _, m := range l.exchanges {
-				if m.sent.Sub(k.answered) >= half && !m.answered.After(sent) && k.sent.After(l.lastContact) {
-					l.lastContact = k.sent
-				}
-			}
-		}
-		l.exchanges = slices.DeleteFunc(l.exchanges, func(e exchange) bool { return e.sent.Before(l.lastContact) })
+	if write && l.on.Sent.After(l.lastContact) {
+		l.lastContact = l.on.Sent
 	}
-
-	// A few exchanges of those in quick succession are enough.
-	n := len(l.exchanges)
-	if n == 0 || sent.Sub(l.exchanges[n-1].sent) >= half/8 || write && !l.exchanges[n-1].write {
-		l.exchanges = append(l.exchanges, exchange{sent, now, write})
+	if write && l.heard.After(l.lastContact) && !l.mAnswered.After(sent) {
+		l.lastContact = l.heard
 	}
-	if most := 32; len(l.exchanges) > most { // too many syncs without a write
-		l.exchanges = slices.Delete(l.exchanges, 0, len(l.exchanges)-most)
+	switch {
+	case l.k.sent.IsZero():
+		l.k = exchange{sent, now}
+	case sent.Sub(l.k.answered) >= l.tick/2: // this is m, and the next k
+		l.heard, l.mAnswered = l.k.sent, now
+		l.k = exchange{sent, now}
 	}
 }
 
