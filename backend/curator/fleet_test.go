@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,7 +92,7 @@ func newNodes(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
 		o.Layout, o.Path = Node, o.ZooKeeper.Root+"/soa/master/services/{election}"
 	})
-	f.makeParents(f.lockPath())
+	makeParents(t, f.admin, f.lockPath())
 	return f
 }
 
@@ -104,24 +103,6 @@ func (f *fleet) lockPath() string {
 		f.t.Fatal(err)
 	}
 	return l.lockPath("jobs")
-}
-
-// makeParents creates the parents of a path.
-func (f *fleet) makeParents(path string) {
-	f.t.Helper()
-	for at := 1; ; at++ {
-		next := strings.IndexByte(path[at:], '/')
-		if next < 0 {
-			return
-		}
-		at += next
-		testbed.Eventually(f.t, patience, path[:at], func() error {
-			if _, err := f.admin.Create(path[:at], nil, 0, zk.WorldACL(zk.PermAll)); err != zk.ErrNodeExists {
-				return err
-			}
-			return nil
-		})
-	}
 }
 
 // startOurs starts a member of this module.

@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"errors"
 	"path"
 	"testing"
 	"time"
@@ -134,8 +135,4 @@ func makeParents(t testing.TB, c *zk.Conn, full string) {
 	}
 }
 
-type none struct{}
-
-func (none) Error() string { return "none" }
-
-var errNone error = none{}
+var errNone = errors.New("none")

@@ -3,7 +3,6 @@ package curator
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -16,7 +15,6 @@ func TestMixedFleets(t *testing.T) {
 		"LeaderLatch":      mixedLatches,
 		"LeaderSelector":   mixedSelectors,
 		"OneEphemeralNode": mixedNodes,
-		"AssignmentByHand": assignedByHand,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,69 +92,4 @@ func mixedNodes(t *testing.T) {
 		java.Kill()
 		return start()
 	})
-}
-
-// An operator writes the address of another member into the node. The leader, if it is ours, steps down, as often as
-// that is done until the other one leads,
-// and there are never two leaders. If the other one belongs to another
-// program, it leads as soon as it has read its name, and ours ends within a TTL. If a
-// member of ours is named in the node of another program, it waits until that node is gone.
-func assignedByHand(t *testing.T) {
-	f := newNodes(t)
-	const goA, goB, foreign = "10.0.1.1:9090", "10.0.1.2:9090", "10.0.0.1:9090"
-	var edits []time.Time
-	// assign waits for a node that this address has created, and writes the address into
-	// any other.
-	assign := func(address string) {
-		t.Helper()
-		testbed.Eventually(t, patience, "a node of "+address, func() error {
-			data, stat, err := f.admin.Get(f.lockPath())
-			if err == nil && string(data) != address {
-				t.Logf("the node holds %s, and is made to hold %s", data, address)
-				edits = append(edits, time.Now())
-				_, err = f.admin.Set(f.lockPath(), []byte(address), stat.Version)
-			}
-			if err == nil && (string(data) != address || stat.Version > 1) {
-				err = errNone
-			}
-			return err
-		})
-	}
-	a := f.startOurs(goA)
-	f.Leads(a)
-	b := f.startOurs(goB)
-	b.Follows(goA)
-	assign(goB)
-	f.Leads(b)
-	f.NeverTwo()
-
-	java := f.startJava("cached", foreign)
-	f.waits(java)
-	edits = nil
-	assign(foreign)
-	f.Leads(java)
-	for _, edit := range edits {
-		for _, own := range f.Beliefs() {
-			if own.Ours && own.From.Before(edit) && !own.To.Before(edit.Add(fleetTTL)) {
-				t.Errorf("%s has led until %v, though another was named at %v: want less than a TTL", own.ID, own.To, edit)
-			}
-		}
-	}
-
-	t.Logf("the node of %s is made to hold %s", foreign, goA)
-	edit := time.Now()
-	testbed.Eventually(t, patience, "an edit", func() error {
-		_, err := f.admin.Set(f.lockPath(), []byte(goA), -1)
-		return err
-	})
-	java.FindsOut()
-	a.Follows(goA) // it has read its own address in a node that is not its own
-	ended := time.Now()
-	java.Resign()
-	f.Leads(a, b)
-	for _, own := range f.Beliefs() {
-		if own.Ours && own.To.After(edit) && own.From.Before(ended) {
-			t.Errorf("%s has led by a node that was not its own, from %v; that node was there until %v", own.ID, own.From, ended)
-		}
-	}
 }

@@ -9,7 +9,7 @@ import org.apache.zookeeper.data.Stat;
 
 /**
  * A member of an election that does not use this module: Curator's LeaderLatch ("latch") or
- * LeaderSelector ("selector"), or one node at a path ("node", "cached"). It prints events,
+ * LeaderSelector ("selector"), or one node at a path ("node"). It prints events,
  * and while it believes that it leads also the time, in microseconds of the wall clock.
  * When its input ends, it resigns and exits.
  */
@@ -34,7 +34,7 @@ public class Member {
         switch (kind) {
             case "latch": c = latch(server, path, id, session); break;
             case "selector": c = selector(server, path, id, session); break;
-            default: c = new Node(server, path, id, session, kind.equals("cached"));
+            default: c = new Node(server, path, id, session);
         }
         say("started");
         Thread sampler = new Thread(() -> {
@@ -120,18 +120,16 @@ public class Member {
     /**
      * One node at a path, as in many programs: the member that creates it leads, and the
      * others wait until it is deleted and try again. A member keeps its belief when its
-     * connection or its session ends. With cached, each member keeps reading the node and
-     * leads if the node holds its id.
+     * connection or its session ends.
      */
     static class Node implements Candidate {
         final String path, id;
-        final boolean cached;
         final ZooKeeper zk;
         volatile boolean leads; // the sampler holds only the lock of say
         boolean closed;
 
-        Node(String server, String path, String id, int session, boolean cached) throws IOException {
-            this.path = path; this.id = id; this.cached = cached;
+        Node(String server, String path, String id, int session) throws IOException {
+            this.path = path; this.id = id;
             zk = new ZooKeeper(server, session, event -> {});
             run();
         }
@@ -140,16 +138,15 @@ public class Member {
 
         void made(int rc, String p, Object ctx, String name) {
             switch (KeeperException.Code.get(rc)) {
-                case OK: set(true); if (cached) attend(); break;
+                case OK: set(true); break;
                 case NODEEXISTS: set(false); attend(); break;
                 case CONNECTIONLOSS: check(); break;
                 default: say("failed " + KeeperException.Code.get(rc));
             }
         }
 
-        /** Watches the node for its deletion, or, with cached, for every change. */
+        /** Watches the node for its deletion. */
         void attend() {
-            if (cached) { zk.getData(path, this::changed, this::read, null); return; }
             zk.exists(path, this::changed, (rc, p, ctx, stat) -> {
                 switch (KeeperException.Code.get(rc)) {
                     case CONNECTIONLOSS: attend(); break;
@@ -161,16 +158,15 @@ public class Member {
 
         void changed(WatchedEvent event) {
             if (event.getType() == Watcher.Event.EventType.NodeDeleted) run();
-            else if (cached && event.getType() == Watcher.Event.EventType.NodeDataChanged) attend();
         }
 
         void check() { zk.getData(path, false, this::read, null); }
 
         void read(int rc, String p, Object ctx, byte[] data, Stat stat) {
             switch (KeeperException.Code.get(rc)) {
-                case CONNECTIONLOSS: if (cached) attend(); else check(); break;
+                case CONNECTIONLOSS: check(); break;
                 case NONODE: run(); break;
-                case OK: set(new String(data).equals(id)); if (cached) say("waits"); break;
+                case OK: set(new String(data).equals(id)); break;
                 default:
             }
         }
