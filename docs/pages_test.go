@@ -346,11 +346,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 // zooKeeperPage elects with the rights of a page, on a server whose root nobody may write.
 func zooKeeperPage(t *testing.T, page string, open func(server, user, password string) (backend.Backend, error)) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}})
-	admin, _, err := zk.Connect([]string{server.Addr()}, 40*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := testbed.DialZooKeeper(t, []string{server.Addr()})
 	created := 0
 	for line := range strings.Lines(block(t, page, "rights")) {
 		var path, rights, password string

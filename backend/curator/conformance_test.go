@@ -54,7 +54,7 @@ func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 // newStore returns a store at paths of its own for one case.
 func newStore(t testing.TB, servers []string, options func(root string) Options) conformance.Store {
 	root := "/t" + string(backend.NewNonce()[:12])
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	open := func(t testing.TB) *Backend {
 		b, err := Open(options(root))
 		if err != nil {
@@ -102,20 +102,4 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
-}
-
-// noLogger drops what a plain client logs.
-type noLogger struct{}
-
-func (noLogger) Printf(string, ...any) {}
-
-// dial connects a plain client, such as an operator uses.
-func dial(t testing.TB, servers []string) *zk.Conn {
-	t.Helper()
-	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }

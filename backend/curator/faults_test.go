@@ -121,7 +121,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 // before that of a later renewal. The client's server was just cut off.
 func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
-	admin := dial(t, []string{leader.Addr()})
+	admin := testbed.DialZooKeeper(t, []string{leader.Addr()})
 	path, cut := c.markPath(held), time.Now()
 	for {
 		start := time.Now()

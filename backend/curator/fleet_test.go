@@ -77,7 +77,7 @@ func newFleet(t *testing.T, change func(*Options)) *fleet {
 	o := shared(t)
 	o.Session = fleetSession
 	change(&o)
-	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.ZooKeeper.Servers)}
+	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: testbed.DialZooKeeper(t, o.ZooKeeper.Servers)}
 }
 
 // newLatches returns a fleet with LeaderLatches.

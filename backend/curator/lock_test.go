@@ -58,7 +58,7 @@ func (p *programs) run(t testing.TB, election, program string) bool {
 	t.Helper()
 	c := p.clients[program]
 	if c == nil {
-		c = dial(t, p.servers)
+		c = testbed.DialZooKeeper(t, p.servers)
 		p.clients[program] = c
 	}
 	lock := p.layout.lockPath(election)

@@ -6,6 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Preflight reports, for the elections concerned, that the user may not create or write one
@@ -37,7 +38,7 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			preflight(map[string]bool{"led": true, "new": true, "old": true})
-			admin := dial(t, o.ZooKeeper.Servers)
+			admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
 			list := func(path string) []string {
 				nodes, _, err := admin.Children(path)
 				if err != nil && err != zk.ErrNoNode {

@@ -32,7 +32,7 @@ func (l *line) runs(program string) bool { return l.programs.run(l, "jobs", prog
 
 func (l *line) queue() []string {
 	l.Helper()
-	nodes, _, err := dial(l, l.ZooKeeper.Servers).Children(l.programs.layout.lockPath("jobs"))
+	nodes, _, err := testbed.DialZooKeeper(l, l.ZooKeeper.Servers).Children(l.programs.layout.lockPath("jobs"))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 		l.Layout = layout
 		a := newClient(t, "a", l.Options)
 		held, other := a.win(t, "jobs"), a.win(t, "other")
-		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), dial(t, l.ZooKeeper.Servers)
+		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), testbed.DialZooKeeper(t, l.ZooKeeper.Servers)
 		if what == "edited" {
 			if _, err := admin.Set(path, []byte("b"), -1); err != nil {
 				t.Fatal(err)
@@ -260,7 +260,7 @@ func TestQueuedNodesAreCuratorsAndNeverWritten(t *testing.T) {
 		l := newLine(t)
 		l.Layout = layout
 		l.programs.layout = openLock(t, l.Options).layout
-		a, admin := newClient(t, "节点-1", l.Options), dial(t, l.ZooKeeper.Servers)
+		a, admin := newClient(t, "节点-1", l.Options), testbed.DialZooKeeper(t, l.ZooKeeper.Servers)
 		held := a.win(t, "jobs")
 		for range 5 {
 			a.keep(t, held)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const canary = "hunter2-canary"
@@ -25,7 +26,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 	}
 	a.keep(t, held)
 
-	admin := dial(t, o.ZooKeeper.Servers)
+	admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
 	var walk func(path string)
 	walk = func(path string) {
 		acl, _, err := admin.GetACL(path)
@@ -62,7 +63,7 @@ func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
 			path := a.lock.layout.lockPath("jobs")
-			admin := dial(t, o.ZooKeeper.Servers)
+			admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
 			if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.Layout = Node
-	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.ZooKeeper.Servers)
+	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
 	lock := a.lock.layout.lockPath("jobs")
 	held := a.mark(t, a.win(t, "jobs"), "mysql")
 	a.keep(t, held)

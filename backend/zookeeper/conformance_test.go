@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"flag"
-	"io"
-	"log"
 	"maps"
 	"os"
 	"testing"
@@ -30,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	var o Options
 	leasetest.Run(t, leasetest.Harness{
 		NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
@@ -85,7 +83,7 @@ func newRoot(t testing.TB, servers []string) string {
 // newStore returns a store with a root of its own for one case, behind proxies.
 func newStore(t testing.TB, servers []string) conformance.Store {
 	path := newRoot(t, servers)
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	var proxies []*testbed.Proxy
 	var through []string
 	for _, s := range servers {
@@ -128,15 +126,4 @@ func plant(admin *zk.Conn, path string) error {
 	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
 	_, err = admin.Set(path, []byte(lease.Encode(r)), stat.Version)
 	return err
-}
-
-// dial returns a plain client, such as an operator uses.
-func dial(t testing.TB, servers []string) *zk.Conn {
-	t.Helper()
-	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }

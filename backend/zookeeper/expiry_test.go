@@ -39,7 +39,7 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := client.SessionID()
-	admin, ephemeral := dial(t, []string{server.Addr()}), string(d.root)+"/ephemeral"
+	admin, ephemeral := testbed.DialZooKeeper(t, []string{server.Addr()}), string(d.root)+"/ephemeral"
 	if _, err := client.Create(ephemeral, nil, zk.FlagEphemeral, d.ACL); err != nil {
 		t.Fatal(err)
 	}

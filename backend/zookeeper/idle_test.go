@@ -13,7 +13,7 @@ import (
 func TestAnUnchangedMemberIsWrittenOnlyWhenItsSessionIsLost(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
-	root, proxy, admin := newRoot(t, servers), testbed.NewProxy(t, servers[0]), dial(t, servers)
+	root, proxy, admin := newRoot(t, servers), testbed.NewProxy(t, servers[0]), testbed.DialZooKeeper(t, servers)
 	p := start(t, "a", Options{Servers: []string{proxy.Addr()}, Root: root})
 	p.driver.session.Length = 4 * time.Second
 	announce := func() error {

@@ -22,7 +22,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 	o := Options{Servers: []string{proxy.Addr()}, Root: newRoot(t, servers) + "/deep", User: "app", Password: canary}
 	a := start(t, "a", o)
 	held := a.lead("jobs")
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 	check("nothing is there yet", false, false)
 	a.lead("jobs")
 	check("one election is led", false, false)
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	if _, err := admin.SetACL(o.Root+"/record/jobs", zk.WorldACL(zk.PermRead), -1); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestANodeThatMayNotBeReadIsNotMissing(t *testing.T) {
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
 		t.Fatal(err)
 	}
-	admin := dial(t, servers)
+	admin := testbed.DialZooKeeper(t, servers)
 	for path, what := range map[string]string{
 		"": "lead, list, members", "/meta": "lead", "/record": "lead, list", "/record/jobs": "read, list",
 		"/session": "members", a.session()[len(o.Root):]: "read, list, members",

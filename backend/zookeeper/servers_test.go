@@ -79,7 +79,7 @@ func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=1000", "maxSessionTimeout=3000"}})
 	proxy := server.Proxy(t)
-	admin := dial(t, []string{server.Addr()})
+	admin := testbed.DialZooKeeper(t, []string{server.Addr()})
 	a := start(t, "a", Options{Servers: []string{proxy.Addr()}})
 	held := a.lead("jobs")
 	b := start(t, "b", Options{Servers: []string{server.Addr()}})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // ZooKeeperTick is the tickTime of the servers. A short tick allows short sessions.
@@ -61,6 +64,15 @@ var sharedZooKeeper = share(func() *ZooKeeperServer {
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
 	return strings.Split(sharedZooKeeper(t).Addr(), ",")
+}
+
+// DialZooKeeper returns a plain client, such as an operator uses, until the end of the test.
+func DialZooKeeper(t testing.TB, servers []string) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	noError(t, err)
+	t.Cleanup(c.Close)
+	return c
 }
 
 func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
