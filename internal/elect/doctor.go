@@ -53,11 +53,8 @@ func (a *app) doctorCommand() *cobra.Command {
 - whether the store can be reached and read, and how fast it answers compared with the
   timings;
 - its elections and members;
-- what the servers report. MySQL and MariaDB: version, durability, replication, clock. etcd:
-  the cluster's members, versions, alarms, free space. Consul: servers, how many
-  can be lost, and their health if the token may read it. ZooKeeper, curator: each server's
-  role, whether its sessions are long enough, rights. S3: whether conditional writes hold,
-  the object's size. file: the directory. manual: the leader named. migration: both stores;
+- what the servers report that can cost a leadership: durability, replication, clocks, versions,
+  free space, rights, other members of their cluster;
 - what to expect of this configuration: the time without a leader after a crash, and the
   load of an idle election.
 
