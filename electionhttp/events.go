@@ -24,6 +24,10 @@ const (
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	only, states := query.Get("election"), query.Get("states") != "no"
+	if r.Method == http.MethodHead { // which has no body, and would wait for ever
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
 	select {
 	case <-h.manager.Done():
 		fail(w, http.StatusServiceUnavailable, "the manager is closed")

@@ -183,6 +183,9 @@ func TestStreamsAreLimitedAndEndWithTheHandler(t *testing.T) {
 		}
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
+		if w := get(h, "HEAD", "/events"); w.Code != 200 {
+			t.Errorf("HEAD: %d, want 200, and no stream", w.Code)
+		}
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 			t.Errorf("the 129th stream: %d, want 503 and Retry-After", w.Code)
 		}

@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -44,7 +41,7 @@ type Handler struct {
 	options Options
 	log     *slog.Logger
 	csrf    *http.CrossOriginProtection
-	paths   map[string]route
+	mux     *http.ServeMux
 
 	observer bool // the manager never leads, so it cannot pause or resign
 
@@ -66,7 +63,7 @@ type file struct{ name, kind string }
 
 // files are the files of the page, by path. Their types do not depend on the tables of the machine.
 var files = map[string]file{
-	"/":          {"index.html", "text/html; charset=utf-8"},
+	"/{$}":       {"index.html", "text/html; charset=utf-8"},
 	"/page.css":  {"page.css", "text/css; charset=utf-8"},
 	"/page.js":   {"page.js", "text/javascript; charset=utf-8"},
 	"/detail.js": {"detail.js", "text/javascript; charset=utf-8"},
@@ -78,7 +75,7 @@ var files = map[string]file{
 // m; the caller closes m, before or after the handler. Without m it returns an error of
 // class backend.ErrInvalid.
 func New(m *election.Manager, options Options) (*Handler, error) {
-	h := &Handler{manager: m, options: options, csrf: http.NewCrossOriginProtection()}
+	h := &Handler{manager: m, options: options, csrf: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
 	if m == nil {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)
 	}
@@ -86,7 +83,7 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	if h.log = options.Logger; h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	h.fillPaths()
+	h.routes()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.hub = newHub(rand.Text()[:10], options.Details)
 	h.snapshots = newCache[snapshot](&h.reads, keepSnapshot)
@@ -116,54 +113,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "closed")
 		return
 	}
-	escaped := r.URL.EscapedPath() // since an election's name may contain a slash
-	p, ok := h.paths[escaped]
-	if name, found := nameAfter("/leader/", escaped); found {
-		p, ok = route{[]string{http.MethodGet, http.MethodHead, http.MethodOptions}, func(w http.ResponseWriter, r *http.Request) { h.leader(w, name) }}, true
-	} else if name, found := nameAfter("/elections/", escaped); found {
-		p, ok = route{reading, func(w http.ResponseWriter, r *http.Request) { h.election(w, name) }}, true
-	}
-	if !ok {
-		fail(w, http.StatusNotFound, "there is nothing at this path")
-	} else if !slices.Contains(p.methods, r.Method) {
-		w.Header().Set("Allow", strings.Join(p.methods, ", "))
-		fail(w, http.StatusMethodNotAllowed, "the method must be "+strings.Join(p.methods, " or "))
-	} else {
-		p.answer(w, r)
-	}
+	h.mux.ServeHTTP(w, r)
 }
 
-// A route is what answers at a path, to these methods.
-type route struct {
-	methods []string
-	answer  http.HandlerFunc
-}
-
-var reading = []string{http.MethodGet, http.MethodHead}
-
-// fillPaths sets the paths that have no name in them.
-func (h *Handler) fillPaths() {
-	h.paths = map[string]route{
-		"/healthz":   {reading, h.healthz},
-		"/readyz":    {reading, h.readyz},
-		"/elections": {reading, h.elections},
-		"/changes":   {reading, h.changes},
-		"/events":    {[]string{http.MethodGet}, h.events},
-		"/actions":   {[]string{http.MethodPost}, h.action},
+// routes sets what answers at each path. GET stands for HEAD as well.
+func (h *Handler) routes() {
+	h.mux.HandleFunc("GET /leader/{name...}", h.leader)
+	h.mux.HandleFunc("OPTIONS /leader/{name...}", h.leader)
+	h.mux.HandleFunc("GET /healthz", h.healthz)
+	h.mux.HandleFunc("GET /readyz", h.readyz)
+	h.mux.HandleFunc("GET /elections", h.elections)
+	h.mux.HandleFunc("GET /elections/{name...}", h.election)
+	h.mux.HandleFunc("GET /changes", h.changes)
+	h.mux.HandleFunc("GET /events", h.events)
+	h.mux.HandleFunc("POST /actions", h.action)
+	for path, f := range files {
+		h.mux.HandleFunc("GET "+path, f.answer)
 	}
-	for name, f := range files {
-		h.paths[name] = route{reading, f.answer}
-	}
-}
-
-// nameAfter returns the name that follows prefix in an escaped path.
-func nameAfter(prefix, escaped string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(escaped, prefix)
-	if !ok || rest == "" {
-		return "", false
-	}
-	name, err := url.PathUnescape(rest)
-	return name, err == nil
 }
 
 // setSecurityHeaders sets the headers of every answer. The page may load files and call

@@ -14,7 +14,8 @@ type leaderJSON struct {
 
 // leader answers a load balancer: 200 if this process leads, 503 if not. It prepares the
 // answer first and compares the clock with the lease's deadline last.
-func (h *Handler) leader(w http.ResponseWriter, name string) {
+func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
 	e := h.manager.Election(name)
 	if e == nil {
 		fail(w, http.StatusNotFound, "this process has not joined this election")

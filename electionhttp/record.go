@@ -52,7 +52,8 @@ type contenderJSON struct {
 
 // election answers with everything about one election: the state that this process knows,
 // and the store's record.
-func (h *Handler) election(w http.ResponseWriter, name string) {
+func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
 	e := h.manager.Election(name)
 	s, now := h.snapshot()
 	i := slices.IndexFunc(s.Elections, func(e election.ElectionStatus) bool { return e.Election == name })
