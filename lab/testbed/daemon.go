@@ -195,7 +195,7 @@ func (d *Daemon) share() {
 	}
 }
 
-// title names the server in the table at the end of a run.
+// title names the server in the table of scripts/report.
 func (d *Daemon) title() string {
 	version := d.options.version
 	if d.options.command == nil {

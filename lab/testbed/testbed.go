@@ -100,7 +100,7 @@ func startShared(k Kind) *Server {
 
 // A server is a [Daemon], with what else a kind of server has.
 type server interface {
-	title() string            // in the table at the end of a run
+	title() string            // in the table of scripts/report
 	share()                   // many tests will use it
 	await() error             // until it answers
 	endWithTest(t testing.TB) // and all that belongs to it
@@ -197,7 +197,7 @@ func Unavailable(t testing.TB, what, hint string) {
 //
 // The fast tier skips. In CI, the full tier fails, because otherwise a broken installation
 // would look like a green run. MySQL 9 is the exception: it comes from a distribution that
-// changes daily. The table at the end of the run names it.
+// changes daily. scripts/report names it at the end.
 func unavailable(t testing.TB, err error) {
 	t.Helper()
 	m, ok := errors.AsType[*missing](err)

@@ -8,8 +8,7 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// ForVerify begins the reason why the fast tier skips a test. The table at the end of a
-// run counts tests by reason.
+// ForVerify begins the reason why the fast tier skips a test. scripts/report counts such tests apart.
 const ForVerify = "left to make verify: "
 
 // Full leaves a test to "make verify": "go test -short", which "make test" runs, skips it.
@@ -42,7 +41,7 @@ func InTier(h conformance.Harness) conformance.Harness {
 	return h
 }
 
-// recordServer records a server that a test uses, for the table at the end of a run.
+// recordServer records a server that a test uses, for the table of scripts/report.
 func recordServer(t testing.TB, server string) {
 	t.Helper()
 	t.Attr("server", server)

@@ -1,7 +1,6 @@
-// Report summarizes the output of one or several runs of "go test -json". While tests run,
-// it prints the progress, and each failure at once and in full. At the end it prints a
-// table: how many tests each package ran on which servers, and how many it left to the
-// full tier.
+// Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and in full,
+// and each package when it has ended: how many tests ran, on which servers, and how many are left to the full tier. At
+// the end it names the slowest tests, tests that were skipped, cases that were repeated, and servers that are missing.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -10,49 +9,31 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"time"
+	"slices"
+	"strings"
 )
 
 func main() {
-	every := flag.Duration("every", 15*time.Second, "time between two lines of progress")
-	flag.Parse()
 	r := newRun(os.Stdout)
-	lines := make(chan []byte)
-	go read(os.Stdin, lines)
-	began, tick := time.Now(), time.Tick(*every)
+	in := bufio.NewReader(os.Stdin)
 	for {
-		select {
-		case line, more := <-lines:
-			if !more {
-				r.table()
-				if !r.ok() {
-					os.Exit(1)
-				}
-				return
-			}
-			r.handle(line)
-		case <-tick:
-			r.progress(time.Since(began))
-		}
-	}
-}
-
-// read sends each line.
-func read(from io.Reader, lines chan<- []byte) {
-	defer close(lines)
-	for in := bufio.NewReader(from); ; {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
-			lines <- line
+			r.handle(line)
 		}
 		if err != nil {
-			return
+			break
 		}
+	}
+	r.end()
+	if !r.ok() {
+		os.Exit(1)
 	}
 }
 
@@ -62,6 +43,51 @@ type event struct {
 	Output                string
 	Key, Value            string // of testing.TB.Attr
 	Elapsed               float64
+}
+
+// A run is the state of all packages so far.
+type run struct {
+	out     io.Writer
+	running map[string]*pkg
+	build   []string
+	total   map[outcome]int
+	broken  bool     // a package failed
+	notes   []string // for the end
+	slowest []event  // the ends of tests without their subtests, the slowest first
+}
+
+// mostSlow is how many of the slowest tests are named.
+const mostSlow = 20
+
+// A pkg is one package's tests.
+type pkg struct {
+	path    string
+	output  map[string][]string // of tests that run; "": outside of tests
+	count   map[outcome]int     // tests without their subtests
+	subs    map[string]map[outcome]int
+	servers map[string]bool
+	missing map[string]bool // servers and programs that are not installed
+}
+
+type outcome string
+
+const (
+	passed  outcome = "passed"
+	failed  outcome = "failed"
+	left    outcome = "left"    // to the full tier
+	skipped outcome = "skipped" // for another reason
+)
+
+// forVerify begins the reason why the fast tier skips a test (see testbed.ForVerify).
+const forVerify = "left to make verify: "
+
+// repeatedTrial begins the line with which the conformance suite repeats a case that failed.
+const repeatedTrial = "REPEATED: "
+
+func newRun(out io.Writer) *run {
+	r := &run{out: out, running: map[string]*pkg{}, total: map[outcome]int{}}
+	fmt.Fprintf(out, "%-24s %6s %6s %6s %7s  %s\n", "package", "passed", "failed", "left", "seconds", "on")
+	return r
 }
 
 // handle handles a line of input.
@@ -81,13 +107,138 @@ func (r *run) handle(line []byte) {
 		}
 		return
 	}
-	p := r.pkg(e.Package)
-	switch {
-	case e.Test != "":
-		p.test(e)
-	case e.Action == "output":
-		p.output = append(p.output, e.Output)
-	case e.Action == "pass", e.Action == "fail", e.Action == "skip":
-		p.end(e)
+
+	path := short(e.Package)
+	p := r.running[path]
+	if p == nil {
+		p = &pkg{path, map[string][]string{}, map[outcome]int{}, map[string]map[outcome]int{}, map[string]bool{}, map[string]bool{}}
+		r.running[path] = p
 	}
+	switch {
+	case e.Action == "output":
+		r.said(p, e)
+	case e.Action == "attr" && e.Key == "server":
+		p.servers[e.Value] = true
+	case e.Action == "attr" && e.Key == "missing":
+		p.missing[e.Value] = true
+	case e.Action != "pass" && e.Action != "fail" && e.Action != "skip":
+	case e.Test != "":
+		r.testEnded(p, e)
+	default:
+		r.packageEnded(p, e)
+	}
+}
+
+// short is the path of a package in this module.
+func short(path string) string {
+	return strings.TrimPrefix(path, "github.com/go-election/go-election/")
+}
+
+// said keeps a line of output. A test that has begun has some.
+func (r *run) said(p *pkg, e event) {
+	p.output[e.Test] = append(p.output[e.Test], e.Output)
+	// The suite's own tests let trials fail.
+	if _, why, found := strings.Cut(e.Output, repeatedTrial); found && p.path != "conformance" {
+		r.note("%s%s %s: %s", repeatedTrial, p.path, e.Test, strings.TrimSpace(why))
+	}
+}
+
+// testEnded counts a test, and shows one that failed.
+func (r *run) testEnded(p *pkg, e event) {
+	output := slices.DeleteFunc(p.output[e.Test], func(line string) bool { return strings.HasPrefix(line, "=== ") })
+	subs := p.subs[e.Test]
+	delete(p.output, e.Test)
+	delete(p.subs, e.Test)
+	is := passed
+	switch {
+	case e.Action == "fail":
+		is = failed
+		r.show(append([]string{fmt.Sprintf("\n%s %s\n", p.path, e.Test)}, output...))
+	case e.Action == "skip" && strings.Contains(strings.Join(output, ""), forVerify):
+		is = left
+	case e.Action == "skip":
+		is = skipped
+		r.note("skipped: %s %s: %s", p.path, e.Test, reason(output))
+	case subs[left] > 0 && subs[passed]+subs[skipped] == 0: // if all its subtests are left to the full tier, so is the test
+		is = left
+	}
+
+	i := strings.LastIndexByte(e.Test, '/')
+	if i < 0 {
+		p.count[is]++
+		r.slowest = append(r.slowest, e)
+		slices.SortStableFunc(r.slowest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+		r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
+		return
+	}
+	if p.subs[e.Test[:i]] == nil {
+		p.subs[e.Test[:i]] = map[outcome]int{}
+	}
+	p.subs[e.Test[:i]][is]++
+}
+
+// reason returns the last line that a skipped test printed.
+func reason(output []string) string {
+	for _, line := range slices.Backward(output) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--- ") {
+			return line
+		}
+	}
+	return "no reason given"
+}
+
+// packageEnded prints the row of a package. If it failed outside of a test's result, as by a panic, the output that was
+// not printed yet comes first.
+func (r *run) packageEnded(p *pkg, e event) {
+	delete(r.running, p.path)
+	note := strings.Join(slices.Sorted(maps.Keys(p.servers)), "; ")
+	outside := p.output[""]
+	delete(p.output, "")
+	if e.Action == "fail" {
+		r.broken = true
+		if p.count[failed] == 0 || len(p.output) > 0 {
+			note = "FAILED AS A WHOLE"
+			r.showUnended(p)
+			r.show(outside)
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(p.missing)) {
+		r.note("MISSING for %s: %s", p.path, m)
+	}
+	for is, n := range p.count {
+		r.total[is] += n
+	}
+	if len(p.count) > 0 || e.Action == "fail" {
+		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], e.Elapsed, note)
+	}
+}
+
+// showUnended shows what the tests have written that have not ended.
+func (r *run) showUnended(p *pkg) {
+	for _, name := range slices.Sorted(maps.Keys(p.output)) {
+		r.show(append([]string{fmt.Sprintf("\n%s %s has not ended\n", p.path, name)}, p.output[name]...))
+	}
+}
+
+func (r *run) show(output []string) { fmt.Fprint(r.out, strings.Join(output, "")) }
+
+func (r *run) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// ok reports whether tests ran and none failed.
+func (r *run) ok() bool { return !r.broken && len(r.running) == 0 && r.total[passed] > 0 }
+
+// end prints what the run has noted, and the sum of all tests.
+func (r *run) end() {
+	fmt.Fprintf(r.out, "\nThe slowest tests, in seconds:\n")
+	for _, e := range r.slowest {
+		fmt.Fprintf(r.out, "%7.1f %s %s\n", e.Elapsed, short(e.Package), e.Test)
+	}
+	for path := range r.running {
+		r.note("FAILED AS A WHOLE: %s", path)
+	}
+	slices.Sort(r.notes)
+	slices.Reverse(r.notes) // what is missing comes last, where it is not overlooked
+	fmt.Fprintf(r.out, "\n%s\n%d passed, %d failed, %d skipped\n", strings.Join(r.notes, "\n"), r.total[passed], r.total[failed], r.total[left]+r.total[skipped])
 }
