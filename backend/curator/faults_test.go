@@ -46,7 +46,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	h := conformance.Harness{
 		TTL: ttl, Late: 3 * time.Second, Short: true,
 		NewStore: func(t testing.TB) conformance.Store {
-			addrs := testbed.ZooKeeperAddrs(servers)
+			addrs := testbed.Addrs(servers)
 			store := newStore(t, addrs, func(root string) Options {
 				return Options{ZooKeeper: zookeeper.Options{Servers: addrs, Root: root}, Tick: tick, Session: tightSession}
 			})

@@ -2,6 +2,7 @@ package curator
 
 import (
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -114,10 +115,23 @@ func (f *fleet) startAt(stage migration.Stage, id string) *testbed.Member {
 	return f.Program(id, true, memberArg, memberConfig{f.options, id, stage, f.dsn})
 }
 
-// startJava starts a member in Java.
+//go:embed testdata/Member.java
+var memberSource []byte
+
+var javaProgram = testbed.JavaProgram(memberSource, "libcurator-recipes-java", "curator",
+	"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "failureaccess", "slf4j-api", "slf4j-nop",
+	"netty-common", "netty-handler", "netty-transport", "netty-buffer", "netty-codec", "netty-resolver")
+
+// startJava starts a member in Java: Curator's "latch" or "selector", or one by a "node" ("cached": it leads while the
+// node holds its id).
 func (f *fleet) startJava(kind, id string) *testbed.Member {
 	f.t.Helper()
-	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.ZooKeeper.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), false)
+	return f.Add(startJava(f.t, kind, f.options, f.lockPath(), id, fleetSession), false)
+}
+
+func startJava(t testing.TB, kind string, o Options, path, id string, session time.Duration) *testbed.Member {
+	t.Helper()
+	return javaProgram(t, id, kind, o.ZooKeeper.Servers[0], path, id, fmt.Sprint(session.Milliseconds()))
 }
 
 // waits waits until a member says that it waits for the leader to leave. On a busy machine the leader may already have

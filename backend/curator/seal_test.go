@@ -9,7 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // mark marks a lease, and fails the test if that is not granted.
@@ -78,7 +77,7 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			o.Layout = layout
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
-			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.ZooKeeper.Servers[0], Path: a.lock.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
+			java := startJava(t, string(layout), o, a.lock.layout.lockPath("jobs"), "java-1", 15*time.Second)
 			shows := java.Who(2)
 			if want := "moved* java-1"; layout == Latch && shows != want {
 				t.Errorf("Curator shows %q, want %q", shows, want)

@@ -78,7 +78,7 @@ func (f *fleet) program(id string) *testbed.Member {
 	}[f.options.Layout]
 	// The first fleet goes by the number of changed rows, which needs useAffectedRows.
 	url := fmt.Sprintf("jdbc:mariadb://%s/%s?useAffectedRows=true&allowPublicKeyRetrieval=true", f.User.Addr, f.Name)
-	return f.Add(testbed.StartJava(f.t, id, javaProgram(f.t), url, f.User.User, f.User.Passwd, fmt.Sprintf(upserts[f.options.Layout], "leader_election"), check, "jobs", id,
+	return f.Add(javaProgram(f.t, id, url, f.User.User, f.User.Passwd, fmt.Sprintf(upserts[f.options.Layout], "leader_election"), check, "jobs", id,
 		fmt.Sprint(int(f.options.Threshold/time.Second)), fmt.Sprint(theirPeriod.Milliseconds())), false)
 }
 

@@ -20,7 +20,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
 	h := harness(func(t testing.TB) conformance.Store {
-		store := newStore(t, testbed.ZooKeeperAddrs(servers))
+		store := newStore(t, testbed.Addrs(servers))
 		maps.Copy(store.Faults, testbed.LeaderFaults(t, servers))
 		return store
 	})
@@ -47,7 +47,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	held := a.lead("jobs")
 	b := start(t, "b", Options{Servers: []string{servers[victim].Addr()}})
 	seen := b.read("jobs")
-	b.driver.Servers = testbed.ZooKeeperAddrs(servers) // b was with the victim so far
+	b.driver.Servers = testbed.Addrs(servers) // b was with the victim so far
 
 	network.Host(victim).Cut(t, true)
 	news := 0

@@ -11,29 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A node is one of three servers that elect a leader among themselves, each on its own host.
-type node interface {
-	comparable
-	Addr() string
-	Host() *testbed.Host
-	Running() bool
-	Leads(t testing.TB) bool
-	Kill(t testing.TB)
-	Terminate(t testing.TB)
-	Start(t testing.TB)
-	Stop(t testing.TB)
-	Continue(t testing.TB)
-}
-
-func addrs[N node](nodes []N) (all []string) {
-	for _, n := range nodes {
-		all = append(all, n.Addr())
-	}
-	return all
-}
-
 // ensembleFaults are faults of the servers of an ensemble.
-func ensembleFaults[N node](nodes []N) map[string]fault {
+func ensembleFaults[N testbed.Peer](nodes []N) map[string]fault {
 	// head harms the server that leads the ensemble.
 	head := func(do func(n N, r *run), least, most time.Duration, undo func(n N, r *run)) fault {
 		return func(r *run) {
@@ -73,18 +52,18 @@ func ensembleFaults[N node](nodes []N) map[string]fault {
 
 func etcdEnsemble(t testing.TB) *Site {
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
-	return newSite(t, "etcd x3", 3*time.Second, addrs(nodes), etcdEnviron(rand.Text()+"/"), networkFaults(), ensembleFaults(nodes))
+	return newSite(t, "etcd x3", 3*time.Second, testbed.Addrs(nodes), etcdEnviron(rand.Text()+"/"), networkFaults(), ensembleFaults(nodes))
 }
 
 func zooKeeperEnsemble(t testing.TB, backend string, how func(root string) reach) *Site {
 	nodes := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
-	return newSite(t, backend+" x3", ttl+3*time.Second, addrs(nodes), how("/"+rand.Text()), networkFaults(), ensembleFaults(nodes))
+	return newSite(t, backend+" x3", ttl+3*time.Second, testbed.Addrs(nodes), how("/"+rand.Text()), networkFaults(), ensembleFaults(nodes))
 }
 
 // consulEnsemble gives each member its own agent, as is usual. Here the agents are servers.
 func consulEnsemble(t testing.TB) *Site {
 	nodes := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
-	site := newSite(t, "consul x3", ttl+6*time.Second, addrs(nodes), consulEnviron(rand.Text()), networkFaults(), ensembleFaults(nodes))
+	site := newSite(t, "consul x3", ttl+6*time.Second, testbed.Addrs(nodes), consulEnviron(rand.Text()), networkFaults(), ensembleFaults(nodes))
 	for i, proxies := range site.proxies {
 		site.proxies[i] = proxies[i : i+1]
 	}

@@ -11,18 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A replicated server is one of a store that copies its writes to standbys.
-type replicated[S any] interface {
-	comparable
-	Addr() string
-	CatchUp(t testing.TB, primary S) // the standby has all that the primary has written
-	StopReplication(t testing.TB)    // the standby gets no further writes
-	Promote(t testing.TB)            // the standby is a primary
-	Kill(t testing.TB)
-}
-
 // A pair is a primary and its standby.
-type pair[S replicated[S]] struct {
+type pair[S testbed.Replicated[S]] struct {
 	primary, standby S
 	another          func(t testing.TB, primary S) S // starts a standby
 }

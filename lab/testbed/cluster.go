@@ -28,16 +28,19 @@ func startCluster[S server](t testing.TB, k Kind, n int, launch func(i int) S) (
 	return all
 }
 
-// A peer is a server of a cluster, which elects one of them.
-type peer interface {
+// A Peer is a server of a cluster, which elects one of them. Each runs on a host of its own.
+type Peer interface {
 	comparable
 	faultyServer
+	Addr() string
+	Host() *Host
+	Terminate(t testing.TB)
 	Running() bool
 	Leads(t testing.TB) bool // as it says
 }
 
 // Leader waits until one of these servers leads their cluster, and returns it.
-func Leader[P peer](t testing.TB, servers []P, except ...P) (leader P) {
+func Leader[P Peer](t testing.TB, servers []P, except ...P) (leader P) {
 	t.Helper()
 	Eventually(t, startLimit, "a leader of the cluster", func() error {
 		i := slices.IndexFunc(servers, func(p P) bool { return !slices.Contains(except, p) && p.Running() && p.Leads(t) })
@@ -51,12 +54,12 @@ func Leader[P peer](t testing.TB, servers []P, except ...P) (leader P) {
 }
 
 // LeaderFaults returns the faults of [ServerFaults] for the server that leads the cluster at that moment.
-func LeaderFaults[P peer](t testing.TB, servers []P) map[string]conformance.Fault {
+func LeaderFaults[P Peer](t testing.TB, servers []P) map[string]conformance.Fault {
 	return faultsOf(t, func() faultyServer { return Leader(t, servers) })
 }
 
-// ZooKeeperAddrs returns the addresses of servers.
-func ZooKeeperAddrs(servers []*ZooKeeperServer) (addrs []string) {
+// Addrs returns the addresses of servers.
+func Addrs[P Peer](servers []P) (addrs []string) {
 	for _, s := range servers {
 		addrs = append(addrs, s.Addr())
 	}

@@ -153,19 +153,19 @@ func CostsLittle(t testing.TB, open func() backend.Backend, spent func() int, al
 	}
 }
 
-// A replicated server is a primary, or a replica that can be promoted.
-type replicated[S any] interface {
+// A Replicated server is a primary, or a replica that can be promoted.
+type Replicated[S any] interface {
 	Addr() string
 	Proxy(t testing.TB) *Proxy
 	Kill(t testing.TB)
-	CatchUp(t testing.TB, primary S)
-	StopReplication(t testing.TB)
-	Promote(t testing.TB)
+	CatchUp(t testing.TB, primary S) // the replica has all that the primary has written
+	StopReplication(t testing.TB)    // the replica gets no further writes
+	Promote(t testing.TB)            // the replica is a primary
 }
 
 // Failovers is the fault of a suite that kills a primary and promotes its replica, behind a proxy that leads to the
 // primary. If loses is set, the replica lacks the last writes at each second failover. follow starts a replica.
-func Failovers[S replicated[S]](t testing.TB, proxy *Proxy, primary S, loses bool, follow func(primary S) S) conformance.Fault {
+func Failovers[S Replicated[S]](t testing.TB, proxy *Proxy, primary S, loses bool, follow func(primary S) S) conformance.Fault {
 	replica, failovers := follow(primary), 0
 	return func(bool, string) error {
 		replica.CatchUp(t, primary)
@@ -187,7 +187,7 @@ func Failovers[S replicated[S]](t testing.TB, proxy *Proxy, primary S, loses boo
 // WatchesItsOwnLeftover promotes a replica that shows the leadership of A, which has resigned since. The lost primary
 // has granted the lease to B, which still leads. A sees that the lease is its own, and must watch it for the greatest
 // TTL all the same. The join function opens a member with this greatest TTL, behind a proxy.
-func WatchesItsOwnLeftover[S replicated[S]](t testing.TB, primary, replica S, greatest time.Duration, join func(id string, proxy *Proxy) *election.Election) {
+func WatchesItsOwnLeftover[S Replicated[S]](t testing.TB, primary, replica S, greatest time.Duration, join func(id string, proxy *Proxy) *election.Election) {
 	t.Helper()
 	toA, toB := primary.Proxy(t), primary.Proxy(t)
 	a, b := join("a", toA), join("b", toB)

@@ -143,7 +143,7 @@ func (j *Member) Led() []Span {
 const memberLimit = 3 * time.Minute
 
 // Says waits for a line that begins with these words. Members in Java say "started",
-// "leader", "not leader", "closed", and for kinds "node" and "cached" also "waits".
+// "leader", "not leader", "closed", and some also "waits".
 func (j *Member) Says(words string) (line string) {
 	j.t.Helper()
 	Eventually(j.t, memberLimit, fmt.Sprintf("%s to say %q", j.ID, words), func() error {
