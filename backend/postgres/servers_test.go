@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,7 +63,9 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.PostgresOptions{})
 	db := withTable(t, first.Database(t))
 	second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
-	withTable(t, db.On(t, second))
+	if err := open(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for way, options := range map[string]func(c *pgxpool.Config) (o Options, used func()){
 		"DSN": func(c *pgxpool.Config) (Options, func()) { return Options{DSN: c.ConnString()}, func() {} },
 		"Pool": func(c *pgxpool.Config) (Options, func()) {
@@ -221,7 +224,9 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 	if err := os.Rename(data, copied); err != nil {
 		t.Fatal(err)
 	}
-	testbed.CopyAsServer(t, copied, data)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", copied, data).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
 	server.Start(t)
 	v = testbed.Read(t, d, recordKey("jobs"))
 	if v.WentBack != 0 || v.Items[0].Old {

@@ -39,32 +39,31 @@ func closing(addr string, do func(r *run)) fault {
 	}
 }
 
-// nonceOf returns the nonce of the holder that a record names, or "".
-func nonceOf(record []byte) string {
-	var holder struct{ Nonce string }
-	json.Unmarshal(record, &holder)
-	return holder.Nonce
+// A holder is what a record says of the process that leads.
+type holder struct{ Nonce string }
+
+// itemFaults delete the items of the lease protocol on a store of keys. read reads the record of an election, if it is
+// there.
+func itemFaults(read func(r *run, election string) holder, remove func(r *run, kind, name string)) map[string]fault {
+	return map[string]fault{
+		"lock deleted": edit(func(r *run, election string) { remove(r, "record", election) }),
+		"session ended": edit(func(r *run, election string) {
+			if h := read(r, election); h.Nonce != "" {
+				remove(r, "session", h.Nonce)
+			}
+		}),
+	}
 }
 
 func consulAdmin(a *testbed.Daemon, prefix string) map[string]fault {
 	kv := "/v1/kv/" + prefix
-	return map[string]fault{
-		"lock deleted": edit(func(r *run, election string) {
-			a.Request(r, http.MethodDelete, kv+"/record/"+election, nil, nil)
-		}),
-		"session ended": edit(func(r *run, election string) {
-			var found []struct {
-				Key   string
-				Value []byte
-			}
-			a.Request(r, http.MethodGet, kv+"/?recurse", nil, &found)
-			for _, f := range found {
-				if nonce := nonceOf(f.Value); f.Key == prefix+"/record/"+election && nonce != "" {
-					a.Request(r, http.MethodDelete, kv+"/session/"+nonce, nil, nil)
-				}
-			}
-		}),
+	read := func(r *run, election string) (h holder) {
+		a.Try(r.Context(), http.MethodGet, kv+"/record/"+election+"?raw", nil, &h)
+		return h
 	}
+	return itemFaults(read, func(r *run, kind, name string) {
+		a.Request(r, http.MethodDelete, kv+"/"+kind+"/"+name, nil, nil)
+	})
 }
 
 func etcdAdmin(n *testbed.Daemon, prefix string) map[string]fault {
@@ -72,18 +71,15 @@ func etcdAdmin(n *testbed.Daemon, prefix string) map[string]fault {
 		key = base64.StdEncoding.EncodeToString([]byte(prefix + key))
 		n.Request(r, http.MethodPost, "/v3/kv/"+what, map[string]any{"key": key}, into)
 	}
-	return map[string]fault{
-		"lock deleted": edit(func(r *run, election string) { request(r, "deleterange", "record/"+election, nil) }),
-		"session ended": edit(func(r *run, election string) {
-			var found struct{ Kvs []struct{ Value []byte } }
-			request(r, "range", "record/"+election, &found)
-			for _, kv := range found.Kvs {
-				if nonce := nonceOf(kv.Value); nonce != "" {
-					request(r, "deleterange", "session/"+nonce, nil)
-				}
-			}
-		}),
+	read := func(r *run, election string) (h holder) {
+		var found struct{ Kvs []struct{ Value []byte } }
+		request(r, "range", "record/"+election, &found)
+		for _, kv := range found.Kvs {
+			json.Unmarshal(kv.Value, &h)
+		}
+		return h
 	}
+	return itemFaults(read, func(r *run, kind, name string) { request(r, "deleterange", kind+"/"+name, nil) })
 }
 
 func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) map[string]fault {
@@ -162,20 +158,19 @@ func curatorAdmin(addr, root string) map[string]fault {
 }
 
 func zooKeeperAdmin(addr, root string) map[string]fault {
-	with := func(do func(c *zk.Conn, record string)) fault {
-		return edit(func(r *run, election string) {
-			c := connect(r, addr)
-			defer c.Close()
-			do(c, root+"/record/"+strings.ReplaceAll(election, "/", "%2F"))
-		})
+	read := func(r *run, election string) (h holder) {
+		c := connect(r, addr)
+		defer c.Close()
+		text, _, _ := c.Get(root + "/record/" + nodeOf(election))
+		json.Unmarshal(text, &h)
+		return h
 	}
-	return map[string]fault{
-		"lock deleted": with(func(c *zk.Conn, record string) { c.Delete(record, -1) }),
-		"session ended": with(func(c *zk.Conn, record string) {
-			text, _, _ := c.Get(record)
-			if nonce := nonceOf(text); nonce != "" {
-				c.Delete(root+"/session/"+nonce, -1)
-			}
-		}),
-	}
+	return itemFaults(read, func(r *run, kind, name string) {
+		c := connect(r, addr)
+		defer c.Close()
+		c.Delete(root+"/"+kind+"/"+nodeOf(name), -1)
+	})
 }
+
+// nodeOf is the name of the node of an election.
+func nodeOf(election string) string { return strings.ReplaceAll(election, "/", "%2F") }

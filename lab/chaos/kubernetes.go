@@ -5,16 +5,14 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	_ "github.com/go-election/go-election/backend/kubernetes"
 	"github.com/go-election/go-election/lab/testbed"
@@ -23,7 +21,7 @@ import (
 // A cluster is an API server, and the Leases in the namespace of the elections.
 type cluster struct {
 	*testbed.KubernetesServer
-	leases typed.LeaseInterface
+	leases string // their path
 }
 
 // kubernetesSite has an API server over an etcd of its own. While that etcd is dead, the API
@@ -31,16 +29,7 @@ type cluster struct {
 func kubernetesSite(t testing.TB) *Site {
 	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
 	namespace, file := k.Namespace(t), k.AdminKubeconfig(t)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1 // no limit
-	client, err := typed.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{k, client.Leases(namespace)}
+	c := &cluster{k, "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"}
 	how := func(proxies []*testbed.Proxy) []string {
 		return environ("kubernetes", "KUBECONFIG", testbed.KubeconfigAt(t, file, proxies[0].Addr()), "NAMESPACE", namespace)
 	}
@@ -90,8 +79,7 @@ func (c *cluster) awaitAnswer(t testing.TB) {
 	testbed.Eventually(t, time.Minute, "the API server has found etcd again", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := c.leases.List(ctx, meta.ListOptions{})
-		return err
+		return c.Try(ctx, http.MethodGet, c.leases, nil, nil)
 	})
 }
 
@@ -127,7 +115,7 @@ func (c *cluster) adminFaults() map[string]fault {
 			l := c.remove(r, election)
 			l.ObjectMeta = meta.ObjectMeta{Name: l.Name, Labels: l.Labels, Annotations: l.Annotations}
 			// A member may have made one first: then there is nothing to restore.
-			if _, err := c.leases.Create(r.Context(), &l, meta.CreateOptions{}); err != nil && !errors.IsAlreadyExists(err) {
+			if err := c.Try(r.Context(), http.MethodPost, c.leases, &l, nil); err != nil && !isConflict(err) {
 				r.Fatal(err)
 			}
 		}),
@@ -165,10 +153,8 @@ const recordKey = "go-election.github.io/record"
 
 // lease finds the Lease of an election.
 func (c *cluster) lease(r *run, election string) coordination.Lease {
-	all, err := c.leases.List(r.Context(), meta.ListOptions{LabelSelector: "go-election.github.io/kind=election"})
-	if err != nil {
-		r.Fatal(err)
-	}
+	var all coordination.LeaseList
+	c.Request(r, http.MethodGet, c.leases+"?labelSelector=go-election.github.io/kind=election", nil, &all)
 	for _, l := range all.Items {
 		var record struct{ Election string }
 		if l.Name == election || json.Unmarshal([]byte(l.Annotations[recordKey]), &record) == nil && record.Election == election {
@@ -182,9 +168,7 @@ func (c *cluster) lease(r *run, election string) coordination.Lease {
 // remove deletes the Lease of an election, and returns what it was.
 func (c *cluster) remove(r *run, election string) coordination.Lease {
 	l := c.lease(r, election)
-	if err := c.leases.Delete(r.Context(), l.Name, meta.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	c.Request(r, http.MethodDelete, c.leases+"/"+l.Name, nil, nil)
 	return l
 }
 
@@ -193,12 +177,15 @@ func (c *cluster) change(r *run, election string, do func(l *coordination.Lease)
 	for {
 		l := c.lease(r, election)
 		do(&l)
-		_, err := c.leases.Update(r.Context(), &l, meta.UpdateOptions{})
+		err := c.Try(r.Context(), http.MethodPut, c.leases+"/"+l.Name, &l, nil)
 		if err == nil {
 			return
 		}
-		if !errors.IsConflict(err) { // it was renewed meanwhile
+		if !isConflict(err) { // it was renewed meanwhile
 			r.Fatal(err)
 		}
 	}
 }
+
+// isConflict is true of the answer that an object has changed, or that there is one.
+func isConflict(err error) bool { return strings.Contains(err.Error(), "409: ") }

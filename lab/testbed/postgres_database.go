@@ -56,15 +56,6 @@ func (d *PostgresDatabase) DSNOf(user, password, addr string) string {
 	return u.String()
 }
 
-// On returns the same database on another server, to which it was replicated.
-func (d *PostgresDatabase) On(t testing.TB, p *PostgresServer) *PostgresDatabase {
-	t.Helper()
-	other := *d
-	other.server, other.pool = p, must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
-	t.Cleanup(other.pool.Close)
-	return &other
-}
-
 // StopReplication makes a standby follow nobody: later writes do not reach it.
 func (p *PostgresServer) StopReplication(t testing.TB) {
 	t.Helper()
@@ -87,10 +78,4 @@ func (p *PostgresServer) Synchronous(t testing.TB) {
 		}
 		return nil
 	})
-}
-
-// CopyAsServer copies a data directory, as the user that runs servers.
-func CopyAsServer(t testing.TB, from, to string) {
-	t.Helper()
-	runAsServer("cp", "-a", from, to)
 }
