@@ -24,10 +24,6 @@ type Harness struct {
 	// in virtual time, 1 s in real time.
 	TTL time.Duration
 
-	// GreatestTTL is the longest TTL that the suite uses when it repeats a trial,
-	// if Guarantees.MaxTTL is 0. Default: TTL.
-	GreatestTTL time.Duration
-
 	// Late is the extra time that each limit allows for a busy machine or a slow
 	// store. Default: 0 in virtual time, 1 s in real time.
 	Late time.Duration
@@ -43,11 +39,9 @@ type Harness struct {
 	// Parallel runs the cases at the same time. It is meant for a server, for which they wait.
 	Parallel bool
 
-	// Names and Only select cases, for a store whose other cases run in another test, such as
-	// on a server that all cases share. A name is a letter (S), a rule (S4) or a title
-	// ([Case.Title]); one that selects no case fails the suite. Nil selects all cases.
-	Names []string
-	Only  func(Case) bool
+	// Only selects cases, for a store whose other cases run in another test, such as
+	// on a server that all cases share. Nil selects all cases.
+	Only func(Case) bool
 
 	// repeated is how often the case was repeated. Each time doubles the TTL.
 	repeated int

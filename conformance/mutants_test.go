@@ -385,17 +385,3 @@ func TestAGoroutineThatIsLeftBehindIsShown(t *testing.T) {
 }
 
 func waitForNobody(c chan bool) { <-c }
-
-// Each letter, rule and title selects its cases. A misspelt one is an error, so that no case is
-// left out unnoticed.
-func TestNamesSelectCases(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		want int
-	}{{"T", 4}, {"T1", 1}, {"T1 the list is sorted", 0}, {"t1", 0}, {"", 0}, {listCases[0].Title(), 1}} {
-		run, skipped, err := Plan(Harness{Names: []string{c.name}}, Store{}, memory.New().Backend())
-		if got := len(run) + len(skipped); got != c.want || (err != nil) != (c.want == 0) {
-			t.Errorf("%q selects %d cases, want %d; error: %v", c.name, got, c.want, err)
-		}
-	}
-}

@@ -75,23 +75,21 @@ func TestAMachineThatIsLateExcusesNoSecondLeader(t *testing.T) {
 
 func TestATrialIsRepeatedWithALongerTTL(t *testing.T) {
 	for _, c := range []struct {
-		maxTTL, greatestTTL time.Duration // of the store, of the harness
-		want                []time.Duration
+		maxTTL time.Duration // of the store
+		want   []time.Duration
 	}{
-		{0, time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
-		{0, 0, []time.Duration{time.Second, time.Second, time.Second}},
-		{3 * time.Second, 0, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}},
-		{time.Minute, 0, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
+		{0, []time.Duration{time.Second, time.Second, time.Second}},
+		{3 * time.Second, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}},
+		{time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
 	} {
 		h := overMemory(time.Second, c.maxTTL)
-		h.GreatestTTL = c.greatestTTL
 		var got []time.Duration
 		Case{Run: func(trial *Trial) {
 			got = append(got, trial.TTL)
 			fail("late")
 		}}.Try(t, h)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("with a MaxTTL of %v and a GreatestTTL of %v, the trials had the TTLs %v, want %v", c.maxTTL, c.greatestTTL, got, c.want)
+			t.Errorf("with a MaxTTL of %v the trials had the TTLs %v, want %v", c.maxTTL, got, c.want)
 		}
 	}
 }

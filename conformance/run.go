@@ -32,15 +32,6 @@ type facts struct {
 	backend backend.Backend
 }
 
-// Skipped is a case that does not apply to a store, with the reason.
-type Skipped struct {
-	Case
-	Why string
-}
-
-// String returns the case's title and the reason.
-func (s Skipped) String() string { return fmt.Sprintf("%s: %s", s.Title(), s.Why) }
-
 // Title is the name of the case's subtest.
 func (c Case) Title() string { return c.Rule + " " + c.Name }
 
@@ -48,11 +39,6 @@ func (c Case) Title() string { return c.Rule + " " + c.Name }
 // such cases separately, on a server of their own (see [Harness.Only]).
 func (c Case) OwnServer() bool {
 	return c.Fault == FaultRestart || c.Fault == FaultPause || c.Fault == FaultFailover
-}
-
-// matches reports whether a name in [Harness.Names] selects the case.
-func (c Case) matches(name string) bool {
-	return name == c.Rule[:1] || name == c.Rule || name == c.Title()
 }
 
 // Cases returns all cases in the order in which they run: contract cases, cases of managers on the
@@ -70,38 +56,30 @@ func Cases() []Case {
 	)
 }
 
-// Plan returns the selected cases that apply to a store, of which b is a client, and those
-// that do not, with the reasons. Plan skips a case only if b does not claim what it tests, or
-// if the harness lacks the fault that it needs. A name in [Harness.Names] that
-// selects no case is an error.
-func Plan(h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped, err error) {
-	return plan(Cases(), h, s, b)
-}
-
-func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []Skipped, err error) {
+// plan returns the selected cases that apply to a store, of which b is a client, and the titles of those that do
+// not, with the reasons. It skips a case only if b does not claim what it tests, or if the harness lacks the fault
+// that it needs.
+func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []string) {
 	f := facts{h.withDefaults(), b.Guarantees(), s, b}
-	for _, name := range h.Names {
-		if !slices.ContainsFunc(all, func(c Case) bool { return c.matches(name) }) {
-			return nil, nil, fmt.Errorf("Harness.Names has %q, which is no case's letter, rule or title", name)
-		}
-	}
 	for _, c := range all {
+		if h.Only != nil && !h.Only(c) {
+			continue
+		}
+
 		why := ""
 		switch {
-		case h.Names != nil && !slices.ContainsFunc(h.Names, c.matches), h.Only != nil && !h.Only(c):
-			continue
 		case c.Fault != "" && s.Faults[c.Fault] == nil:
 			why = "the harness has no function for the fault " + c.Fault
 		case c.skip != nil:
 			why = c.skip(f)
 		}
 		if why != "" {
-			skipped = append(skipped, Skipped{c, why})
+			skipped = append(skipped, fmt.Sprintf("\n\t%s: %s", c.Title(), why))
 			continue
 		}
 		run = append(run, c)
 	}
-	return run, skipped, nil
+	return run, skipped
 }
 
 // Run tests a backend, with one subtest for each case that applies. At the end it logs
@@ -110,12 +88,12 @@ func Run(t *testing.T, h Harness) { runCases(t, Cases(), h) }
 
 func runCases(t *testing.T, all []Case, h Harness) {
 	var run []Case
-	var skipped []Skipped
-	err := h.inBubble(t, func(t *testing.T) (err error) {
+	var skipped []string
+	err := h.inBubble(t, func(t *testing.T) error {
 		s := h.NewStore(t)
 		b := s.Open(t)
-		run, skipped, err = plan(all, h, s, b)
-		return errors.Join(err, b.Close())
+		run, skipped = plan(all, h, s, b)
+		return b.Close()
 	})
 	if err != nil {
 		t.Fatalf("conformance: no case was run: %v", err)
@@ -138,11 +116,7 @@ func runCases(t *testing.T, all []Case, h Harness) {
 			})
 		}
 	})
-	var list strings.Builder
-	for _, s := range skipped {
-		fmt.Fprintf(&list, "\n\t%v", s)
-	}
-	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(all), len(skipped), list.String())
+	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(all), len(skipped), strings.Join(skipped, ""))
 }
 
 // weight is greater for cases that take long.

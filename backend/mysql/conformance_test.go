@@ -116,7 +116,7 @@ func TestConformanceThroughAFailover(t *testing.T) {
 
 // realTime describes a server in real time to the suite.
 func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
-	return conformance.Harness{TTL: 2 * time.Second, GreatestTTL: greatestTTL, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
 
 const greatestTTL = 5 * time.Second
