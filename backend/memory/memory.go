@@ -29,16 +29,16 @@ import (
 
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
-	mu       sync.Mutex
-	created  time.Time                        // in the maps, Age is the time of the last write, counted from created
-	records  map[string]backend.Record        // by election
-	members  map[backend.Nonce]backend.Member // by nonce
-	notifier notifier
+	mu      sync.Mutex
+	created time.Time                        // in the maps, Age is the time of the last write, counted from created
+	records map[string]backend.Record        // by election
+	members map[backend.Nonce]backend.Member // by nonce
+	changed chan struct{}                    // closed by the next change of a record
 }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[backend.Nonce]backend.Member{}}
+	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[backend.Nonce]backend.Member{}, changed: make(chan struct{})}
 }
 
 // Backend returns a new client of the store, for one manager.
@@ -79,9 +79,15 @@ func (c *client) read(election string) backend.Record {
 // write stores the record with a fresh Version and returns its lease.
 func (c *client) write(r backend.Record) backend.Lease {
 	r.Version, r.Age = strconv.FormatUint(rand.Uint64(), 36), time.Since(c.created)
-	c.records[r.Election] = r
-	c.notifier.notify()
+	c.put(r)
 	return c.read(r.Election).Lease
+}
+
+// put stores the record as it is, and wakes all listeners.
+func (c *client) put(r backend.Record) {
+	c.records[r.Election] = r
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // Acquire grants a bid if the lease is as the bidder expects it, or if the bidder
@@ -165,8 +171,28 @@ func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 	return changed, err
 }
 
+// Listen observes at once, and again after each change of a record, until a lease is not as it was seen. A change
+// while it observes is followed by one more look.
 func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
-	return c.notifier.listen(ctx, seen, c.Observe)
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+
+		news, err := c.Observe(ctx, seen)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil || len(news) > 0:
+			return err
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Request writes requests beside leases. It does not go through write, because a
@@ -182,8 +208,7 @@ func (c *client) Request(ctx context.Context, requests []backend.Request) error 
 		if r.Request = q; q.Kind == "" { // the empty kind withdraws a request
 			r.Request = backend.Request{}
 		}
-		c.records[q.Election] = r
-		c.notifier.notify()
+		c.put(r)
 	})
 	return cmp.Or(err, stale)
 }
