@@ -96,6 +96,22 @@ func (l *lab) granted(sides [2]side, after []lease.Item) (n int) {
 	return n
 }
 
+// contended makes changes over the same version of one item.
+func contended(l *lab) {
+	keys := [2]lease.Key{key("a"), key("b")}
+	l.created("a", 1)
+	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+		for n := range changes {
+			changes[n] = over(now[0], record("a", uint64(2*round+n+2)))
+		}
+		return changes
+	}, func(sides [2]side, after []lease.Item) {
+		if l.granted(sides, after) != 1 {
+			l.Errorf("of two changes over one version %v and %v: one wins", sides[0].result.Outcome, sides[1].result.Outcome)
+		}
+	})
+}
+
 // crossed makes changes that each check what the other one puts: a renewal puts the session and checks the record, and
 // a takeover puts the record and checks the session.
 func crossed(l *lab) {

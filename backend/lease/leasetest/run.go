@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,30 +260,6 @@ func readsToo(l *lab) {
 		if !reflect.DeepEqual(v.Items, now.Items) || v.Epoch != now.Epoch || v.Records != now.Records || (v.Position == 0) != (now.Position == 0) {
 			l.Errorf("with the change was read %+v, after it %+v", v, now)
 		}
-	}
-}
-
-func contended(l *lab) {
-	it := l.created("a", 1)
-	writers := []lease.Driver{l.open(l), l.open(l), l.open(l), l.open(l)}
-	for round := range 10 {
-		var wins atomic.Int32
-		var all sync.WaitGroup
-		epoch := l.read(l.d, key("a")).Epoch
-		for n, d := range writers {
-			all.Go(func() {
-				w, err := d.Write(l.Context(), epoch, 0, []lease.Change{over(it, record("a", uint64(10*round+n+2)))}, nil)
-				if err == nil && w.Results[0].Outcome == backend.Granted {
-					wins.Add(1)
-				} else if err != nil || w.Results[0].Outcome != backend.Refused {
-					l.Errorf("a writer: %v, %v", w.Results, err)
-				}
-			})
-		}
-		if all.Wait(); wins.Load() != 1 {
-			l.Fatalf("round %d: %d writers have won", round, wins.Load())
-		}
-		it = l.item(key("a"))
 	}
 }
 

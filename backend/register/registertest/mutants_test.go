@@ -140,7 +140,7 @@ var mutants = []struct {
 		return mutant{swap: func(m *mutant, _ context.Context, _ string, value []byte) (string, error) {
 			return unconditional(m, value), nil
 		}}
-	}, []string{"a swap needs the present version", "of many writers over one version one wins", back, gone}},
+	}, []string{"a swap needs the present version", "of many writers over one version one wins", back}},
 	{"makes a value though there is one", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if version == "" {
@@ -156,7 +156,7 @@ var mutants = []struct {
 			}
 			return m.client.Swap(ctx, version, value)
 		}}
-	}, []string{"at first there is no value", gone, "no version comes twice"}},
+	}, []string{"at first there is no value", "no version comes twice"}},
 	{"compares and swaps in two steps", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if _, present, _ := m.client.Get(ctx); present != version {

@@ -43,7 +43,7 @@ func (h *Harness) can(r rule) bool {
 	switch r.rule {
 	case answers:
 		return h.LoseAnswers != nil
-	case back, gone:
+	case back:
 		return h.Set != nil
 	}
 	return true
@@ -53,7 +53,6 @@ func (h *Harness) can(r rule) bool {
 const (
 	answers = "a swap whose answer is lost is no success and no refusal"
 	back    = "a store that went back refuses the versions that it lost"
-	gone    = "a value that was deleted is not there"
 )
 
 var rules = []rule{
@@ -65,7 +64,6 @@ var rules = []rule{
 	{"a version is that of the value that is read with it", pairs},
 	{answers, lost},
 	{back, wentBack},
-	{gone, deleted},
 	{"bytes are kept as they are", hostile},
 	{"the largest value fits", largest},
 	{"a call ends with its context", cancelled},
@@ -185,6 +183,7 @@ func versions(l *lab) {
 		}
 		if seen[version] = true; round%8 == 7 && l.Set != nil {
 			l.Set(nil)
+			l.shows(l.r, nil, "")
 			l.refused("the version of a value that was deleted", version)
 			version = ""
 			continue
@@ -306,16 +305,6 @@ func wentBack(l *lab) {
 		l.Errorf("version %q comes again for another value", second)
 	}
 	l.refused("a version that was lost", second)
-}
-
-func deleted(l *lab) {
-	first := l.swap("", l.fresh())
-	l.Set(nil)
-	l.shows(l.r, nil, "")
-	l.refused("the version of a value that was deleted", first)
-	value := l.fresh()
-	l.shows(l.open(l), value, l.swap("", value))
-	l.refused("the version of a value that was deleted", first)
 }
 
 func hostile(l *lab) {
