@@ -57,6 +57,13 @@ func (c *client) calls() []verb {
 	return list
 }
 
+// outcome makes a call, and reports whether it returned soon.
+func (t *Trial) outcome(ctx context.Context, v verb) (err error, returned bool) {
+	done := make(chan error, 1)
+	go func() { done <- v.call(ctx) }()
+	return t.waitForResult(done, t.TTL/4)
+}
+
 func generalNonce(t *Trial) {
 	a := t.client("a")
 	held := a.win("jobs")
@@ -91,9 +98,7 @@ func generalClosed(t *Trial) {
 
 	for _, v := range a.calls() {
 		ctx, cancel := t.callContext()
-		done := make(chan error, 1)
-		go func() { done <- v.call(ctx) }()
-		err, ok := t.waitForResult(done, t.TTL/4)
+		err, ok := t.outcome(ctx, v)
 		cancel()
 		if !ok || !errors.Is(err, backend.ErrClosed) {
 			fail("%s after Close: expected ErrClosed at once, got %v (returned: %v)", v.name, err, ok)
@@ -107,9 +112,7 @@ func generalContext(t *Trial) {
 	for _, v := range a.calls() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		done := make(chan error, 1)
-		go func() { done <- v.call(ctx) }()
-		err, ok := t.waitForResult(done, t.TTL/4)
+		err, ok := t.outcome(ctx, v)
 		if !ok {
 			fail("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
 		}

@@ -94,22 +94,12 @@ func liveSticky(t *Trial) {
 
 	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
 	t.sleep(t.scaledTime(24 * time.Hour))
-	l := leader.Leadership()
-	if l == nil || l.Term != term {
-		fail("expected %s to keep leading in term %d, got %v", leader.node.key, term, leader.events())
-	}
+	require(expect(leader.Leading(), leader.node.key+" to keep leading", leader.events()))
 	for _, p := range append(others, leader) {
-		n := 0
-		for _, e := range p.events() {
-			switch {
-			case e.Kind == election.Elected:
-				n++
-			case n > 0 && e.Kind != election.Notice: // vacant or unknown
-				n = -1
-			}
+		states := slices.DeleteFunc(p.events(), func(e election.Event) bool { return e.Kind == election.Notice })
+		for len(states) > 0 && states[0].Kind != election.Elected {
+			states = states[1:]
 		}
-		if n != 1 {
-			fail("%s: expected one leadership that lasts, got %v", p.node.key, p.events())
-		}
+		require(expect(len(states) == 1 && states[0].Term == term, p.node.key+" to see one leadership that lasts", p.events()))
 	}
 }

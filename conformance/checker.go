@@ -22,18 +22,12 @@ type checker struct {
 	done     chan struct{}
 
 	mu      sync.Mutex
-	groups  []*electionGroup
+	groups  map[string][]*participant // by election
 	history History
 }
 
-// An electionGroup is all participants of one election.
-type electionGroup struct {
-	name         string
-	participants []*participant
-}
-
 func newChecker(t *Trial) *checker {
-	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{})}
+	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{}), groups: map[string][]*participant{}}
 	c.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
 	go func() {
 		defer close(c.done)
@@ -52,13 +46,7 @@ func newChecker(t *Trial) *checker {
 func (c *checker) add(p *participant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range c.groups {
-		if g.name == p.Name() {
-			g.participants = append(g.participants, p)
-			return
-		}
-	}
-	c.groups = append(c.groups, &electionGroup{p.Name(), []*participant{p}})
+	c.groups[p.Name()] = append(c.groups[p.Name()], p)
 }
 
 // sample asks all participants whether they lead. Two positive answers prove an overlap
@@ -67,9 +55,9 @@ func (c *checker) add(p *participant) {
 func (c *checker) sample() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range c.groups {
+	for name, participants := range c.groups {
 		var first *participant
-		for _, p := range g.participants {
+		for _, p := range participants {
 			if p.node.dead.Load() {
 				continue
 			}
@@ -83,7 +71,7 @@ func (c *checker) sample() {
 			if first == nil {
 				first = p
 			} else if c.t.Exclusive && first.Leading() {
-				c.t.addError(violation("S1", "no election has two leaders", "%s and %s both lead %q at %v", first.node.key, p.node.key, g.name, after))
+				c.t.addError(violation("S1", "no election has two leaders", "%s and %s both lead %q at %v", first.node.key, p.node.key, name, after))
 			}
 		}
 	}
@@ -126,8 +114,8 @@ func (p *participant) finishBelief(c *checker) {
 func (c *checker) finish() error {
 	t := c.t
 	var errs []error
-	for _, g := range c.groups {
-		for _, p := range g.participants {
+	for _, participants := range c.groups {
+		for _, p := range participants {
 			if p.node.dead.Load() || p.watcherEnded {
 				continue
 			}
@@ -150,8 +138,8 @@ func (c *checker) finish() error {
 	<-c.done
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range c.groups {
-		for _, p := range g.participants {
+	for _, participants := range c.groups {
+		for _, p := range participants {
 			p.finishBelief(c)
 		}
 	}
@@ -165,8 +153,8 @@ func (c *checker) finish() error {
 func (c *checker) removeNode(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range c.groups {
-		g.participants = slices.DeleteFunc(g.participants, func(p *participant) bool {
+	for name, participants := range c.groups {
+		c.groups[name] = slices.DeleteFunc(participants, func(p *participant) bool {
 			if p.node == n {
 				p.finishBelief(c)
 			}

@@ -106,7 +106,7 @@ func operatorLeave(t *Trial) {
 		a.leave()
 		now := t.client("reader").read("jobs")
 		require(expect(now.Holder.ID != n.ID(), "nothing of this process in the store when Leave returns", now),
-			expect(n.Election("jobs") == nil, "the election to be removed from the manager", n.Election("jobs")))
+			expect(n.Election("jobs") == nil, "the election to be removed from the manager", a.Name()))
 		if err := a.Lead(nil); !errors.Is(err, backend.ErrClosed) {
 			fail("expected ErrClosed from Lead after Leave, got %v", err)
 		}

@@ -262,7 +262,7 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "Listen waits for the next change only", killer: "N3 Listen misses no change before the call", mutate: func(f *faulty) {
+	{name: "Listen waits for the next change only", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
 			var names []string
 			for _, l := range seen {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -70,7 +71,7 @@ func (s *storm) injectFault() {
 	case 0, 1:
 		p.node.wire.Cut(true)
 	case 2, 3, 4:
-		p.node.wire.Decide(newFaultMix(s.t, s.rnd).decide)
+		p.node.wire.Decide(s.randomFates())
 	case 5, 6:
 		p.node.wire.Decide(nil)
 	case 7:
@@ -143,45 +144,32 @@ func (t *Trial) closeDeadNodes() {
 	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })
 }
 
-// A faultMix is a set of chances by which a wire chooses the Fate of each call.
-type faultMix struct {
-	t       *Trial
-	random  chan *rand.Rand // holds the one source; a call takes it out while it draws
-	chances [6]float64      // of: lost, answer lost, error, slow, late, twice
-}
-
-func newFaultMix(t *Trial, rnd *rand.Rand) *faultMix {
-	m := &faultMix{t: t, random: make(chan *rand.Rand, 1)}
-	m.random <- rand.New(rand.NewPCG(rnd.Uint64(), 2))
-	for k := range m.chances {
-		m.chances[k] = rnd.Float64() * rnd.Float64() / 4
+// randomFates returns the fates of calls. Each kind of fault has a chance of its own.
+func (s *storm) randomFates() func(Call) Fate {
+	kinds := []func(d time.Duration) Fate{
+		func(time.Duration) Fate { return Fate{Lost: true} },
+		func(time.Duration) Fate { return Fate{AnswerLost: true} },
+		func(time.Duration) Fate { return Fate{Err: errInjected} },
+		func(d time.Duration) Fate { return Fate{Before: d / 8, After: d / 8} },
+		func(d time.Duration) Fate { return Fate{Before: d * 2} },
+		func(d time.Duration) Fate { return Fate{Again: d * 2} },
 	}
-	return m
-}
-
-func (m *faultMix) decide(Call) Fate {
-	rnd := <-m.random
-	defer func() { m.random <- rnd }()
-	roll := rnd.Float64()
-	for i, chance := range m.chances {
-		if roll -= chance; roll > 0 {
-			continue
-		}
-		d := time.Duration(rnd.Int64N(int64(m.t.TTL)))
-		switch i {
-		case 0:
-			return Fate{Lost: true}
-		case 1:
-			return Fate{AnswerLost: true}
-		case 2:
-			return Fate{Err: errInjected}
-		case 3:
-			return Fate{Before: d / 8, After: d / 8}
-		case 4:
-			return Fate{Before: d * 2}
-		case 5:
-			return Fate{Again: d * 2}
-		}
+	chances := make([]float64, len(kinds))
+	for i := range chances {
+		chances[i] = s.rnd.Float64() * s.rnd.Float64() / 4
 	}
-	return Fate{}
+
+	var mu sync.Mutex
+	rnd := rand.New(rand.NewPCG(s.rnd.Uint64(), 2))
+	return func(Call) Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		roll := rnd.Float64()
+		for i, chance := range chances {
+			if roll -= chance; roll <= 0 {
+				return kinds[i](time.Duration(rnd.Int64N(int64(s.t.TTL))))
+			}
+		}
+		return Fate{}
+	}
 }

@@ -193,12 +193,7 @@ func format(v any) any {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%.200q", v)
-	case *election.Election: // reflection would race with the manager
-		if v == nil {
-			return "no election"
-		}
-		return fmt.Sprintf("election %q: %v", v.Name(), v.Current())
-	case *election.Leadership:
+	case *election.Leadership: // reflection would race with the manager
 		if v == nil {
 			return "no leadership"
 		}
