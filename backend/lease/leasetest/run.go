@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +51,6 @@ var rules = []struct {
 	{"names that only bytes tell apart are written together", lookAlikes},
 	{"no version comes twice", versions},
 	{edits, editedByHand},
-	{"verify names the items that have changed", verify},
 	{"a reading with a change shows it", readsToo},
 	{"of many writers over one version one wins", contended},
 	{"of two changes that check what the other puts one wins", crossed},
@@ -194,29 +192,6 @@ func versions(l *lab) {
 		}
 		seen[next.Version], created[next.Created] = true, true
 		it = next
-	}
-}
-
-func verify(l *lab) {
-	var items []lease.Item
-	for i := range 150 {
-		items = append(items, l.created(fmt.Sprintf("v%03d", i), 1))
-	}
-	l.put(backend.Granted, "a change", over(items[3], record("v003", 2)))
-	l.put(backend.Granted, "a deletion", over(items[140], nil))
-	items = append(items, lease.Item{Key: key("none"), Version: "1"})
-	epoch := l.read(l.d, key("a")).Epoch
-	for _, most := range []int{10, len(items)} {
-		w, err := l.d.Write(l.Context(), epoch, 0, []lease.Change{over(items[5], record("v005", 2))}, items[:most])
-		items[5] = l.item(key("v005"))
-		slices.Sort(w.Stale)
-		want := []int{3, 5}
-		if most > 10 {
-			want = append(want, 140, 150)
-		}
-		if err != nil || !slices.Equal(w.Stale, want) {
-			l.Errorf("of %d items these have changed: %v, want %v; %v", most, w.Stale, want, err)
-		}
 	}
 }
 
