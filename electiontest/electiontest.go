@@ -184,23 +184,13 @@ func (g *Group) Fail(err error) {
 // cut off leads on until it no longer trusts its lease, and is returned until then: see Next.
 func (g *Group) Leader(name string) *Process {
 	g.t.Helper()
-	var found *Process
-	g.until(fmt.Sprintf("a process leads %q", name), func() bool {
-		found = g.leading(name)
-		return found != nil
-	})
-	return found
+	return g.await(name, fmt.Sprintf("a process leads %q", name), func(*Process) bool { return true })
 }
 
 // Next waits until another process than p leads the election, for as long as Leader does, and returns it.
 func (g *Group) Next(name string, p *Process) *Process {
 	g.t.Helper()
-	var found *Process
-	g.until(fmt.Sprintf("another process than %s leads %q", p.ID(), name), func() bool {
-		found = g.leading(name)
-		return found != nil && found != p
-	})
-	return found
+	return g.await(name, fmt.Sprintf("another process than %s leads %q", p.ID(), name), func(now *Process) bool { return now != p })
 }
 
 func (g *Group) leading(name string) *Process {
@@ -244,18 +234,21 @@ func (g *Group) HandOver(name string, to *Process) {
 	if err := now.Election(name).Nominate(ctx, to.ID()); err != nil {
 		g.t.Fatalf("electiontest: hand %q over to %q: %v", name, to.ID(), err)
 	}
-	g.until(fmt.Sprintf("%q leads %q", to.ID(), name), func() bool { return g.leading(name) == to })
+	g.await(name, fmt.Sprintf("%q leads %q", to.ID(), name), func(now *Process) bool { return now == to })
 }
 
-// until waits for a condition.
-func (g *Group) until(what string, done func() bool) {
+// await waits until a process leads for which is returns true.
+func (g *Group) await(name, what string, is func(*Process) bool) *Process {
 	g.t.Helper()
 	limit := 3*g.ttl() + g.options.FailoverDelay + g.options.IncumbentGrace
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	tick := time.NewTicker(max(g.ttl()/1000, time.Millisecond))
 	defer tick.Stop()
-	for !done() {
+	for {
+		if p := g.leading(name); p != nil && is(p) {
+			return p
+		}
 		select {
 		case <-tick.C:
 		case <-end.C:
