@@ -116,26 +116,15 @@ func (n node) run(ctx context.Context) error {
 // written, however long this process was delayed. Without an election there is no other leader
 // and no term table, so the write is not fenced.
 func (n node) job(job, id string) election.LeadFunc {
+	const insert = "INSERT INTO job_run (job, term, node) VALUES (?, ?, ?)"
 	return func(ctx context.Context, lead *election.Leadership) error {
-		work := func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO job_run (job, term, node) VALUES (?, ?, ?)", job, lead.Term, id)
+		if n.config.Backend != mysql.Name {
+			_, err := n.db.ExecContext(ctx, insert, job, lead.Term, id)
 			return err
 		}
-		if n.config.Backend == mysql.Name {
-			return mysql.Fence{}.Do(ctx, n.db, name, lead.Term, work)
-		}
-		return unfenced(ctx, n.db, work)
+		return mysql.Fence{}.Do(ctx, n.db, name, lead.Term, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, insert, job, lead.Term, id)
+			return err
+		})
 	}
-}
-
-func unfenced(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := work(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
