@@ -90,8 +90,7 @@ func (t *Trial) resign(leader *participant) {
 
 func liveSticky(t *Trial) {
 	leader, others := t.startWithLeader(3, "jobs", nil)
-	term := t.waitForLeadership(t.takeoverBound(), leader).Term
-
+	_, term, _ := leader.Leader()
 	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
 	t.sleep(t.scaledTime(24 * time.Hour))
 	require(expect(leader.Leading(), leader.node.key+" to keep leading", leader.events()))

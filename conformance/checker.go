@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,7 +87,7 @@ func (c *checker) recordBelief(p *participant, term uint64, before, after time.D
 	}
 	n := p.node
 	sent, ok := n.grantSent(p.Name(), term)
-	if deadline := sent + n.ttl - n.clockMargin; ok && before > deadline {
+	if deadline := sent + n.trusted(); ok && before > deadline {
 		c.t.addError(violation("S2", "a lease is trusted until at most the start of the granted call + TTL − clock margin",
 			"%s leads %q at %v; it sent its last granted call at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
 	}
@@ -191,5 +190,3 @@ func eventEntry(process string, watcher int, at time.Duration, ev election.Event
 	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
 		State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
 }
-
-func processKey(id string, number int) string { return fmt.Sprintf("%s#%d", id, number) }

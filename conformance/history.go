@@ -60,15 +60,11 @@ func (e Entry) String() string {
 // quotes its rule.
 func Check(h History) error {
 	by := map[string]History{}
-	var names []string
 	for _, e := range h {
-		if by[e.Election] == nil {
-			names = append(names, e.Election)
-		}
 		by[e.Election] = append(by[e.Election], e)
 	}
 	var errs []error
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(by)) {
 		one := by[name]
 		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
 		processes := map[string]History{}

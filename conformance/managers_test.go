@@ -19,18 +19,21 @@ func managerCases() []Case {
 }
 
 // TestManagers runs the cases about the manager over memory, in virtual time: on a store that notifies, and on one that
-// must be polled.
+// must be polled. On that one all other cases run, too.
 func TestManagers(t *testing.T) {
 	for name, of := range map[string]func(backend.Backend) backend.Backend{
 		"pushed": func(b backend.Backend) backend.Backend { return b },
 		"polled": func(b backend.Backend) backend.Backend { return polled{b} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := Harness{Virtual: true, NewStore: func(testing.TB) Store {
+			cases := managerCases()
+			if name == "polled" {
+				cases = slices.Concat(Cases(), cases)
+			}
+			runCases(t, cases, Harness{Virtual: true, NewStore: func(testing.TB) Store {
 				store := memory.New()
 				return Store{Open: func(testing.TB) backend.Backend { return of(store.Backend()) }}
-			}}
-			runCases(t, managerCases(), h)
+			}})
 		})
 	}
 }
@@ -100,6 +103,15 @@ func (t *Trial) waitForLoss(p *participant) {
 	t.waitUntil(t.TTL, "the leadership to end", func() bool { return !p.Leading() })
 }
 
+// waitForLeadership waits until p leads, and returns the leadership.
+func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership) {
+	t.waitUntil(limit, p.node.key+" to lead", func() bool {
+		l = p.Leadership()
+		return l != nil
+	})
+	return l
+}
+
 // decide lets the wires of all members choose the fates of calls.
 func decide(members []*participant, fate func(Call) Fate) {
 	for _, p := range members {
@@ -161,7 +173,7 @@ func (n *node) lastGrantSent(name string) (last time.Duration) {
 // have been granted, so waitForDeadline checks again.
 func (t *Trial) waitForDeadline(n *node, name string) time.Duration {
 	for {
-		deadline := n.lastGrantSent(name) + n.ttl - n.clockMargin
+		deadline := n.lastGrantSent(name) + n.trusted()
 		if t.now() > deadline {
 			return deadline
 		}

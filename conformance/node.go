@@ -14,13 +14,12 @@ import (
 // A node is one simulated process: a manager whose backend is behind a wire.
 type node struct {
 	*election.Manager
-	t           *Trial
-	wire        *Wire
-	key         string // the process's name in the history
-	ttl         time.Duration
-	clockMargin time.Duration
-	dead        atomic.Bool // as after kill -9: it is cut off, and the checker ignores it
-	closed      atomic.Bool
+	t      *Trial
+	wire   *Wire
+	key    string // the process's name in the history
+	ttl    time.Duration
+	dead   atomic.Bool // as after kill -9: it is cut off, and the checker ignores it
+	closed atomic.Bool
 
 	mu           sync.Mutex
 	participants []*participant
@@ -30,11 +29,6 @@ type node struct {
 type grantKey struct {
 	election string
 	term     uint64
-}
-
-// options are the default options of a node.
-func (t *Trial) options(id string) election.Options {
-	return election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
 }
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
@@ -60,14 +54,11 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	if t.checker == nil {
 		t.checker = newChecker(t)
 	}
-	o := t.options(id)
+	o := election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
 	if change != nil {
 		change(&o)
 	}
-	n := &node{t: t, key: processKey(id, t.started), ttl: o.TTL, clockMargin: o.ClockMargin, grantsSent: map[grantKey]time.Duration{}}
-	if n.clockMargin == 0 {
-		n.clockMargin = o.TTL / 6
-	}
+	n := &node{t: t, key: fmt.Sprintf("%s#%d", id, t.started), ttl: o.TTL, grantsSent: map[grantKey]time.Duration{}}
 	n.wire = Wrap(t.Store.Open(t.tb))
 	n.wire.Notify(func(c Call) { t.checker.recordCall(n, c) })
 	m, err := election.New(n.wire, o)
@@ -80,6 +71,9 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	t.started++
 	return n
 }
+
+// trusted is how long the node trusts a lease, from when it sent the granted call.
+func (n *node) trusted() time.Duration { return n.ttl - n.ttl/6 }
 
 func (n *node) recordGrantSent(name string, term uint64, at time.Duration) {
 	n.mu.Lock()

@@ -118,15 +118,6 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 	return leader, others
 }
 
-// waitForLeadership waits until p leads, and returns the leadership.
-func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership) {
-	t.waitUntil(limit, p.node.key+" to lead", func() bool {
-		l = p.Leadership()
-		return l != nil
-	})
-	return l
-}
-
 // waitForOneLeader waits until exactly one of the members leads. On a busy machine a
 // leader may just have lost its lease; then there is another within the bound. The
 // checker finds two leaders.

@@ -8,13 +8,10 @@ import (
 
 // needsReliableListen skips a case unless Listen returns at every change.
 func needsReliableListen(f facts) string {
-	switch {
-	case !f.Push:
-		return "the store does not push (Guarantees.Push)"
-	case f.Poll:
+	if f.Poll {
 		return "Listen may miss changes (Guarantees.Poll)"
 	}
-	return ""
+	return needsListen(f)
 }
 
 // needsListen skips a case unless the backend has Listen.

@@ -26,6 +26,7 @@
 package electiontest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -116,12 +117,7 @@ func (g *Group) Start(id string) *Process {
 	return p
 }
 
-func (g *Group) ttl() time.Duration {
-	if g.options.TTL == 0 {
-		return election.DefaultTTL
-	}
-	return g.options.TTL
-}
+func (g *Group) ttl() time.Duration { return cmp.Or(g.options.TTL, election.DefaultTTL) }
 
 // fate decides the outcome of a call.
 func (p *Process) fate(wire.Call) wire.Fate {

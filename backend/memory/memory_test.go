@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,42 +11,13 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// TestConformance runs the suite that every backend must pass, in virtual time, on a
-// store that notifies and on a store that must be polled.
+// TestConformance runs the suite that every backend must pass, in virtual time. Package conformance runs it on a store
+// in memory that must be polled.
 func TestConformance(t *testing.T) {
-	for _, poll := range []bool{false, true} {
-		name := "pushed"
-		if poll {
-			name = "polled"
-		}
-		t.Run(name, func(t *testing.T) {
-			conformance.Run(t, conformance.Harness{
-				Virtual: true,
-				NewStore: func(testing.TB) conformance.Store {
-					store := memory.New()
-					return conformance.Store{Open: func(testing.TB) backend.Backend {
-						if poll {
-							return polled{store.Backend()}
-						}
-						return store.Backend()
-					}}
-				},
-			})
-		})
-	}
-}
-
-// polled is a store that must be polled: it notifies nobody.
-type polled struct{ backend.Backend }
-
-func (p polled) Guarantees() backend.Guarantees {
-	g := p.Backend.Guarantees()
-	g.Push, g.Poll = false, true
-	return g
-}
-
-func (p polled) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return p.Backend.(backend.Marker).Mark(ctx, held)
+	conformance.Run(t, conformance.Harness{Virtual: true, NewStore: func(testing.TB) conformance.Store {
+		store := memory.New()
+		return conformance.Store{Open: func(testing.TB) backend.Backend { return store.Backend() }}
+	}})
 }
 
 // A manager cleans the text that it reads and remembers the clean lease. If the store

@@ -24,7 +24,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/migration"
@@ -163,16 +162,13 @@ func open(ctx context.Context, stage migration.Stage) (*election.Manager, error)
 	if err != nil {
 		return nil, err
 	}
-	store := backend.Backend(from)
-	if stage != migration.From { // a member at "from" needs no package migration
-		to, err := file.Open(file.Options{Dir: filepath.Join(*dir, "new")})
-		if err != nil {
-			return nil, err
-		}
-		store, err = migration.New(migration.Options{From: from, FromName: "old", To: to, ToName: "new", Stage: stage})
-		if err != nil {
-			return nil, err
-		}
+	to, err := file.Open(file.Options{Dir: filepath.Join(*dir, "new")})
+	if err != nil {
+		return nil, err
+	}
+	store, err := migration.New(migration.Options{From: from, FromName: "old", To: to, ToName: "new", Stage: stage})
+	if err != nil {
+		return nil, err
 	}
 	return election.New(store, election.Options{ID: *id, TTL: 5 * time.Second})
 }

@@ -7,18 +7,20 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-election/go-election/backend/register"
 )
 
 // A Store is a value inside this process. It is safe for concurrent use.
 type Store struct {
+	mute atomic.Bool // swaps are made, and not answered
+
 	mu      sync.Mutex
 	value   []byte // nil: none
 	version string
 	swaps   int
 	changed chan struct{} // closed by the next change
-	mute    bool          // swaps are made, and not answered
 }
 
 // NewStore returns a store without a value.
@@ -36,14 +38,8 @@ func (s *Store) Set(value []byte) {
 
 // LoseAnswers lets swaps be made and not answered, until restore is called.
 func (s *Store) LoseAnswers() (restore func()) {
-	s.setMute(true)
-	return func() { s.setMute(false) }
-}
-
-func (s *Store) setMute(mute bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mute = mute
+	s.mute.Store(true)
+	return func() { s.mute.Store(false) }
 }
 
 // Value returns the value; nil: there is none.
@@ -76,10 +72,7 @@ func (c client) Get(ctx context.Context) ([]byte, string, error) {
 // Swap implements [register.Register].
 func (c client) Swap(ctx context.Context, version string, value []byte) (string, error) {
 	now, err := c.swap(ctx, version, value)
-	c.s.mu.Lock()
-	mute := c.s.mute
-	c.s.mu.Unlock()
-	if mute {
+	if c.s.mute.Load() {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
