@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,49 +18,39 @@ import (
 )
 
 // Preflight implements [backend.Preflighter]. It tries the keys of grants and of the session.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	d, sets, errs := b.driver, make([][]string, len(bids)), make([]error, len(bids))
-	for i, bid := range bids {
-		for _, k := range []lease.Key{{Kind: lease.Records, Name: bid.Election}, {Kind: lease.Sessions, Name: string(bid.Candidate.Nonce)}, {Kind: lease.Metas}} {
-			sets[i] = append(sets[i], d.key(k))
-		}
-	}
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
 	err := b.Enter(bids[0].Candidate.Nonce)
-	if err == nil {
-		errs = d.tryWrites(ctx, sets)
-	}
-	for i := range errs {
-		errs[i] = d.Wrap(fmt.Sprintf("preflight %q", bids[i].Election), cmp.Or(err, errs[i]))
+	for part := range slices.Chunk(bids, maxOps/3) {
+		tried := make([]error, len(part))
+		if err == nil {
+			tried = b.driver.tryWrites(ctx, part)
+		}
+		for i, bid := range part {
+			errs = append(errs, b.driver.Wrap(fmt.Sprintf("preflight %q", bid.Election), cmp.Or(err, tried[i])))
+		}
 	}
 	return errs
 }
 
-// tryWrites tells for each set of keys whether the token may write them; nil: it may. It sends
+// tryWrites tells for each bid whether the token may write its three keys; nil: it may. It sends
 // writes on condition of an index that no key has. Consul checks the rights of all operations
 // before it tries any.
-func (a *agent) tryWrites(ctx context.Context, sets [][]string) []error {
-	errs := make([]error, len(sets))
-	for from := 0; from < len(sets); {
-		var ops api.KVTxnOps
-		var of []int // set by operation
-		to := from
-		for ; to < len(sets) && (to == from || len(ops)+len(sets[to]) <= maxOps); to++ {
-			for _, key := range sets[to] {
-				ops, of = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: math.MaxInt64}), append(of, to)
-			}
+func (d *driver) tryWrites(ctx context.Context, bids []backend.Bid) []error {
+	var ops api.KVTxnOps
+	for _, bid := range bids {
+		for _, k := range []lease.Key{{Kind: lease.Records, Name: bid.Election}, {Kind: lease.Sessions, Name: string(bid.Candidate.Nonce)}, {Kind: lease.Metas}} {
+			ops = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: d.key(k), Index: math.MaxInt64})
 		}
-		_, answer, err := a.Txn(ctx, ops)
-		for i := from; i < to; i++ {
-			errs[i] = err
+	}
+	_, answer, err := d.Txn(ctx, ops)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(bids))
+	}
+	errs := make([]error, len(bids))
+	for _, e := range answer.Errors {
+		if strings.Contains(e.What, "ermission denied") && e.OpIndex >= 0 && e.OpIndex < len(ops) {
+			errs[e.OpIndex/3] = errors.New(e.What)
 		}
-		if err == nil {
-			for _, e := range answer.Errors {
-				if strings.Contains(e.What, "ermission denied") && e.OpIndex >= 0 && e.OpIndex < len(of) {
-					errs[of[e.OpIndex]] = errors.New(e.What)
-				}
-			}
-		}
-		from = to
 	}
 	return errs
 }
