@@ -66,24 +66,6 @@ func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 	}
 }
 
-// After an orderly end, nobody waits for a lock-delay or a TTL.
-func TestAResignationHandsOverInMilliseconds(t *testing.T) {
-	t.Parallel()
-	const ttl = 12 * time.Second // long enough for a busy machine, and for no read to come soon
-	agent := testbed.SharedConsul(t)
-	l := newLab(t, agent)
-	follower := l.node(t, "b")
-	a, b := l.join(t, "a", ttl, agent), testbed.Join(t, "b", ttl, follower.Backend)
-	waits := false
-	testbed.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
-		waits = waits || slices.ContainsFunc(follower.wire.take(), func(url string) bool { return strings.Contains(url, "wait=") && strings.Contains(url, "index=") })
-		if who, _, known := b.Leader(); !known || who.ID != "a" || !waits {
-			return fmt.Errorf("%v, b waits for changes: %v", b.Current(), waits)
-		}
-		return nil
-	})
-}
-
 // Close leaves no goroutine, and no session if the Backend holds nothing.
 func TestClosingLeavesNothingBehind(t *testing.T) {
 	agent := testbed.SharedConsul(t)

@@ -65,22 +65,6 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	}
 }
 
-// A follower learns of a resignation at once.
-func TestAHandoverTakesMilliseconds(t *testing.T) {
-	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
-	o := options(n.URL())
-	const ttl = 12 * time.Second // a poll is far away
-	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
-	testbed.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
-		who, _, known := b.Leader()
-		if watches := countRequests(t, n)["Watch"]; !known || who.ID != "a" || watches == 0 {
-			return fmt.Errorf("%v, %v watches", b.Current(), watches)
-		}
-		return nil
-	})
-}
-
 // Listen survives a compaction of the revision that its watch would have read next.
 func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()
