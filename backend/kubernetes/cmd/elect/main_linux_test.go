@@ -3,12 +3,15 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/go-election/go-election/backend/kubernetes"
 	"github.com/go-election/go-election/backend/kubernetes/podlabel"
@@ -83,15 +86,32 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 	k.Apply(t, namespace, podlabel.Role, strings.Replace(fmt.Sprintf(binding, namespace), "name: election}", "name: election-pod-label}", 1),
 		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app, image: none}]}}",
 		"{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: app, image: none}]}}")
-	config := strings.TrimSpace(k.TokenKubeconfig(t, token))
+	if os.Getuid() != 0 {
+		t.Skip("it mounts what a pod has, which needs root")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := t.TempDir()
+	for name, text := range map[string]string{"token": token, "ca.crt": string(config.CAData), "namespace": namespace} {
+		if err := os.WriteFile(filepath.Join(account, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	binary, store := filepath.Join(t.TempDir(), "elect"), t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := func(pod string) *exec.Cmd {
-		c := exec.CommandContext(t.Context(), binary, "run", "orders", "--id", pod, "--pod-label", "leads", "--", "sleep", "600")
+		inPod := "mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r " + account + " /run/secrets/kubernetes.io/serviceaccount && exec \"$@\""
+		c := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", inPod, "sh", binary, "run", "orders", "--id", pod, "--pod-label", "leads", "--", "sleep", "600")
 		c.Dir = t.TempDir()
-		c.Env = append(os.Environ(), "ELECTION_BACKEND=file", "ELECTION_FILE_DIR="+store, "ELECTION_TTL=4s", "KUBECONFIG="+config, "POD_NAMESPACE="+namespace, "POD_NAME="+pod)
+		c.Env = append(os.Environ(), "ELECTION_BACKEND=file", "ELECTION_FILE_DIR="+store, "ELECTION_TTL=4s", "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port(), "POD_NAME="+pod)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
