@@ -1,15 +1,146 @@
 package etcd
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
+
+// newDriver checks o and returns a driver, whose client dials in the background.
+func newDriver(o Options) (*driver, error) {
+	d := &driver{client: o.Client, keys: keyPrefix(cmp.Or(o.Prefix, DefaultPrefix))}
+	d.origins.now.Replaced = make(chan struct{})
+	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
+		return nil, err
+	}
+	files, why := o.CAFile+o.CertFile+o.KeyFile != "", ""
+	switch {
+	case !strings.HasSuffix(string(d.keys), "/"):
+		why = fmt.Sprintf("prefix %q does not end in /", d.keys)
+	case o.Client != nil && (len(o.Endpoints) > 0 || o.Username+o.Password != "" || files || o.TLS != nil):
+		why = "Endpoints, Username, Password, TLS or its files are set together with Client, which has its own"
+	case o.Client != nil && o.Client.ActiveConnection() == nil:
+		why = "the Client has no connection"
+	case o.Client == nil && len(o.Endpoints) == 0:
+		why = "no endpoints"
+	case (o.Username == "") != (o.Password == ""):
+		why = "username and password are needed together"
+	case files && o.TLS != nil:
+		why = "both TLS and files for it are set"
+	}
+	if why != "" {
+		return nil, fmt.Errorf("%w: %s", backend.ErrInvalid, why)
+	}
+	if o.Client == nil {
+		if err := d.connect(o, files); err != nil {
+			return nil, err
+		}
+	}
+	d.kv, d.watcher = clientv3.NewKV(d.client), clientv3.NewWatcher(d.client)
+	return d, nil
+}
+
+// connect creates the client.
+func (d *driver) connect(o Options, files bool) error {
+	config := clientv3.Config{
+		Logger:               zap.NewNop(), // it would print to stderr
+		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second, // on Linux also for what TCP has sent: a connection that a firewall has forgotten ends
+		DialOptions: []grpc.DialOption{
+			grpc.WithUserAgent(client.Name()),
+			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithChainStreamInterceptor(failFastStream),
+			// The default reconnects up to two minutes after an outage has ended.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: 5 * time.Second,
+			}),
+		},
+	}
+	https := slices.ContainsFunc(o.Endpoints, func(e string) bool {
+		scheme, _, _ := strings.Cut(e, "://")
+		return strings.EqualFold(scheme, "https")
+	})
+	var err error
+	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || https) {
+		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+		}
+		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(freshCredentials{credentials.NewTLS(config.TLS), client.Fresh(config.TLS, o.CAFile)}))
+	}
+	for _, e := range o.Endpoints {
+		address, err := endpointURL(e, config.TLS != nil)
+		if err != nil {
+			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+		}
+		config.Endpoints = append(config.Endpoints, address)
+	}
+	if o.Username != "" {
+		d.login = &login{username: o.Username, passwordFile: o.PasswordFile}
+		d.login.password.Set(o.Password)
+		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(d.login))
+	}
+	d.ownClient = true
+	if d.client, err = clientv3.New(config); err != nil {
+		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
+	}
+	return nil
+}
+
+// freshCredentials read the authorities again for each connection.
+type freshCredentials struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (c freshCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c freshCredentials) Clone() credentials.TransportCredentials {
+	return freshCredentials{c.TransportCredentials.Clone(), c.config}
+}
+
+// endpointURL returns the address of a member as a URL: http, or https if secure or if the address
+// says so.
+func endpointURL(endpoint string, secure bool) (string, error) {
+	if secure && !strings.Contains(endpoint, "://") {
+		endpoint = "https://" + endpoint
+	}
+	u, err := client.URL(endpoint)
+	switch {
+	case err == nil && u.Path != "" && u.Path != "/":
+		err = errors.New("it has a path")
+	case err == nil && secure && u.Scheme == "http":
+		err = fmt.Errorf("TLS is configured, and %.100q is http", u.Host)
+	case err == nil && u.Port() == "": // etcd's client would fail at each call: it knows no default
+		err = fmt.Errorf("%.100q has no port; etcd's is 2379 unless it was changed", u.Host)
+	}
+	if err != nil {
+		return "", fmt.Errorf("endpoint: %w", err)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
 
 // Name is how this backend is registered.
 const Name = "etcd"
