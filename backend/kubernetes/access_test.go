@@ -3,8 +3,10 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/config"
@@ -211,7 +215,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		`prefix is "go-election-"`:  {Prefix: "go-election-"},
 		"begin with / or ./":        {Kubeconfig: "no-such-file"},
 		"no such file":              {Kubeconfig: "/no/such/file"},
-		`namespace is "Kube_System`: {Namespace: "Kube_System"},
+		`namespace is "Kube_System`: {Namespace: "Kube_System", Config: &rest.Config{}},
 		"it has no such context":    {Kubeconfig: os.DevNull, Context: "x"},
 	} {
 		b, err := Open(o)
@@ -221,5 +225,44 @@ func TestOptionsAreChecked(t *testing.T) {
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: want an error of class ErrInvalid with %q, got %v", o, want, err)
 		}
+	}
+}
+
+// allow lets a user do exactly this with the Leases of the namespace, or with those of these names, and waits until that is
+// in effect: the API server watches roles and bindings, so its authorizer lags behind.
+func (l *lab) allow(t testing.TB, user string, verbs []string, names ...string) {
+	t.Helper()
+	rule := map[string]any{"apiGroups": []string{"coordination.k8s.io"}, "resources": []string{"leases"}, "verbs": verbs, "resourceNames": names}
+	rules, err := json.Marshal([]any{rule})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.server.Apply(t, l.namespace, fmt.Sprintf(`
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "testbed:%[1]s"}, rules: %[2]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: "testbed:%[1]s"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: "testbed:%[1]s"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "%[1]s"}]
+`, user, rules))
+
+	for _, verb := range verbs {
+		what := map[string]any{"namespace": l.namespace, "verb": verb, "group": "coordination.k8s.io", "resource": "leases", "name": strings.Join(names[:min(1, len(names))], "")}
+		testbed.Eventually(t, 3*time.Minute, "rights are in effect", func() error {
+			var review struct {
+				Status struct {
+					Allowed bool
+					Reason  string
+				}
+			}
+			err := l.server.Try(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
+				"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{"user": user, "resourceAttributes": what},
+			}, &review)
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("user %s may not: %v: %s", user, what, review.Status.Reason)
+			}
+			return err
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	api "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Acquire implements [backend.Backend]. It writes each Lease by itself, some of them at the same time.
@@ -98,7 +99,7 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s state) (after s
 // docs/design/kubernetes.md, "The first grant". It returns the state over which the grant is to be written.
 func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state, error) {
 	missing := s.lease == nil
-	known := !missing && s.record != nil && s.record.UID == string(s.lease.UID)
+	known := !missing && s.record != nil && s.record.Epoch == string(s.lease.UID)
 	b.mu.Lock()
 	enrolled := known && b.census != nil && b.census.MaxTTL >= bid.TTL
 	b.mu.Unlock()
@@ -129,7 +130,9 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state,
 // frees nothing either.
 func (b *Backend) make(ctx context.Context, missing state) (made state, err error) {
 	now := time.Now().UTC()
-	made, err = b.write(ctx, &missing, change{record: &record{Election: missing.Election, Heartbeat: random(), Elected: now, Written: now}})
+	made, err = b.write(ctx, &missing, change{record: &record{Record: lease.Record{
+		Election: missing.Election, Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
+	}}})
 	made.Lease, made.suspect = missing.Lease, missing.suspect
 	return made, err
 }

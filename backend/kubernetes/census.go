@@ -15,38 +15,21 @@ import (
 
 // A census is the one Lease of a fleet that says which elections were ever led, and the greatest TTL
 // that was ever granted. An election that is not in it was never led. One that is in it and has no
-// Lease was deleted.
+// Lease was deleted. It must not be modified.
 type census struct {
-	lease *coordination.Lease
-	count
-}
+	lease *coordination.Lease // it has the other fields as an annotation
 
-// A count is what the census has as an annotation. It must not be modified.
-type count struct {
 	Layout int              `json:"layout"`
 	MaxTTL time.Duration    `json:"max_ttl"` // in nanoseconds
 	Made   map[string]int64 `json:"made"`    // by digest of the Lease's name: how often it was made
 
-	// Partial says that elections may be missing in Made: an earlier census was deleted, or there are too
-	// many.
+	// Partial says that elections may be missing in Made: an earlier census was deleted.
 	Partial bool `json:"partial,omitempty"`
 }
 
-const (
-	layout  = 1
-	maxMade = 12_000   // elections in a census, so that the annotation stays below what Kubernetes allows
-	others  = "others" // the key of those that have no place
-)
+const layout = 1
 
-// times returns how often the Lease of an election was made.
-func (c *count) times(name string) int64 {
-	if n := c.Made[madeKey(name)]; n > 0 {
-		return n
-	}
-	return c.Made[others]
-}
-
-// madeKey is the key of a Lease in count.Made. Two Leases with the same key make no harm: the second
+// madeKey is the key of a Lease in census.Made. Two Leases with the same key make no harm: the second
 // one is watched before it is led for the first time.
 func madeKey(name string) string { return digest(name)[:8] }
 
@@ -54,8 +37,8 @@ func madeKey(name string) string { return digest(name)[:8] }
 func newCensus(l *coordination.Lease) *census {
 	l.ManagedFields = nil
 	c := &census{lease: l}
-	if text := l.Annotations[censusKey]; len(text) > maxRecord || json.Unmarshal([]byte(text), &c.count) != nil || c.Layout == 0 || c.MaxTTL <= 0 {
-		c.count = count{Layout: max(c.Layout, layout), Partial: true, MaxTTL: MaxTTL}
+	if err := json.Unmarshal([]byte(l.Annotations[censusKey]), c); err != nil || c.Layout == 0 || c.MaxTTL <= 0 {
+		c = &census{lease: l, Layout: max(c.Layout, layout), Partial: true, MaxTTL: MaxTTL}
 	}
 	c.MaxTTL = min(c.MaxTTL, MaxTTL)
 	return c
@@ -176,9 +159,9 @@ func (b *Backend) readCensus(ctx context.Context) (err error) {
 // nextCensus returns the census as it is written before an election is led ("": none). The caller holds b.mu.
 func (b *Backend) nextCensus(c *census, election string, ttl time.Duration) *coordination.Lease {
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus}}}
-	next := count{Layout: layout}
+	next := census{Layout: layout}
 	if c != nil {
-		l, next = c.lease.DeepCopy(), c.count
+		l, next = c.lease.DeepCopy(), *c
 	} else if b.records { // it was deleted
 		next.Partial, next.MaxTTL = true, MaxTTL
 	}
@@ -187,11 +170,7 @@ func (b *Backend) nextCensus(c *census, election string, ttl time.Duration) *coo
 		next.Made = map[string]int64{}
 	}
 	if election != "" {
-		key := madeKey(b.names.election(election))
-		if next.Made[key] == 0 && len(next.Made) >= maxMade {
-			next.Partial, key = true, others
-		}
-		next.Made[key]++
+		next.Made[madeKey(b.names.election(election))]++
 	}
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}

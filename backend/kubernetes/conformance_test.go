@@ -12,6 +12,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -73,10 +74,10 @@ func newStore(t testing.TB, servers ...*testbed.KubernetesServer) conformance.St
 				return l.admin.Delete(context.Background(), naming{}.election(election), meta.DeleteOptions{})
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return l.edit(election, func(lease *coordination.Lease) {
-					r, text := decode(lease.Annotations[recordKey]), "<script>\x1b]0;\u202e"
-					r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", random()
-					lease.Annotations[recordKey], lease.Spec = r.encode(), r.spec()
+				return l.edit(election, func(o *coordination.Lease) {
+					r, text := decode(o.Annotations[recordKey]), "<script>\x1b]0;\u202e"
+					r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", lease.NewHeartbeat()
+					o.Annotations[recordKey], o.Spec = r.encode(), r.spec()
 				})
 			},
 		},

@@ -10,34 +10,14 @@
 // the service account, elsewhere the kubeconfig of kubectl. It needs one right, for Leases of one
 // namespace: see [Role]. "kubectl get lease" shows who leads.
 //
-// # Limits of members of client-go
+// What members of client-go may do beside those of this module, and what this module cannot prevent, is on the
+// operator's page, docs/kubernetes.md. In short: set ReleaseOnCancel to false while both kinds take part, do not delete
+// Leases, and let IDs be unique over both kinds. A leadership of client-go has no term: it is shown with the last term
+// of this module, and does not stop old leaders from writing where terms fence. Nomination, FailoverDelay, IncumbentGrace
+// and requests of an operator do not reach it.
 //
-//   - A member of client-go keeps no deadline while it is stopped: it goes on believing that it leads
-//     until it runs again. No member of this module can prevent that. The reverse does not happen: a
-//     member of this module has stopped leading before one of client-go takes over.
-//   - Before 0.27 it waits for its own LeaseDuration, which must not be less than the TTL here.
-//   - With ReleaseOnCancel, a member of client-go that ends may blank a Lease that it no longer holds:
-//     it does not look whose it is (seen in 0.34). Members of this module do not believe the blank, but
-//     those of client-go do, and one of them may lead until the leader's next renewal is refused. Set
-//     ReleaseOnCancel to false while both kinds take part.
-//   - If somebody deletes the Lease, the next member of client-go makes it and leads at once. Do not
-//     delete Leases.
-//   - It compares identities, not processes: IDs must be unique over both kinds.
-//   - A leadership of client-go has no term. It is shown with the last term of this module, and does
-//     not stop old leaders from writing where terms fence.
-//   - Nomination, FailoverDelay, IncumbentGrace and requests of an operator do not reach it.
+// Each renewal of an election is one request, since Kubernetes writes one object at a time. For hundreds of elections in
+// one process take another store.
 //
-// # Limits of the API server
-//
-//   - TTLs are 1 s to 5 min. client-go keeps whole seconds: leaseDurationSeconds is the TTL rounded up.
-//   - Each renewal of an election is one request, since Kubernetes writes one object at a time.
-//     Followers watch, and hardly read. For hundreds of elections in one process take another store.
-//   - Whoever restores a copy of the cluster's etcd starts it no sooner than the greatest TTL after the
-//     old one was stopped.
-//   - Admission webhooks must leave spec and annotations of Leases alone; if one does not, the error
-//     says so.
-//   - Clocks of members must tick at nearly the same rate. No clock of one machine is compared with
-//     another's.
-//
-// docs/kubernetes.md is the operator's page, and docs/design/kubernetes.md has the argument.
+// docs/design/kubernetes.md has the argument.
 package kubernetes

@@ -7,7 +7,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -70,16 +70,16 @@ func TestABlankFreesNothingThoughClientGoHasTakenIt(t *testing.T) {
 
 // Members of client-go compare renewTime in whole seconds. They see each renewal, or wait a second longer.
 func TestMembersOfClientGoSeeEachRenewal(t *testing.T) {
-	r := record{ID: "a", Nonce: "1", TTL: 9 * time.Second, Renew: 3 * time.Second, Written: time.Now().UTC()}
+	r := record{Record: lease.Record{ID: "a", Nonce: "1", TTL: lease.Span(9 * time.Second), Renew: lease.Span(3 * time.Second), Written: time.Now().UTC()}}
 	for range 5 {
 		before := r.spec().RenewTime.Unix()
-		if r.Written = later(r.Written, r.Renew); r.spec().RenewTime.Unix() <= before {
+		if r.Written = later(r.Written, time.Duration(r.Renew)); r.spec().RenewTime.Unix() <= before {
 			t.Errorf("renewTime is %d after %d: they may take over a lease that was renewed", r.spec().RenewTime.Unix(), before)
 		}
 	}
-	r = record{ID: "a", Nonce: "1", TTL: 1500 * time.Millisecond, Renew: 500 * time.Millisecond, Written: time.Now().UTC()}
+	r.TTL, r.Renew = lease.Span(1500*time.Millisecond), lease.Span(500*time.Millisecond)
 	if spec := r.spec(); seconds(&spec) != 3 {
-		t.Errorf("leaseDurationSeconds is %d for a TTL of %v with renewals each %v; want 3", seconds(&spec), r.TTL, r.Renew)
+		t.Errorf("leaseDurationSeconds is %d for a TTL of 1.5s with renewals each 500ms; want 3", seconds(&spec))
 	}
 }
 
@@ -102,20 +102,13 @@ func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
 	n := l.node(t, "n")
-	held := n.lead("jobs").Held()
-	held.MovedTo = "mysql"
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Mark(ctx, []backend.Held{held})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Fatal(answers, err)
-	}
+	sealed := n.seal(n.lead("jobs"))
 	for range 2 {
 		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 		if err != nil || holder(&o.Spec) != "moved to mysql" || seconds(&o.Spec) != 1<<31-1 {
 			t.Errorf("the Lease is held by %q for %d s (%v)", holder(&o.Spec), seconds(&o.Spec), err)
 		}
-		n.release(answers[0].Lease) // which changes nothing of it
+		n.release(sealed) // which changes nothing of it
 	}
 	if err := l.edit("jobs", func(o *coordination.Lease) { delete(o.Annotations, recordKey) }); err != nil {
 		t.Fatal(err)

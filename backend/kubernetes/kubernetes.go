@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,9 +128,6 @@ func open(o Options) (*Backend, error) {
 	}
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
-	}
-	if err := checkNamespace(cmp.Or(o.Namespace, "default")); err != nil {
-		return nil, err
 	}
 	at, err := o.place()
 	if err != nil {

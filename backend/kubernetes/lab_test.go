@@ -2,12 +2,14 @@ package kubernetes
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
@@ -68,6 +70,23 @@ func (l *lab) node(t testing.TB, id string) *node {
 	return &node{l.open(t, ""), t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
+// wrappedNode is a node whose requests go through what wrap returns, in JSON.
+func (l *lab) wrappedNode(t testing.TB, id string, wrap func(http.RoundTripper) http.RoundTripper) *node {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ContentType = "application/json"
+	config.Wrap(wrap)
+	b, err := Open(Options{Config: config, Namespace: l.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+}
+
 func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(n.t.Context(), patient)
 }
@@ -88,9 +107,15 @@ const ttl = 2 * time.Second
 
 func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
+	return n.bidAfter(over, 0, ttl)
+}
+
+// bidAfter is bid for a term that exceeds minTerm.
+func (n *node) bidAfter(over backend.Lease, minTerm uint64, ttl time.Duration) backend.Answer {
+	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, MinTerm: minTerm, Expected: over}})
 	if err != nil {
 		return backend.Answer{Err: err}
 	}
@@ -116,6 +141,20 @@ func (n *node) renew(l backend.Lease) backend.Answer {
 		return backend.Answer{Err: err}
 	}
 	return answers[0]
+}
+
+// seal marks a lease as moved to MySQL.
+func (n *node) seal(l backend.Lease) backend.Lease {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	held := l.Held()
+	held.MovedTo = "mysql"
+	answers, err := n.Mark(ctx, []backend.Held{held})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		n.t.Fatal(answers, err)
+	}
+	return answers[0].Lease
 }
 
 func (n *node) release(l backend.Lease) {

@@ -64,16 +64,9 @@ func (l *line) arrive(t *testing.T) int {
 // lineNode returns a member behind a line.
 func (l *lab) lineNode(t *testing.T, id string) (*node, *line) {
 	t.Helper()
-	config, _ := wired(t, l.file)
-	config.ContentType = "application/json" // which edit can read
 	wire := &line{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire })
-	b, err := Open(Options{Config: config, Namespace: l.namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}, wire
+	n := l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire })
+	return n, wire
 }
 
 // A bid without an answer is released. When it arrives after that, it is refused, whatever there is.

@@ -136,13 +136,11 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear notes what the watch tells, until it ends.
+// hear notes what the watch tells, until it ends. The API server ends it after some minutes: then a listener reads, and
+// another one begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	defer close(w.ended)
-	var err error
-	for more := true; more && err == nil; {
-		more, err = b.stream(ctx, w)
-	}
+	err := b.stream(ctx, w)
 	if ctx.Err() == nil {
 		w.err = err
 	}
@@ -154,35 +152,32 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 	}
 }
 
-// stream makes one request for the changes after those that were told. The API server ends it after
-// some minutes: then more is true.
-func (b *Backend) stream(ctx context.Context, w *watch) (more bool, err error) {
-	began, timeout := time.Now(), int64(300+rand.IntN(300))
-	b.mu.Lock()
-	version := w.version
-	b.mu.Unlock()
-	stream, err := b.client.Watch(ctx, meta.ListOptions{
-		LabelSelector: notMembers, ResourceVersion: formatVersion(version), AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
-	})
+// stream makes the request of the watch. It returns nil if the API server has ended it, or no longer knows the changes
+// after that version.
+func (b *Backend) stream(ctx context.Context, w *watch) error {
+	timeout := int64(300 + rand.IntN(300))
+	o := meta.ListOptions{LabelSelector: notMembers, ResourceVersion: formatVersion(w.version), TimeoutSeconds: &timeout}
+	stream, err := b.client.Watch(ctx, o)
 	if err != nil {
-		if api.IsResourceExpired(err) || api.IsGone(err) {
-			return false, nil
-		}
-		return false, b.fail(err)
+		return b.watchError(err)
 	}
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
 		if e.Type == events.Error {
-			if err := api.FromObject(e.Object); !api.IsResourceExpired(err) && !api.IsGone(err) {
-				return false, b.fail(err)
-			}
-			return false, nil
+			return b.watchError(api.FromObject(e.Object))
 		}
 		if l, ok := e.Object.(*coordination.Lease); ok {
 			b.told(w, e.Type, l)
 		}
 	}
-	return time.Since(began) > time.Second, ctx.Err()
+	return nil
+}
+
+func (b *Backend) watchError(err error) error {
+	if api.IsResourceExpired(err) || api.IsGone(err) {
+		return nil
+	}
+	return b.fail(err)
 }
 
 // told keeps what the watch has told, and wakes the listeners that wait for it.
@@ -195,10 +190,7 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 	}
 	w.version = max(w.version, o.version)
 	b.highest = max(b.highest, o.version)
-	switch {
-	case kind == events.Bookmark:
-		return
-	case l.Name == b.names.census():
+	if l.Name == b.names.census() {
 		c := newCensus(l)
 		if kind == events.Deleted {
 			c = nil

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
@@ -52,28 +49,13 @@ func (w *wire) count() (all map[string]int) {
 	return all
 }
 
-// wired returns the configuration of a kubeconfig, with a wire.
-func wired(t testing.TB, kubeconfig string) (*rest.Config, *wire) {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{requests: map[string]int{}}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
-	return config, w
-}
-
 // manager starts a manager with a wire.
 func (l *lab) manager(t testing.TB, id string, o election.Options) (*election.Manager, *wire) {
 	t.Helper()
-	config, w := wired(t, l.file)
-	b, err := Open(Options{Config: config, Namespace: l.namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &wire{requests: map[string]int{}}
+	n := l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
 	o.ID = id
-	m, err := election.New(b, o)
+	m, err := election.New(n.Backend, o)
 	if err != nil {
 		t.Fatal(err)
 	}

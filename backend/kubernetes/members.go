@@ -49,7 +49,7 @@ func (b *Backend) announce(ctx context.Context, l *coordination.Lease, m backend
 		}
 		next.Annotations = map[string]string{memberKey: text}
 		next.Spec = coordination.LeaseSpec{
-			HolderIdentity: &holder, LeaseDurationSeconds: new(int32((m.TTL + time.Second - 1) / time.Second)), RenewTime: &meta.MicroTime{Time: micro(time.Now())},
+			HolderIdentity: &holder, LeaseDurationSeconds: new(wholeSeconds(m.TTL)), RenewTime: &meta.MicroTime{Time: micro(time.Now())},
 		}
 		if written, err = b.send(ctx, next); err == nil {
 			written.ManagedFields = nil

@@ -13,6 +13,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // An object is an election's Lease as it was read last, or its absence.
@@ -53,7 +55,7 @@ func newObject(l *coordination.Lease, at time.Time) *object {
 // wasLed reports whether a member of this fleet may have led by the Lease, which has this name.
 func (o *object) wasLed(n naming, name string) bool {
 	if r := o.record; r != nil {
-		return r.UID != "" && n.election(r.Election) == name
+		return r.Epoch != "" && n.election(r.Election) == name
 	}
 	return o.damaged && strings.HasPrefix(name, n.prefix)
 }
@@ -123,7 +125,7 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 	errs := make([]error, len(elections))
 	b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
 	for i, err := range errs {
-		if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.UID == "" || states[i].suspect) {
+		if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.Epoch == "" || states[i].suspect) {
 			states, _, err := b.list(ctx, elections)
 			return states, err
 		}
@@ -247,7 +249,7 @@ func (b *Backend) noteRecord(name string, o *object) {
 	b.records = true
 	term := uint64(0)
 	if r := o.record; r != nil {
-		b.longest = max(b.longest, r.MaxTTL, r.TTL)
+		b.longest = max(b.longest, time.Duration(r.MaxTTL), time.Duration(r.TTL))
 		if r.Term <= backend.MaxTerm { // a greater one was forged
 			term = r.Term
 		}
@@ -266,5 +268,58 @@ func (b *Backend) remembered(election string) (s state, ok bool) {
 	return b.classify(election, o), true
 }
 
-// nonce of this process.
-func (b *Backend) nonce() backend.Nonce { return b.owner.Nonce() }
+// List implements [backend.Backend]: elections that members of this module have led.
+func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
+	if err := b.enter(ctx, "list", ""); err != nil {
+		return nil, err
+	}
+	m := b.now()
+	all, _, err := b.snapshot(ctx, &m)
+	if err != nil {
+		return nil, wrap("list", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, o := range all {
+		r := o.record
+		if r == nil || r.Term == 0 || backend.CheckName(r.Election) != nil || b.names.election(r.Election) != name {
+			continue
+		}
+		s := b.classify(r.Election, o)
+		record := backend.Record{Lease: s.Lease, History: r.History}
+		if t := o.lease.Spec.AcquireTime; t != nil && !s.Vacant() {
+			record.Elected = clean.Time(t.Time)
+		}
+		list = append(list, record)
+	}
+	return page.Cut(list, from, limit, func(r backend.Record) string { return r.Election }), nil
+}
+
+// Observe implements [backend.Backend] with a reading, unless the watch has just told of a change.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	what := about("observe", len(seen), seen[0].Election)
+	if err := b.enter(ctx, what, ""); err != nil {
+		return nil, err
+	}
+	if changed, ok := b.observeRemembered(seen); ok {
+		return changed, nil
+	}
+	states, err := b.read(ctx, electionsOf(seen))
+	if err != nil {
+		return nil, wrap(what, err)
+	}
+	for i := range states {
+		if seen[i].Version == "" || states[i].Differs(seen[i]) {
+			changed = append(changed, states[i].Lease)
+		}
+	}
+	return changed, nil
+}
+
+func electionsOf(leases []backend.Lease) []string {
+	names := make([]string, len(leases))
+	for i := range leases {
+		names[i] = leases[i].Election
+	}
+	return names
+}

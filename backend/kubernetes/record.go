@@ -30,39 +30,15 @@ const (
 	kindMember   = "member"
 )
 
-// maxRecord is the size in bytes of an annotation that decode reads. Kubernetes allows 256 KiB for all
-// annotations of an object.
-const maxRecord = 192 << 10
-
 // A record is what this module keeps of an election besides the Lease's spec. It says which spec
 // belongs to it (see spec). If the Lease has another one, another program has written that.
+//
+// It is the record of the other stores. Its Epoch is the UID of the Lease; empty: nobody was granted this Lease yet.
+// Its Heartbeat is fresh with each renewal, too, and Write is random. A vacant one was Elected when the last leadership ended.
 type record struct {
-	Election string `json:"election"`
-	UID      string `json:"uid"` // of the Lease; empty: nobody was granted this Lease yet
-
-	Term        uint64        `json:"term"`
-	ID          string        `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
-	Nonce       string        `json:"nonce,omitempty"`
-	Address     string        `json:"address,omitempty"`
-	Metadata    string        `json:"metadata,omitempty"`
-	TTL         time.Duration `json:"ttl,omitempty"` // in nanoseconds, as all durations
-	Renew       time.Duration `json:"renew,omitempty"`
-	Transitions int32         `json:"transitions"` // leaseTransitions
-
-	Heartbeat string `json:"heartbeat"` // random, fresh with each grant, renewal and release
-	Write     string `json:"write"`     // random, fresh with each write
-
-	Elected time.Time            `json:"elected"` // when the leadership began, or when the last one ended: acquireTime
-	Written time.Time            `json:"written"` // when heartbeat was: renewTime
-	End     backend.End          `json:"end,omitempty"`
-	LastID  string               `json:"last_id,omitempty"`
-	History []backend.Leadership `json:"history,omitempty"`
-
-	Request   *lease.Request `json:"request,omitempty"`
-	MovedTo   string         `json:"moved_to,omitempty"`
-	MovedFrom string         `json:"moved_from,omitempty"`
-
-	MaxTTL time.Duration `json:"max_ttl"` // the greatest TTL that its writer knew of
+	lease.Record
+	Transitions int32      `json:"transitions"` // leaseTransitions
+	MaxTTL      lease.Span `json:"max_ttl"`     // the greatest TTL that its writer knew of
 }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
@@ -73,7 +49,7 @@ const sumMark = `,"sum":"`
 
 // encode returns the text of the annotation.
 func (r *record) encode() string {
-	text := string(marshal(r))
+	text := lease.Encode(r)
 	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
 }
 
@@ -88,12 +64,12 @@ func marshal(v any) []byte {
 // decode returns the record in an annotation, or nil if this module has not written it so.
 func decode(text string) *record {
 	r, end := new(record), strings.LastIndex(text, sumMark)
-	if len(text) > maxRecord || end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` ||
-		json.Unmarshal([]byte(text), r) != nil || len(r.Heartbeat) > 64 {
+	if end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` ||
+		json.Unmarshal([]byte(text), r) != nil {
 		return nil
 	}
 	r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
-	r.TTL, r.MaxTTL = min(max(r.TTL, 0), MaxTTL), min(max(r.MaxTTL, 0), MaxTTL)
+	r.TTL, r.MaxTTL = min(r.TTL, lease.Span(MaxTTL)), min(r.MaxTTL, lease.Span(MaxTTL))
 	return r
 }
 
@@ -104,13 +80,13 @@ const sealHolder = "moved to "
 // lease without a holder at once, and no other before leaseDurationSeconds. So a seal is a holder
 // that they will not outlive.
 func (r *record) spec() coordination.LeaseSpec {
-	holder, seconds := r.ID, int32((r.TTL+time.Second-1)/time.Second)
+	holder, seconds := r.ID, wholeSeconds(time.Duration(r.TTL))
 	switch {
 	case r.MovedTo != "":
 		holder, seconds = sealHolder+r.MovedTo, math.MaxInt32
 	case r.vacant():
 		seconds = 1
-	case r.Renew < time.Second: // they compare times in whole seconds, so they may not see the last renewal
+	case time.Duration(r.Renew) < time.Second: // they compare times in whole seconds, so they may not see the last renewal
 		seconds++
 	}
 	transitions := r.Transitions
@@ -119,6 +95,9 @@ func (r *record) spec() coordination.LeaseSpec {
 		AcquireTime: &meta.MicroTime{Time: micro(r.Elected)}, RenewTime: &meta.MicroTime{Time: micro(r.Written)},
 	}
 }
+
+// wholeSeconds rounds a TTL up.
+func wholeSeconds(ttl time.Duration) int32 { return int32((ttl + time.Second - 1) / time.Second) }
 
 // wrote reports whether the spec follows from the record: otherwise another program has written it.
 func (r *record) wrote(s *coordination.LeaseSpec) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Renew implements [backend.Backend] by one request for each lease, some of them at the same time.
@@ -30,7 +31,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 				return nil
 			}
 			r := *s.record
-			r.Heartbeat, r.Written = random(), later(r.Written, r.Renew)
+			r.Heartbeat, r.Written = lease.NewHeartbeat(), later(r.Written, time.Duration(r.Renew))
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
@@ -68,7 +69,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
-	nonce := b.nonce()
+	nonce := b.owner.Nonce()
 	if nonce == "" {
 		return nil // it has held nothing
 	}
@@ -105,13 +106,13 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 // vacated returns the vacant record that follows a leadership of this process.
 func (s *state) vacated(how backend.End) *record {
 	old, now := s.record, time.Now().UTC()
-	r := &record{
-		Election: old.Election, UID: old.UID, Term: old.Term, Transitions: old.Transitions, Heartbeat: random(), Request: old.Request,
-		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom, MaxTTL: old.MaxTTL,
-	}
+	r := &record{Transitions: old.Transitions, MaxTTL: old.MaxTTL, Record: lease.Record{
+		Election: old.Election, Epoch: old.Epoch, Term: old.Term, Heartbeat: lease.NewHeartbeat(), Request: old.Request,
+		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom,
+	}}
 	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)
 	if s.suspect { // a later grant may be lost: nobody may lead at once
-		r.UID = ""
+		r.Epoch = ""
 	}
 	return r
 }
@@ -127,4 +128,32 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 		b.pending[b.names.election(h.Election)] = true
 	}
 	return nil
+}
+
+// Request implements [backend.Backend]. It writes the record once more, and leaves the spec alone.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	what := about("request", len(requests), requests[0].Election)
+	if err := b.enter(ctx, what, ""); err != nil {
+		return err
+	}
+	var errs []error
+	for _, q := range requests {
+		s, written, err := b.update(ctx, q.Election, func(s *state) *change {
+			if q.Term == 0 || s.Term != q.Term || s.record == nil {
+				return nil
+			}
+			r := *s.record
+			if r.Request = nil; q.Kind != "" {
+				r.Request = &lease.Request{Kind: q.Kind, ID: q.ID, Nonce: string(q.Nonce)}
+			}
+			return &change{record: &r, beside: true}
+		})
+		switch {
+		case err != nil:
+			return wrap(what, backend.Join(append(errs, err)...))
+		case !written:
+			errs = append(errs, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, s.Term, q.Term, backend.ErrStale))
+		}
+	}
+	return wrap(what, backend.Join(errs...))
 }

@@ -16,24 +16,6 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// bidFor is bid with another TTL.
-func (n *node) bidFor(over backend.Lease, ttl time.Duration) backend.Answer {
-	n.t.Helper()
-	return n.bidAfter(over, 0, ttl)
-}
-
-// bidAfter is bid for a term that exceeds minTerm.
-func (n *node) bidAfter(over backend.Lease, minTerm uint64, ttl time.Duration) backend.Answer {
-	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, MinTerm: minTerm, Expected: over}})
-	if err != nil {
-		return backend.Answer{Err: err}
-	}
-	return answers[0]
-}
-
 // A member that starts after a Lease was deleted knows from the census for how long to watch: others
 // were granted longer leases than its own, and a greater TTL may have come with a later leadership.
 func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
@@ -42,7 +24,7 @@ func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 	a := l.node(t, "a")
 	a.release(a.lead("jobs"))
 	const long = 20 * time.Second
-	if got := a.bidFor(a.observe("jobs"), long); got.Outcome != backend.Granted {
+	if got := a.bidAfter(a.observe("jobs"), 0, long); got.Outcome != backend.Granted {
 		t.Fatal(got)
 	}
 	l.delete(t, "jobs")
@@ -58,11 +40,11 @@ func TestAnEditedTTLIsNotBelieved(t *testing.T) {
 	l := newLab(t, testbed.SharedKubernetes(t))
 	a := l.node(t, "a")
 	const granted = 1900 * time.Millisecond
-	if got := a.bidFor(a.observe("jobs"), granted); got.Outcome != backend.Granted {
+	if got := a.bidAfter(a.observe("jobs"), 0, granted); got.Outcome != backend.Granted {
 		t.Fatal(got)
 	}
 	if err := l.edit("jobs", func(o *coordination.Lease) {
-		o.Annotations[recordKey] = strings.Replace(o.Annotations[recordKey], `"ttl":1900000000`, `"ttl":1100000000`, 1)
+		o.Annotations[recordKey] = strings.Replace(o.Annotations[recordKey], `"ttl":"1.9s"`, `"ttl":"1.1s"`, 1)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +69,7 @@ func TestABidDoesNotBreakASeal(t *testing.T) {
 	l := newLab(t, testbed.SharedKubernetes(t))
 	n := l.node(t, "n")
 	lead := n.lead("jobs")
-	held := lead.Held()
-	held.MovedTo = "mysql"
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Mark(ctx, []backend.Held{held})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Fatal(answers, err)
-	}
+	n.seal(lead)
 	n.mustLose(lead, "the lease has moved, which the bid does not expect")
 }
 
@@ -131,14 +106,7 @@ func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (l *lab) hookNode(t *testing.T, id string, h *hook) *node {
 	t.Helper()
-	config, _ := wired(t, l.file)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })
-	b, err := Open(Options{Config: config, Namespace: l.namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+	return l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })
 }
 
 // A bid finds no Lease. Before it has made one, another member leads, and its Lease is deleted. Then

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // A state is one election as it was read.
@@ -37,10 +38,7 @@ func (b *Backend) classify(election string, o *object) state {
 		return s
 	}
 	r, wrote := s.valid(b, election)
-	s.Lease = backend.Lease{Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
-	if q := r.Request; q != nil && q.Kind != "" {
-		s.Request = backend.Request{Election: election, Term: r.Term, Kind: q.Kind, ID: q.ID, Nonce: backend.Nonce(q.Nonce)}
-	}
+	s.Lease = r.Lease(election)
 	if wrote {
 		s.classifyOurs(b, r)
 	} else {
@@ -48,7 +46,7 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
-		s.Version = "?" + digest(s.Version, r.Heartbeat, strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
+		s.Version = "?" + digest(s.Version, heartbeat(r), strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
 	}
 	s.Lease = clean.Lease(s.Lease)
 	return s
@@ -58,10 +56,10 @@ func (b *Backend) classify(election string, o *object) state {
 // from it. It sets s.suspect.
 func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
 	r, wrote = s.record, s.record.wrote(&s.lease.Spec)
-	if r != nil && r.UID == "" && r.Term == 0 && !wrote { // nobody of this module was granted it
+	if r != nil && r.Epoch == "" && r.Term == 0 && !wrote { // nobody of this module was granted it
 		r = nil
 	}
-	damaged := s.damaged || r != nil && (r.Election != election || r.UID != string(s.lease.UID) || r.Term < s.known)
+	damaged := s.damaged || r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
 	old := b.back > 0 && (!b.backRead || s.version <= b.backTo)
 	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
@@ -73,13 +71,12 @@ func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
 // classifyOurs is classify for a spec that this module has written.
 func (s *state) classifyOurs(b *Backend, r *record) {
 	s.ours, s.Age = !s.suspect, b.age(s.object, r.Written)
-	s.Version = digest(string(s.lease.UID))[:8] + "." + r.Heartbeat
+	s.Version = digest(string(s.lease.UID))[:8] + "." + heartbeat(r)
 	if r.vacant() {
 		return
 	}
-	s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
-	s.TTL, s.Renew = max(r.TTL, MinTTL), r.Renew
-	if s.own = s.ours && r.Nonce == string(b.nonce()); !s.own {
+	s.TTL = max(s.TTL, MinTTL)
+	if s.own = s.ours && r.Nonce == string(b.owner.Nonce()); !s.own {
 		s.ObserveFor = s.TTL
 	}
 }
@@ -93,7 +90,7 @@ func (s *state) classifyMissing(b *Backend, election string) {
 	}
 	census, made := "", int64(0)
 	if b.census != nil {
-		census, made = string(b.census.lease.UID), b.census.times(s.name)
+		census, made = string(b.census.lease.UID), b.census.Made[madeKey(s.name)]
 	}
 	s.ObserveFor = b.greatestTTL()
 	s.Version = "?" + digest("none", census, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
@@ -104,10 +101,11 @@ func (s *state) classifyMissing(b *Backend, election string) {
 // is the record beside it, empty if there is none.
 func (s *state) classifyForeign(b *Backend, r *record) {
 	spec := &s.lease.Spec
+	s.Holder, s.TTL, s.Renew = backend.Candidate{}, 0, 0
 	s.Version = "~" + digest(string(s.lease.UID), specText(spec))
 	heldFor := time.Duration(0) // a leadership of this module that the spec may have replaced a moment ago
 	if !r.vacant() {
-		heldFor = max(r.TTL, MinTTL)
+		heldFor = max(time.Duration(r.TTL), MinTTL)
 		s.End, s.LastID = backend.Failed, r.ID
 	}
 	if spec.RenewTime != nil {
@@ -176,7 +174,7 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 	history = r.History
 	ended := backend.Leadership{Term: r.Term, ID: s.Holder.ID, From: r.Elected}
 	if !s.ours && !s.suspect && !r.vacant() { // another program led after this module
-		history = clean.Remember(history, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, backend.Failed, now, max(0, now.Sub(r.Written)-r.TTL))
+		history = clean.Remember(history, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, backend.Failed, now, max(0, now.Sub(r.Written)-time.Duration(r.TTL)))
 	}
 	if s.Vacant() {
 		return s.End, s.LastID, history
@@ -190,11 +188,11 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 // grant returns the record of a grant.
 func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time.Duration) *record {
 	c := clean.Candidate(bid.Candidate)
-	r := &record{
-		Election: bid.Election, UID: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
-		TTL: bid.TTL, Renew: bid.Renew, Heartbeat: random(), Elected: now, Written: now,
-		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom, MaxTTL: max(longest, bid.TTL),
-	}
+	r := &record{MaxTTL: lease.Span(max(longest, bid.TTL)), Record: lease.Record{
+		Election: bid.Election, Epoch: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
+		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
+		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
+	}}
 	spec := &s.lease.Spec
 	r.Transitions = transitions(spec)
 	if s.record != nil {
@@ -207,4 +205,4 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time
 	return r
 }
 
-func random() string { return string(backend.NewNonce()) }
+func heartbeat(r *record) string { return strconv.FormatUint(uint64(r.Heartbeat), 16) }

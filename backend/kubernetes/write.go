@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -66,14 +67,14 @@ func (b *Backend) write(ctx context.Context, s *state, c change) (state, error) 
 		l.Annotations = map[string]string{}
 	}
 	if c.touch {
-		l.Annotations[touchKey] = random()
+		l.Annotations[touchKey] = string(backend.NewNonce())
 	}
 	if c.record != nil {
 		if l.Labels == nil {
 			l.Labels = map[string]string{}
 		}
 		l.Labels[kindKey] = kindElection
-		c.record.Write = random()
+		c.record.Write = rand.Int64()
 		l.Annotations[recordKey] = c.record.encode()
 		if !c.beside {
 			l.Spec = c.record.spec()

@@ -28,7 +28,7 @@ func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == ni
 // answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
 	r := g.record.record(election)
-	l := r.lease(election)
+	l := r.Lease(election)
 	l.Version = version(g.record.heartbeat, g.created, renewalSign{s.item.Created, s.value.Of(election)})
 	return backend.Answer{Lease: clean.Lease(l), Outcome: backend.Granted, ValidFor: min(ttl, l.TTL)}
 }

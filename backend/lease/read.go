@@ -224,7 +224,7 @@ func (b *Backend) derive(v *view, s *state) {
 		r = &Record{}
 	}
 
-	s.Lease = r.lease(s.Election)
+	s.Lease = r.Lease(s.Election)
 	s.Age = b.age(&s.item, r.Written)
 	s.session = Item{}
 	sign := renewalSign{}

@@ -42,8 +42,8 @@ type Record struct {
 	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from that backend, where it is sealed
 }
 
-// lease returns what a record says of an election. Whether it may be believed, and for how long, is not in it.
-func (r *Record) lease(election string) backend.Lease {
+// Lease returns what a record says of an election. Whether it may be believed, and for how long, is not in it.
+func (r *Record) Lease(election string) backend.Lease {
 	l := backend.Lease{
 		Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 		Request: r.Request.of(election, r.Term),

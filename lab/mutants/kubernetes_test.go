@@ -43,7 +43,7 @@ var kubernetesMutants = []mutant{
 		"		if written.Annotations[key] != text {",
 		"		if false && written.Annotations[key] != text {", "TestALeaseThatIsChangedOnItsWayIsNotGranted", kubernetes("TestALeaseThatIsChangedOnItsWayIsNotGranted")},
 	{"two writes of the same are one", "write.go",
-		"		c.record.Write = random()\n",
+		"		c.record.Write = rand.Int64()\n",
 		"", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
 	{"a bid may be granted though the lease was renewed", "acquire.go",
 		"if !s.own && !s.Unchanged(bid.Expected) ||",
@@ -68,7 +68,7 @@ var kubernetesMutants = []mutant{
 
 	// Readings.
 	{"a renewal is no other version", "state.go",
-		`s.Version = digest(string(s.lease.UID))[:8] + "." + r.Heartbeat`,
+		`s.Version = digest(string(s.lease.UID))[:8] + "." + heartbeat(r)`,
 		`s.Version = digest(string(s.lease.UID))[:8] + "." + r.Nonce`, "R1 a renewal is a write with a fresh heartbeat: rule violated", kubernetesSuite("R1 a renewal is a write with a fresh heartbeat")},
 	{"the watch says that a lease is unchanged", "listen.go",
 		"	if changed == nil {\n		return nil, false\n	}\n",
@@ -97,7 +97,7 @@ var kubernetesMutants = []mutant{
 		"text[end:] != sumMark+digest(text[:end]+\"}\")+`\"}` ||",
 		"", "its TTL was edited, and it is watched for", kubernetes("TestAnEditedTTLIsNotBelieved")},
 	{"another Lease with the same record is the same", "state.go",
-		"(r.Election != election || r.UID != string(s.lease.UID) ||",
+		"(r.Election != election || r.Epoch != string(s.lease.UID) ||",
 		"(r.Election != election ||", "its record is from the past, when it was vacant", kubernetes("TestALeaseFromABackupIsWatched")},
 	{"a restore is not noticed", "reading.go",
 		"	case version >= known:\n",
@@ -110,8 +110,8 @@ var kubernetesMutants = []mutant{
 		"	if false { // a later grant may be lost", "which the copy does not have", kubernetes("TestARestoredLeaseIsNotReleased")},
 
 	{"a copy of another election's Lease is believed", "state.go",
-		"(r.Election != election || r.UID != string(s.lease.UID) ||",
-		"(r.UID != string(s.lease.UID) ||", "its record is that of another election", kubernetes("TestAnEditedLeaseIsWatched")},
+		"(r.Election != election || r.Epoch != string(s.lease.UID) ||",
+		"(r.Epoch != string(s.lease.UID) ||", "its record is that of another election", kubernetes("TestAnEditedLeaseIsWatched")},
 	{"a copy that is put back is believed", "state.go",
 		" || r.Term < s.known)",
 		")", "a leads, and has not noticed", kubernetes("TestACopyThatIsPutBackFreesNothing")},
@@ -121,8 +121,8 @@ var kubernetesMutants = []mutant{
 
 	// Members of client-go.
 	{"leaseDurationSeconds is rounded down", "record.go",
-		"int32((r.TTL+time.Second-1)/time.Second)",
-		"int32(r.TTL/time.Second)", "leaseDurationSeconds is 1", kubernetes("TestRecordsAreReadAsTheyWereWritten")},
+		"int32((ttl + time.Second - 1) / time.Second)",
+		"int32(ttl / time.Second)", "leaseDurationSeconds is 1", kubernetes("TestRecordsAreReadAsTheyWereWritten")},
 	{"a member of client-go is watched for the least TTL", "state.go",
 		"s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)",
 		"s.TTL = MinTTL", "want pod-1_x, watched for 15s", kubernetes("TestALeaderOfClientGoIsWatched")},

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,4 +222,103 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
 	road.Moved = func() (string, error) { return reader.observe(f.election).MovedTo, nil }
 	road.ThereAndBack()
+}
+
+// guardedArg holds the configuration of a member with a guard.
+const guardedArg = "GO_ELECTION_TEST_GUARDED"
+
+// guardedMain is the program of a member that a configuration describes.
+func guardedMain(arg string) {
+	os.Unsetenv(guardedArg)
+	var text string
+	err := json.Unmarshal([]byte(arg), &text)
+	var c *config.Config
+	if err == nil {
+		c, err = config.Parse("test.yaml", []byte(text), config.Options{Environ: []string{}})
+	}
+	var m *election.Manager
+	if err == nil {
+		m, err = c.Open(context.Background())
+	}
+	var e *election.Election
+	if err == nil {
+		e, err = m.Join("controller")
+	}
+	if err == nil {
+		err = e.Lead(nil)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "member:", err)
+		os.Exit(1)
+	}
+	testbed.Say(e.Leading, func() string { leader, _, _ := e.Leader(); return leader.ID + " " })
+	m.Close(context.Background())
+	os.Exit(0)
+}
+
+// After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.
+func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const ttl = 20 * time.Second
+	start := func(id string) *testbed.Member {
+		return f.Program(id, true, guardedArg, fmt.Sprintf("backend: kubernetes\nid: %s\nttl: %v\nguard: true\nkubernetes: {kubeconfig: %q, namespace: %s}\n", id, ttl, f.file, f.namespace))
+	}
+	leader := start("0")
+	f.Leads(leader)
+	var took []time.Duration
+	for i := range 3 {
+		next := start(fmt.Sprint(i + 1))
+		next.Follows(leader.ID)
+		killed := time.Now()
+		leader.Kill()
+		f.Leads(next)
+		took = append(took, next.Led()[0].From.Sub(killed).Round(time.Millisecond))
+		leader = next
+	}
+	t.Log("from kill -9 until the next leads:", took)
+	for _, d := range took {
+		if d > ttl/2 {
+			t.Errorf("it took %v, with a TTL of %v", d, ttl)
+		}
+	}
+	f.NeverTwo()
+}
+
+// In a pod nothing is configured: server, namespace, account and token come from where the kubelet puts them.
+func TestAPodNeedsNoConfiguration(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("it mounts what a pod has, which needs root")
+	}
+	k := testbed.SharedKubernetes(t)
+	l := newLab(t, k)
+	user, token := k.ServiceAccount(t, l.namespace, "app")
+	l.allow(t, user, []string{"get", "list", "watch", "create", "update", "delete"})
+	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"token": token, "ca.crt": string(config.CAData), "namespace": l.namespace} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arg, err := json.Marshal(part{Election: "jobs", ID: "pod-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const account = "/run/secrets/kubernetes.io/serviceaccount"
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -p "+account+" && cp "+dir+"/* "+account+" && exec "+os.Args[0])
+	cmd.Env = append(os.Environ(), memberArg+"="+string(arg), "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port())
+	m := testbed.StartMember(t, "pod-1", cmd)
+	m.Says("leader")
+	if lease, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&lease.Spec) != "pod-1" {
+		t.Errorf("the Lease in the pod's namespace is held by %+v (%v); want pod-1", lease.Spec.HolderIdentity, err)
+	}
 }

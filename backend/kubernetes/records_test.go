@@ -1,0 +1,204 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
+)
+
+// The cluster's store is restored from a copy that lacks the last grant. UIDs and versions are those of
+// the copy. Who has read later versions notices it, and lets nothing be led before the greatest TTL.
+func TestARestoredClusterIsWatched(t *testing.T) {
+	t.Parallel()
+	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+	l := newLab(t, k)
+	a, b, c, d := l.node(t, "a"), l.node(t, "b"), l.node(t, "c"), l.node(t, "d")
+	held := a.mustRenew(a.lead("jobs"))
+	a.release(a.lead("vacant"))
+	a.release(a.lead("unread")) // by d, which hears of the restore by another Lease
+	saved := k.SaveStore(t)
+	there := func(n *node) {
+		testbed.Eventually(t, patient, "the API server is there again", func() error {
+			ctx, cancel := n.ctx()
+			defer cancel()
+			_, err := n.List(ctx, "", 1)
+			return err
+		})
+	}
+	there(b)
+	next := b.mustWin(b.observe("jobs"), held)
+	b.lead("unread")
+	vacant := b.lead("vacant")
+	d.observe("vacant")
+	fresh := b.lead("new")
+	for _, name := range []string{"jobs", "vacant", "new"} {
+		c.observe(name)
+		next = b.mustRenewIf(name == "jobs", next)
+	}
+	a.observe("jobs")
+	k.RestoreStore(t, saved)
+	for _, n := range []*node{a, b, c, d} {
+		there(n)
+	}
+	d.mustBeWatched("unread", "an older copy was restored")
+	for _, name := range []string{"jobs", "vacant", "new"} {
+		c.mustBeWatched(name, "an older copy was restored")
+	}
+	a.mustRefuse(held, "the copy has its leadership as it was")
+	b.mustRefuse(next, "which is not in the copy")
+	c.mustWin(c.observe("jobs"), next)
+	last := c.mustWin(c.observe("vacant"), vacant)
+	c.mustWin(c.observe("new"), fresh)
+	c.mustRenew(last)
+	c.release(last)
+	c.mustBeFree("vacant", "it was led and released after the restore")
+}
+
+func (n *node) mustRenewIf(yes bool, held backend.Lease) backend.Lease {
+	if yes {
+		return n.mustRenew(held)
+	}
+	return held
+}
+
+// A Lease that has an older version than it had comes from a copy, even if the store as a whole counts on from
+// where it was, as after etcdutl snapshot restore --bump-revision. What began before that was noticed is
+// not believed, and counts no second restore.
+func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
+	b := &Backend{objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}}
+	b.highest = 60
+	b.keep("jobs", newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: "50"}}, time.Now()))
+	first, second := b.now("jobs"), b.now("jobs")
+	if err := errors.Join(b.notBefore(&first, "", 1000), b.notBefore(&first, "jobs", 50)); err != nil {
+		t.Errorf("newer answers: %v", err)
+	}
+	if err := b.notBefore(&first, "jobs", 40); !errors.Is(err, errBack) || b.back != 1 || len(b.objects) > 0 {
+		t.Errorf("an older version: %v, %d restores, %d Leases remembered; want errBack, 1, 0", err, b.back, len(b.objects))
+	}
+	if err := b.notBefore(&second, "", 2000); !errors.Is(err, errBack) || b.back != 1 {
+		t.Errorf("an answer to what began before: %v, %d restores; want errBack, 1", err, b.back)
+	}
+	third := b.now("jobs")
+	if err := b.notBefore(&third, "", 900); err != nil {
+		t.Errorf("an answer to what began afterwards: %v", err)
+	}
+}
+
+// A record is read as it was written, and an edited one is not read.
+func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
+	now := time.Now()
+	r := &record{Record: lease.Record{
+		Election: "jobs", Epoch: "1-2", Term: 7, ID: "a<b>", Nonce: "n", Metadata: "\n\t\"ü\"", TTL: lease.Span(1500 * time.Millisecond), Renew: lease.Span(time.Second),
+		Elected: now.UTC(), Written: now.UTC(), Heartbeat: 5,
+		History: []backend.Leadership{{Term: 6, ID: "b", From: now.UTC(), To: now.UTC(), End: backend.Failed}},
+	}}
+	text := r.encode()
+	got := decode(text)
+	if got == nil || got.encode() != text {
+		t.Fatalf("read %+v from %s", got, text)
+	}
+	if later := decode(strings.Replace(text, `"term":7`, `"term":8`, 1)); later != nil {
+		t.Errorf("an edited record is read as %+v", later)
+	}
+	more := strings.TrimSuffix(lease.Encode(r), "}") + `,"of_a_later_version":1`
+	if later := decode(more + sumMark + digest(more+"}") + `"}`); later == nil || later.Term != 7 {
+		t.Errorf("with a field of a later version, the record is read as %+v", later)
+	}
+	a, b := r.spec(), got.spec()
+	if specText(&a) != specText(&b) {
+		t.Errorf("spec %s, read %s", specText(&a), specText(&b))
+	}
+	if *a.LeaseDurationSeconds != 2 { // renewals are a second apart
+		t.Errorf("leaseDurationSeconds is %d, want 2: it must not be less than the TTL", *a.LeaseDurationSeconds)
+	}
+}
+
+// Whatever somebody writes into a Lease, what a program is told of it can be printed, and frees nothing
+// by an overflow.
+func FuzzLease(f *testing.F) {
+	r := record{Record: lease.Record{Election: "jobs", Epoch: "1", Term: 7, ID: "a", Nonce: "n", TTL: lease.Span(time.Second), Elected: time.Now().UTC(), Written: time.Now().UTC()}}
+	f.Add(r.encode(), "a", int32(1), int64(0), int32(3), "{}")
+	f.Add("{", "\x1b]0;", int32(-5), int64(1)<<62, int32(-1), `{"layout":1,"max_ttl":-1,"made":{"x":-1}}`)
+	f.Fuzz(func(t *testing.T, text, id string, seconds int32, at int64, transitions int32, counted string) {
+		b := &Backend{names: naming{}}
+		b.census = newCensus(&coordination.Lease{ObjectMeta: meta.ObjectMeta{UID: "2", Annotations: map[string]string{censusKey: counted}}})
+		b.censusRead = true
+		when := meta.NewMicroTime(time.UnixMicro(at))
+		for _, sum := range []bool{false, true} {
+			if sum { // whoever can write a Lease can compute the digest
+				var forged record
+				if json.Unmarshal([]byte(text), &forged) != nil || forged.Written.Year() > 9999 || forged.Elected.Year() > 9999 {
+					return
+				}
+				forged.Elected, forged.Written, forged.History = clean.Time(forged.Elected), clean.Time(forged.Written), clean.History(forged.History)
+				text = forged.encode()
+			}
+			for _, uid := range []types.UID{"1", "2"} {
+				o := newObject(&coordination.Lease{
+					ObjectMeta: meta.ObjectMeta{Name: "jobs", UID: uid, ResourceVersion: "5", Annotations: map[string]string{recordKey: text}},
+					Spec:       coordination.LeaseSpec{HolderIdentity: &id, LeaseDurationSeconds: &seconds, RenewTime: &when, AcquireTime: &when, LeaseTransitions: &transitions},
+				}, time.Now())
+				s := b.classify("jobs", o)
+				if s.Lease != clean.Lease(s.Lease) || len(s.Version) > 600 || s.Version == "" {
+					t.Errorf("%+v is not clean", s.Lease)
+				}
+				if !s.Vacant() && s.ObserveFor < MinTTL || s.ObserveFor < 0 || s.ObserveFor > maxForeign {
+					t.Errorf("%+v is watched for %v", s.Lease, s.ObserveFor)
+				}
+				s.endLeadership(backend.Failed, time.Now())
+			}
+		}
+	})
+}
+
+// The record of a member that is gone is deleted by the next one that starts. One that ends in order deletes its own.
+func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	ctx := t.Context()
+	announce := func(n *node) {
+		t.Helper()
+		if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, closed, alive, next := l.node(t, "gone"), l.node(t, "closed"), l.node(t, "alive"), l.node(t, "next")
+	announce(gone)
+	announce(closed)
+	announce(alive)
+	if err := closed.Close(); err != nil {
+		t.Error(err)
+	}
+	record, err := l.admin.Get(ctx, naming{}.member(gone.me.Nonce), meta.GetOptions{})
+	if err == nil {
+		record.Spec.RenewTime = &meta.MicroTime{Time: time.Now().Add(-2 * goneAfter)}
+		_, err = l.admin.Update(ctx, record, meta.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	announce(next)
+
+	leases, err := l.admin.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leases.Items); n != 2 {
+		t.Errorf("%d members have records; want the 2 that are there", n)
+	}
+	announce(gone) // it was only cut off
+	if _, err := closed.Members(ctx, "", 1); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+}
