@@ -11,6 +11,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/validation"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
@@ -133,8 +134,8 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNamespace(at.namespace); err != nil {
-		return nil, err
+	if validation.IsDNS1123Label(at.namespace) != nil {
+		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", at.namespace)
 	}
 	config := at.config
 	secrets := []string{config.BearerToken, config.Password}
@@ -160,13 +161,6 @@ func open(o Options) (*Backend, error) {
 		objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}, pending: map[string]bool{},
 		listeners: map[*listener]bool{}, enrolling: make(chan struct{}, 1),
 	}, nil
-}
-
-func checkNamespace(name string) error {
-	if len(name) > 63 || strings.Contains(name, ".") || !subdomain(name) {
-		return fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", name)
-	}
-	return nil
 }
 
 // Location implements [backend.Located].

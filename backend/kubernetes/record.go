@@ -11,6 +11,8 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -123,26 +125,9 @@ func specText(s *coordination.LeaseSpec) string {
 }
 
 // holder, seconds and transitions return fields of a spec; zero if they are missing.
-func holder(s *coordination.LeaseSpec) string {
-	if s.HolderIdentity == nil {
-		return ""
-	}
-	return *s.HolderIdentity
-}
-
-func seconds(s *coordination.LeaseSpec) int32 {
-	if s.LeaseDurationSeconds == nil {
-		return 0
-	}
-	return max(0, *s.LeaseDurationSeconds)
-}
-
-func transitions(s *coordination.LeaseSpec) int32 {
-	if s.LeaseTransitions == nil {
-		return 0
-	}
-	return max(0, *s.LeaseTransitions)
-}
+func holder(s *coordination.LeaseSpec) string     { return ptr.Deref(s.HolderIdentity, "") }
+func seconds(s *coordination.LeaseSpec) int32     { return max(0, ptr.Deref(s.LeaseDurationSeconds, 0)) }
+func transitions(s *coordination.LeaseSpec) int32 { return max(0, ptr.Deref(s.LeaseTransitions, 0)) }
 
 // digest returns a short text that stands for others.
 func digest(texts ...string) string {
@@ -181,13 +166,4 @@ func (n naming) election(name string) string {
 
 // subdomain reports whether Kubernetes accepts the name: lower-case letters, digits, - and ., and each
 // part begins and ends with a letter or digit.
-func subdomain(name string) bool {
-	for part := range strings.SplitSeq(name, ".") {
-		if part == "" || part[0] == '-' || part[len(part)-1] == '-' {
-			return false
-		}
-	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.')
-	})
-}
+func subdomain(name string) bool { return validation.IsDNS1123Subdomain(name) == nil }

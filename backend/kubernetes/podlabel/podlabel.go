@@ -174,15 +174,12 @@ func (l *Label) run(ctx context.Context) {
 			failures++
 		}
 
-		timer := time.NewTimer(wait)
 		select {
 		case <-l.wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
-		timer.Stop()
 	}
 }
 

@@ -58,14 +58,12 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 			ended = nil
 			l.endCampaign() // before this function returns: else the process would bid again
 		}
-		timer := time.NewTimer(wait)
 		l.mu.Unlock()
 		select {
 		case <-ended:
 		case <-wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 		l.mu.Lock()
 	}
 	l.lead = nil
