@@ -10,24 +10,6 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// A wall clock that steps forward ends the present leadership. It must not keep this process from
-// leading again.
-func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
-	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
-		e := alone(t, memory.New().Backend(), Options{})
-		e.Lead(nil)
-		time.Sleep(time.Minute)
-		e.manager.clock.ahead.Store(int64(time.Hour)) // what check does then
-		if e.Leading() {
-			t.Error("trusts a lease that the wall clock says has run out")
-		}
-		time.Sleep(time.Minute)
-		if !e.Leading() {
-			t.Error("a minute later it does not lead")
-		}
-	})
-}
-
 // Found by the simulation (docs/proof.md).
 func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -170,18 +170,11 @@ func ExampleLeadership() {
 func ExampleElection_Nominate() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
-	leadership := func(id string) election.LeadFunc {
-		return func(ctx context.Context, _ *election.Leadership) error {
-			leads <- id
-			<-ctx.Done()
-			return nil
-		}
-	}
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
-	ea.Lead(leadership("anna"))
+	ea.Lead(tell(leads, "anna"))
 	fmt.Println(<-leads)
-	eb.Lead(leadership("bert"))
+	eb.Lead(tell(leads, "bert"))
 	if err := eb.Nominate(ctx, "bert"); err != nil {
 		log.Fatal(err)
 	}

@@ -130,20 +130,6 @@ func TestABidExceedsEveryObservedTerm(t *testing.T) {
 	}
 }
 
-// Found by the simulation (docs/proof.md).
-func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
-	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
-	observes(t, m, 3*time.Second, held)
-	m.step(3*time.Second, withdraw{e, true})
-	m.step(3*time.Second, campaign{e, modeTry, workCaller})
-	held.Term, held.Version = 7, "7"
-	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to an earlier bid
-	if e.observed.Term != 9 || e.reported.kind != Elected {
-		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.reported.event(e.name))
-	}
-}
-
 // A coarse or virtual clock does not order the events of one instant.
 func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
@@ -187,29 +173,5 @@ func TestTryDoesNotAcceptANomination(t *testing.T) {
 		if asks := m.inFlight[callRequest] != nil; asks == try {
 			t.Errorf("Try: %v, accepts: %v", try, asks)
 		}
-	}
-}
-
-// Found by the simulation (docs/proof.md).
-func TestBidsForALockedRowBackOff(t *testing.T) {
-	m, _ := machineFor(t, backend.Guarantees{Poll: true})
-	free := backend.Lease{Election: "jobs"}
-	observes(t, m, time.Second, free)
-	bids := 0
-	for now := time.Second; now < 31*time.Second; now = max(m.next(), now+1) {
-		m.step(now, tick{})
-		if c := m.inFlight[callAcquire]; c != nil {
-			bids++
-			// The call itself succeeds: the other rows are not locked.
-			m.step(now, reply{call: c, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
-		}
-		for _, k := range []callKind{callObserve, callAnnounce} {
-			if c := m.inFlight[k]; c != nil {
-				m.step(now, reply{call: c})
-			}
-		}
-	}
-	if bids > 20 {
-		t.Errorf("Q1: %d bids in half a minute for a locked row", bids)
 	}
 }

@@ -136,40 +136,6 @@ func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	}
 }
 
-// The lease was renewed once more: the answer came after the function counted as stuck. Found by the
-// simulation (docs/proof.md).
-func TestAStuckFunctionsLeaseExpiresBeforeItsRelease(t *testing.T) {
-	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	e.work = workFunction
-	renewal := lead(t, m, e)
-	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}}
-	now := renewal.sent
-	m.step(now, resign{e, 7})
-	lasts := time.Duration(0)
-	for e.phase != phaseStuck {
-		if c := m.inFlight[callRenew]; c != nil && now < e.stuckAt-m.RenewEvery {
-			granted.call, lasts = c, c.sent+10*time.Second
-			m.step(now, granted)
-		}
-		now = m.next()
-		m.step(now, tick{})
-	}
-	if c := m.inFlight[callRenew]; c != nil {
-		granted.call, lasts = c, c.sent+10*time.Second
-		m.step(now, granted)
-	}
-	for m.inFlight[callRelease] == nil && now < time.Hour {
-		now = m.next()
-		m.step(now, tick{})
-	}
-	if m.inFlight[callRelease] == nil {
-		t.Error("never released")
-	}
-	if now < lasts {
-		t.Errorf("S11: released %v before the lease expired, while the function runs", lasts-now)
-	}
-}
-
 // A bid that is under way when the manager closes may be granted, so its answer is awaited, even if
 // the lease that an earlier bid may have won has expired.
 func TestCloseWaitsForABidUnderWay(t *testing.T) {

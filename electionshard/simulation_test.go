@@ -232,6 +232,16 @@ func scenarios(shards, processes int) []scenario {
 			do(p)
 		}
 	}
+	restart := func(next func(id string) string) func(w *world) {
+		return func(w *world) {
+			each(w, processes, func(p *process) {
+				w.close(p)
+				w.run(2 * time.Second)
+				w.start(next(p.id))
+				w.run(3 * time.Second)
+			})
+		}
+	}
 	return []scenario{
 		{"nothing happens", 0, 0, func(*world) {}},
 		{"one comes", share, 2 * time.Second, func(w *world) { w.start("new") }},
@@ -253,14 +263,8 @@ func scenarios(shards, processes int) []scenario {
 				p.cut = 0
 			}
 		}},
-		{"a rolling restart", shards + shards/4, 2 * time.Second, func(w *world) {
-			each(w, processes, func(p *process) {
-				w.close(p)
-				w.run(2 * time.Second)
-				w.start(p.id)
-				w.run(3 * time.Second)
-			})
-		}},
+		{"a rolling restart", shards + shards/4, 2 * time.Second, restart(func(id string) string { return id })},
+		{"a rolling restart under other ids", shards + shards/4, 5 * time.Second, restart(func(id string) string { return id + "-new" })},
 		{"one crashes every 20 s for 10 minutes", 4 * share, 2 * time.Second, func(w *world) {
 			p := w.alive()[0]
 			for range 30 {
