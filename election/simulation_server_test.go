@@ -40,7 +40,6 @@ type simRow struct {
 	found     bool
 	lease     backend.Lease // without the fields that depend on the reader
 	heartbeat uint64
-	version   simVersion
 	writtenBy int           // the server that wrote it last
 	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
 	elected   time.Duration // time of the last grant, by the store's clock
@@ -65,13 +64,8 @@ func (v *servers) begin(elections int) {
 	}
 }
 
-// identities are the names of servers in a Version.
-var identities = func() (ids [1000]string) {
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-	}
-	return ids
-}()
+// server is the name of a server in a Version.
+func server(identity int) string { return "s" + strconv.Itoa(identity) }
 
 // uncleanRestart reports whether the server may have lost a grant that a node still trusts.
 func (st *simStore) uncleanRestart() bool {
@@ -81,24 +75,11 @@ func (st *simStore) uncleanRestart() bool {
 // wroteLast reports whether the primary wrote the row last.
 func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
-// A simVersion is the last Version of a row, since most readings find the same.
-type simVersion struct {
-	heartbeat uint64
-	ref, text string
-}
-
-func (v *simVersion) of(heartbeat uint64, ref string) string {
-	if v.text == "" || v.heartbeat != heartbeat || v.ref != ref {
-		*v = simVersion{heartbeat, ref, strconv.FormatUint(heartbeat, 36) + " " + ref}
-	}
-	return v.text
-}
-
 // leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
 // and for how long.
 func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	l, ref := r.lease, ""
-	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
+	same, id := st.wroteLast(r), server(st.primary)
 	switch v := &st.table; {
 	case !r.found:
 		lost := v.created != v.count
@@ -108,7 +89,7 @@ func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 			l.ObserveFor = st.maxTTL
 		}
 	case !same:
-		ref = id + " after " + identities[r.writtenBy%len(identities)]
+		ref = id + " after " + server(r.writtenBy)
 		l.ObserveFor = st.maxTTL
 	case st.uncleanRestart():
 		ref, l.ObserveFor = id, st.maxTTL
@@ -122,7 +103,7 @@ func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	if st.uncleanRestart() {
 		ref += fmt.Sprint(" unclean restart ", st.restarts)
 	}
-	l.Version = r.version.of(r.heartbeat, ref)
+	l.Version = strconv.FormatUint(r.heartbeat, 36) + " " + ref
 	l.Age = st.clock() - r.written
 	return l
 }

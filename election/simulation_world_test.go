@@ -1,6 +1,7 @@
 package election
 
 import (
+	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,6 +14,7 @@ type sim struct {
 	random     *rand.Rand
 	now        time.Duration // true time
 	events     queue
+	scheduled  int // events so far
 	store      *simStore
 	elections  int
 	nodes      []*simNode
@@ -150,15 +152,18 @@ func (s *sim) incumbentGrace() time.Duration {
 }
 
 func (s *sim) until(t time.Duration) {
-	for s.err == nil && s.events.len() > 0 && s.events.first() <= t {
-		e := s.events.pop()
+	for s.err == nil && len(s.events) > 0 && s.events[0].at <= t {
+		e := heap.Pop(&s.events).(scheduled)
 		s.now = e.at
 		e.do()
 	}
 	s.now = max(s.now, t)
 }
 
-func (s *sim) after(d time.Duration, do func()) { s.events.push(s.now+max(d, 0), do) }
+func (s *sim) after(d time.Duration, do func()) {
+	s.scheduled++
+	heap.Push(&s.events, scheduled{s.now + max(d, 0), s.scheduled, do})
+}
 
 func (s *sim) exponential(mean time.Duration) time.Duration {
 	return time.Duration(s.random.ExpFloat64() * float64(mean))
@@ -203,11 +208,8 @@ func (s *sim) fail(who, format string, args ...any) {
 	}
 }
 
-// A queue has scheduled events in order of time, and of scheduling for equal times.
-type queue struct {
-	heap []scheduled
-	seq  int
-}
+// A queue is a heap of scheduled events, in order of time, and of scheduling for equal times.
+type queue []scheduled
 
 type scheduled struct {
 	at  time.Duration
@@ -215,48 +217,17 @@ type scheduled struct {
 	do  func()
 }
 
-func (a *scheduled) before(b *scheduled) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
-
-func (q *queue) len() int             { return len(q.heap) }
-func (q *queue) first() time.Duration { return q.heap[0].at }
-
-func (q *queue) push(at time.Duration, do func()) {
-	q.seq++
-	e := scheduled{at, q.seq, do}
-	q.heap = append(q.heap, e)
-	i := len(q.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !e.before(&q.heap[up]) {
-			break
-		}
-		q.heap[i] = q.heap[up]
-		i = up
-	}
-	q.heap[i] = e
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
 }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(e any)   { *q = append(*q, e.(scheduled)) }
 
-func (q *queue) pop() scheduled {
-	top := q.heap[0]
-	last := len(q.heap) - 1
-	e := q.heap[last]
-	q.heap[last] = scheduled{}
-	q.heap = q.heap[:last]
-	for i := 0; last > 0; {
-		down := 2*i + 1
-		if down >= last {
-			q.heap[i] = e
-			break
-		}
-		if down+1 < last && q.heap[down+1].before(&q.heap[down]) {
-			down++
-		}
-		if !q.heap[down].before(&e) {
-			q.heap[i] = e
-			break
-		}
-		q.heap[i] = q.heap[down]
-		i = down
-	}
-	return top
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = scheduled{}
+	*q = (*q)[:last]
+	return e
 }
