@@ -89,7 +89,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-		m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
+		m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{m.granted(1)}})
 		if e.phase != phaseLeading {
 			t.Fatalf("%s: not elected", what)
 		}

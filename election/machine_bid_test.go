@@ -63,8 +63,7 @@ func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 // A locked row or a lost answer must not make a challenger begin its observation again.
 func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1",
-		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+	held := theirs(7, "1")
 	observes(t, m, time.Second, held)
 	for now := time.Second; m.inFlight[callAcquire] == nil; now = m.next() {
 		if now > 12*time.Second {
@@ -104,8 +103,7 @@ func TestAnOvertakenGrantIsNoWin(t *testing.T) {
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.inFlight[callAcquire]
 	e.highestTerm = 9 // another leadership was observed while the answer was under way
-	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
-		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{m.granted(7)}})
 	if e.phase == phaseLeading {
 		t.Error("leads in a term that is over")
 	}
@@ -118,7 +116,7 @@ func TestAnOvertakenGrantIsNoWin(t *testing.T) {
 
 func TestABidExceedsEveryObservedTerm(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "1", TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
+	observes(t, m, time.Second, theirs(9, "1"))
 	m.step(e.readAt, tick{})
 	observes(t, m, e.readAt, backend.Lease{Election: "jobs", Term: 4, Version: "2"}) // the store was restored
 	bid := m.inFlight[callAcquire]
@@ -134,7 +132,7 @@ func TestABidExceedsEveryObservedTerm(t *testing.T) {
 func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	m.step(0, withdraw{e, true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+	held := theirs(9, "9")
 	observes(t, m, time.Second, held)
 	e.readAt = 2 * time.Second
 	m.wake(e, e.readAt)
@@ -157,7 +155,7 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 func TestTryDoesNotAcceptANomination(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
-		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+		held := theirs(9, "9")
 		observes(t, m, time.Second, held)
 		if try {
 			m.step(time.Second, withdraw{e, true})

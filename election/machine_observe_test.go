@@ -33,8 +33,7 @@ func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
 
 // An observation continues only while the lease is exactly the same.
 func TestEveryChangeRestartsTheObservation(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1 server a",
-		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+	held := theirs(7, "1 server a")
 	for what, change := range map[string]func(*backend.Lease){
 		"renewal":            func(l *backend.Lease) { l.Version = "2 server a" },
 		"another leadership": func(l *backend.Lease) { l.Term = 8 },
@@ -55,8 +54,7 @@ func TestEveryChangeRestartsTheObservation(t *testing.T) {
 
 // The store learns that the holder has crashed: the holder changes, the Version does not.
 func TestAChangedHolderKeepsTheObservation(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1",
-		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+	held := theirs(7, "1")
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, held)
 	m.step(9*time.Second, tick{})
@@ -85,9 +83,8 @@ func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	if bid == nil || look == nil {
 		t.Fatal("no bid or no reading is under way")
 	}
-	other := backend.Candidate{ID: "other", Nonce: "theirs"}
 	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
-		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
+		Lease: theirs(9, "9")}}})
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
 		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Version: "7", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
 		if a.kind == doEvent {

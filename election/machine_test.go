@@ -34,17 +34,39 @@ func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []ac
 	return m.step(now, reply{call: c, changed: []backend.Lease{l}})
 }
 
+// theirs is a lease of another process, of 10 s.
+func theirs(term uint64, version string) backend.Lease {
+	return backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: term, Version: version,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+}
+
+// granted is the answer to a bid or a renewal of the machine that is granted for 10 s.
+func (m *machine) granted(term uint64) backend.Answer {
+	l := backend.Lease{Election: "jobs", Holder: m.me, Term: term, Version: "1", TTL: 10 * time.Second}
+	return backend.Answer{Lease: l, Outcome: backend.Granted, ValidFor: 10 * time.Second}
+}
+
 // lead makes the machine lead in term 7 and renew.
 func lead(t *testing.T, m *machine, e *elec) (renewal *call) {
 	t.Helper()
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-	m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{
-		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "1", TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+	m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{m.granted(7)}})
 	m.step(e.renewAt, tick{})
 	if renewal = m.inFlight[callRenew]; e.phase != phaseLeading || renewal == nil {
 		t.Fatal("does not lead and renew")
 	}
 	return renewal
+}
+
+// loses makes the machine lead, and lose the leadership. It returns when the lease has been released.
+func loses(t *testing.T, m *machine, e *elec) (released time.Duration) {
+	t.Helper()
+	renewal := lead(t, m, e)
+	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
+	m.step(e.trustedUntil, tick{})
+	released = e.trustedUntil + time.Second
+	m.step(released, reply{call: m.inFlight[callRelease]})
+	return released
 }
 
 func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
@@ -66,11 +88,7 @@ func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 // by the simulation (docs/proof.md).
 func TestAnAnswerFromBeforeALeadershipIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	renewal := lead(t, m, e)
-	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
-	m.step(e.trustedUntil, tick{})
-	released := e.trustedUntil + time.Second
-	m.step(released, reply{call: m.inFlight[callRelease]})
+	released := loses(t, m, e)
 	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Version: "5"}, released-time.Second)
 	if e.hasObserved || e.reported.reason == ReasonWentBack {
 		t.Errorf("S10: uses an answer of term 5 after its own leadership of term 7: %v", e.reported.event(e.name))
@@ -79,11 +97,7 @@ func TestAnAnswerFromBeforeALeadershipIsIgnored(t *testing.T) {
 
 func TestTheLeaseIsReadAgainAfterALeadership(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	renewal := lead(t, m, e)
-	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
-	m.step(e.trustedUntil, tick{})
-	now := e.trustedUntil + time.Second
-	m.step(now, reply{call: m.inFlight[callRelease]})
+	loses(t, m, e)
 	if m.inFlight[callAcquire] != nil {
 		t.Error("bids with an observation from before its leadership")
 	}
@@ -119,8 +133,7 @@ func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	m.step(now, pause{e, false})
 	now += time.Second
 	m.step(now, tick{})
-	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}
-	end(callAcquire, reply{answers: []backend.Answer{granted}})
+	end(callAcquire, reply{answers: []backend.Answer{m.granted(7)}})
 	if e.phase != phaseLeading {
 		t.Fatal("does not lead")
 	}
@@ -157,7 +170,7 @@ func TestCloseWaitsForABidUnderWay(t *testing.T) {
 	if e.index < 0 {
 		t.Fatal("it has left while a bid is under way")
 	}
-	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
+	m.step(now, reply{call: bid, answers: []backend.Answer{m.granted(1)}})
 	if m.inFlight[callRelease] == nil {
 		t.Error("the late grant is not released")
 	}
