@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -66,9 +67,8 @@ func (d *decoder) checkGeneral(k general) {
 	}
 
 	v := reflect.ValueOf(k)
-	for i := range v.NumField() {
-		x, ok := v.Field(i).Interface().(time.Duration)
-		f := v.Type().Field(i)
+	for f, field := range v.Fields() {
+		x, ok := field.Interface().(time.Duration)
 		key := f.Tag.Get("yaml")
 		if _, set := d.places[key]; !ok || !set || d.failed(key) {
 			continue
@@ -164,12 +164,7 @@ func (d *decoder) checkEnviron() {
 			known = append(known, k.FileVariable)
 		}
 	}
-	var names []string
-	for name := range d.environ {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(d.environ)) {
 		rest := strings.TrimPrefix(name, d.prefix)
 		switch {
 		case slices.Contains(known, name), isServiceLink(rest, d.environ[name]),

@@ -1,9 +1,11 @@
 package electionshard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -43,18 +45,10 @@ func (o Options) complete(ttl time.Duration) (Options, error) {
 	if o.Limit < 0 || o.Moves < 0 || o.Settle < 0 || o.Patience < 0 {
 		return o, fmt.Errorf("electionshard: %w: an option is negative: %+v", backend.ErrInvalid, o)
 	}
-	if o.Limit == 0 {
-		o.Limit = int(^uint(0) >> 1)
-	}
-	if o.Moves == 0 {
-		o.Moves = 4
-	}
-	if o.Settle == 0 {
-		o.Settle = 3 * ttl
-	}
-	if o.Patience == 0 {
-		o.Patience = 2 * ttl
-	}
+	o.Limit = cmp.Or(o.Limit, math.MaxInt)
+	o.Moves = cmp.Or(o.Moves, 4)
+	o.Settle = cmp.Or(o.Settle, 3*ttl)
+	o.Patience = cmp.Or(o.Patience, 2*ttl)
 	return o, nil
 }
 
