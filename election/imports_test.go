@@ -46,17 +46,22 @@ var consul = []string{
 	"github.com/go-viper/mapstructure/v2", "github.com/mattn/", "github.com/mitchellh/go-homedir", "golang.org/x/exp", "golang.org/x/sys",
 }
 
-// linked returns the modules in a program of these packages, without this module.
-func linked(t *testing.T, packages ...string) []string {
+// list is what "go list" says of this module, in words.
+func list(t *testing.T, args ...string) []string {
 	t.Helper()
-	args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)
-	cmd := exec.Command("go", args...)
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%v: %v", cmd, err)
 	}
-	modules := strings.Fields(string(out))
+	return strings.Fields(string(out))
+}
+
+// linked returns the modules in a program of these packages, without this module.
+func linked(t *testing.T, packages ...string) []string {
+	t.Helper()
+	modules := list(t, append([]string{"-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)...)
 	slices.Sort(modules)
 	return slices.DeleteFunc(slices.Compact(modules), func(m string) bool { return m == module })
 }
@@ -80,13 +85,7 @@ func TestTheCoreImportsNoThirdParty(t *testing.T) {
 // A program with one backend links that backend's client and no other, even if it reads a
 // configuration.
 func TestAProgramLinksOnlyItsBackendsClient(t *testing.T) {
-	cmd := exec.Command("go", "list", "./backend/...")
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path := range strings.FieldsSeq(string(out)) {
+	for _, path := range list(t, "./backend/...") {
 		name, ok := strings.CutPrefix(path, module+"/backend/")
 		if !ok || name == "all" {
 			continue
@@ -108,16 +107,8 @@ func TestAProgramLinksOnlyItsBackendsClient(t *testing.T) {
 
 // A backend depends on the contract (package backend), not on the manager.
 func TestABackendDoesNotImportTheCore(t *testing.T) {
-	cmd := exec.Command("go", "list", "-deps", "./backend/...")
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path := range strings.FieldsSeq(string(out)) {
-		if path == module+"/election" {
-			t.Errorf("a backend imports %s", path)
-		}
+	if slices.Contains(list(t, "-deps", "./backend/..."), module+"/election") {
+		t.Error("a backend imports the manager")
 	}
 }
 
