@@ -42,7 +42,7 @@ func test(t *testing.T, shards int, o electionshard.Options, f func(*fleet)) {
 }
 
 // join starts a process that takes part.
-func (f *fleet) join(id string) *member {
+func (f *fleet) join(id string) {
 	f.Helper()
 	m := &member{Process: f.Start(id)}
 	var err error
@@ -64,7 +64,15 @@ func (f *fleet) join(id string) *member {
 		f.Fatal(err)
 	}
 	f.members[id] = m
-	return m
+}
+
+// begin starts processes, and waits until they share.
+func (f *fleet) begin(ids ...string) {
+	f.Helper()
+	for _, id := range ids {
+		f.join(id)
+	}
+	time.Sleep(10 * time.Second)
 }
 
 // leads returns for how many shards a process works.
@@ -121,10 +129,7 @@ func TestProcessesThatStartTogetherShareWithoutAMove(t *testing.T) {
 // Who comes gets its share from the others, in order, after Settle, and no other shard moves.
 func TestWhoComesGetsItsShareAndNoMore(t *testing.T) {
 	test(t, 64, electionshard.Options{}, func(f *fleet) {
-		for i := range 4 {
-			f.join(fmt.Sprint("p", i))
-		}
-		time.Sleep(10 * time.Second)
+		f.begin("p0", "p1", "p2", "p3")
 		f.join("p4")
 		time.Sleep(20 * time.Second)
 		if n := f.leads("p4"); n != 0 {
@@ -145,10 +150,7 @@ func TestWhoComesGetsItsShareAndNoMore(t *testing.T) {
 // back it gets its share again.
 func TestAProcessThatIsCutOffLosesItsShardsAndComesBack(t *testing.T) {
 	test(t, 30, electionshard.Options{}, func(f *fleet) {
-		for _, id := range []string{"a", "b", "c"} {
-			f.join(id)
-		}
-		time.Sleep(10 * time.Second)
+		f.begin("a", "b", "c")
 		f.members["a"].Cut()
 		time.Sleep(15 * time.Second)
 		f.wants("with one cut off", f.spread("a", "b", "c"), 0, 15, 15)
@@ -164,10 +166,7 @@ func TestAProcessThatIsCutOffLosesItsShardsAndComesBack(t *testing.T) {
 // While the store is down nobody can be elected. The leaders of before lead again.
 func TestAfterAnOutageOfTheStoreAllShardsAreLed(t *testing.T) {
 	test(t, 30, electionshard.Options{}, func(f *fleet) {
-		for _, id := range []string{"a", "b", "c"} {
-			f.join(id)
-		}
-		time.Sleep(10 * time.Second)
+		f.begin("a", "b", "c")
 		f.Fail(backend.ErrUnavailable)
 		time.Sleep(time.Minute)
 		f.wants("in an outage", f.spread("a", "b", "c"), 0, 0, 0)
@@ -185,10 +184,7 @@ func TestAWeightIsAShare(t *testing.T) {
 		return 1
 	}}
 	test(t, 60, o, func(f *fleet) {
-		for _, id := range []string{"large", "a", "b"} {
-			f.join(id)
-		}
-		time.Sleep(10 * time.Second)
+		f.begin("large", "a", "b")
 		f.wants("by weights 4, 1 and 1", f.spread("large", "a", "b"), 10, 10, 40)
 		f.members["large"].Crash()
 		time.Sleep(time.Minute)
@@ -200,10 +196,7 @@ func TestAWeightIsAShare(t *testing.T) {
 func TestWithLimitOneItIsASemaphore(t *testing.T) {
 	test(t, 3, electionshard.Options{Limit: 1}, func(f *fleet) {
 		ids := []string{"a", "b", "c", "d", "e"}
-		for _, id := range ids {
-			f.join(id)
-		}
-		time.Sleep(15 * time.Second)
+		f.begin(ids...)
 		f.wants("three at a time", f.spread(ids...), 0, 0, 1, 1, 1)
 		for range 2 {
 			i := slices.IndexFunc(ids, func(id string) bool { return f.leads(id) == 1 })
@@ -259,9 +252,7 @@ func TestAShardWhoseFunctionFailsIsLedElsewhere(t *testing.T) {
 
 func TestLeaveGivesAllShardsToTheOthers(t *testing.T) {
 	test(t, 20, electionshard.Options{}, func(f *fleet) {
-		f.join("a")
-		f.join("b")
-		time.Sleep(10 * time.Second)
+		f.begin("a", "b")
 		if err := f.members["a"].group.Leave(f.Context()); err != nil {
 			f.Error(err)
 		}
