@@ -33,7 +33,8 @@ func rank(t *testing.T, f func(*testing.T, *ranked)) {
 }
 
 func newRanked(t *testing.T) *ranked {
-	return &ranked{t: t, store: memory.New(), open: func(b backend.Backend) backend.Backend { return b }, all: map[string]*Manager{}, began: time.Now()}
+	asItIs := func(b backend.Backend) backend.Backend { return b }
+	return &ranked{t: t, store: memory.New(), open: asItIs, all: map[string]*Manager{}, began: time.Now()}
 }
 
 // start starts a process that leads whenever it can.

@@ -264,7 +264,8 @@ func scenarios(shards, processes int) []scenario {
 			}
 		}},
 		{"a rolling restart", shards + shards/4, 2 * time.Second, restart(func(id string) string { return id })},
-		{"a rolling restart under other ids", shards + shards/4, 5 * time.Second, restart(func(id string) string { return id + "-new" })},
+		{"a rolling restart under other ids", shards + shards/4, 5 * time.Second,
+			restart(func(id string) string { return id + "-new" })},
 		{"one crashes every 20 s for 10 minutes", 4 * share, 2 * time.Second, func(w *world) {
 			p := w.alive()[0]
 			for range 30 {
