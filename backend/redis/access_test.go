@@ -197,8 +197,7 @@ func TestTLSAndPasswords(t *testing.T) {
 	server.AddUser(t, "app", secret, "allkeys", "allchannels", "allcommands")
 	good := options(server)
 	good.CAFile, good.Username, good.Password = server.CAFile(), "app", secret
-	own := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Username: "app", Password: secret, TLSConfig: server.TLSConfig()})
-	t.Cleanup(func() { own.Close() })
+	own := ownClient(t, &goredis.Options{Addr: server.Addr(), Username: "app", Password: secret, TLSConfig: server.TLSConfig()})
 	handed := good
 	handed.CAFile, handed.TLS = "", server.TLSConfig()
 	for what, o := range map[string]Options{"files": good, "a TLS configuration": handed, "a client": {Client: own, Prefix: good.Prefix}} {
@@ -374,11 +373,7 @@ func TestAMissingOrWrongPasswordIsDenied(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	server.Do(t, "CONFIG", "SET", "requirepass", "secret")
 	for password, hint := range map[string]string{"": "; the server asks for a password", "canary7f3a": "; correct the username and the password"} {
-		b, err := Open(Options{Addresses: []string{server.Addr()}, Password: password})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { b.Close() })
+		b := backendOn(t, Options{Addresses: []string{server.Addr()}, Password: password})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), hint) {

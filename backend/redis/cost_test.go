@@ -135,8 +135,7 @@ func TestManyChangesAreFewNotifications(t *testing.T) {
 func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
-	t.Cleanup(func() { client.Close() })
+	client := ownClient(t, &goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	d := open(t, Options{Client: client})
 	v := testbed.Read(t, d)
 	server.Stop(t)

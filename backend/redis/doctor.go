@@ -76,6 +76,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	setting := func(name string) string {
 		return cmp.Or(d.clients.Get().ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
 	}
+	number := func(name string) int { // 0: unknown
+		n, _ := strconv.Atoi(cmp.Or(facts[name], setting(name)))
+		return n
+	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
@@ -92,29 +96,24 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	default:
 		add(false, "durability", "an acknowledged change is in the server's memory only: a restart loses it, with the history and requests of operators. appendonly yes keeps them. "+again, d.maxTTL)
 	}
-	if n, _ := strconv.Atoi(facts["connected_slaves"]); n > 0 {
-		least, _ := strconv.Atoi(setting("min-replicas-to-write"))
-		lag, _ := strconv.Atoi(setting("min-replicas-max-lag"))
+	if n := number("connected_slaves"); n > 0 {
+		least, lag := number("min-replicas-to-write"), number("min-replicas-max-lag")
 		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
 		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, setting("min-replicas-to-write"), map[bool]string{
 			true:  "an old master without its replicas confirms nothing",
 			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
 		}[safe])
 	}
-	if backlog, err := strconv.Atoi(setting("repl-backlog-ttl")); err == nil && backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
+	if backlog := number("repl-backlog-ttl"); backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
 		add(true, "backlog", "repl-backlog-ttl is %d s, it must be 0 or at least max_ttl, %v", backlog, d.maxTTL)
 	}
 	members, err := b.Members(ctx, "", maxSeen)
 	if err != nil {
 		return nil, fmt.Errorf("redis: inspect: %w", err)
 	}
-	most, _ := strconv.Atoi(cmp.Or(facts["maxclients"], setting("maxclients")))
-	used, _ := strconv.Atoi(facts["connected_clients"])
-	list = append(list, client.Connections(idleConns, maxConns, len(members), most-used, most))
-	list = append(list, limits(func(name string) int {
-		n, _ := strconv.Atoi(cmp.Or(facts[name], d.clients.Get().ConfigGet(ctx, name).Val()[name]))
-		return n
-	}, setting("client-output-buffer-limit"))...)
+	most := number("maxclients")
+	list = append(list, client.Connections(idleConns, maxConns, len(members), most-number("connected_clients"), most))
+	list = append(list, limits(number, setting("client-output-buffer-limit"))...)
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or failover of the server, nor before the very first election", d.maxTTL)
 	if ttl > d.maxTTL {
 		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
@@ -123,12 +122,11 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	return list, nil
 }
 
-// limits says which limits of the server are too low for a process that leads thousands of elections. setting returns that of
-// a name, 0 if it is unknown.
-func limits(setting func(name string) int, buffers string) (list []backend.Diagnostic) {
+// limits says which limits of the server are too low for a process that leads thousands of elections.
+func limits(number func(name string) int, buffers string) (list []backend.Diagnostic) {
 	const leads = "a process that leads thousands of elections needs"
 	for name, least := range map[string]int{"proto-max-bulk-len": lease.MaxValue, "client-query-buffer-limit": 2 * lease.MaxValue} {
-		if n := setting(name); n > 0 && n < least {
+		if n := number(name); n > 0 && n < least {
 			list = append(list, clean.Diagnosticf(true, "messages", "%s is %d: "+leads+" %d", name, n, least))
 		}
 	}

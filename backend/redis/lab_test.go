@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
@@ -36,6 +38,13 @@ func open(t testing.TB, o Options) *driver {
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// ownClient returns a client as a program hands it in.
+func ownClient(t testing.TB, o *goredis.Options) *goredis.Client {
+	c := goredis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func backendOn(t testing.TB, o Options) *Backend {

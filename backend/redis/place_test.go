@@ -2,14 +2,17 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -26,8 +29,7 @@ func TestWhatAProgramSelectsMovesNoElection(t *testing.T) {
 			t.Parallel()
 			o := Options{Prefix: options(server).Prefix, MaxTTL: greatest}
 			shared := func() *goredis.Client {
-				c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), DB: db})
-				t.Cleanup(func() { c.Close() })
+				c := ownClient(t, &goredis.Options{Addr: server.Addr(), DB: db})
 				return c
 			}
 			before, now := shared(), shared()
@@ -100,8 +102,7 @@ func sayOnEach(c *goredis.Client, command ...any) (err error) {
 func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
-	t.Cleanup(func() { c.Close() })
+	c := ownClient(t, &goredis.Options{Addr: server.Addr(), Protocol: 2})
 	d := open(t, Options{Client: lending{c, c.Options()}})
 	v := testbed.Read(t, d, recordKey("a"), recordKey("b"))
 	testbed.MustPut(t, d, &v, &lease.Record{Election: "a", Term: 1}, &lease.Record{Election: "b", Term: 1})
@@ -139,8 +140,7 @@ func TestAConnectionThatAnswersNoRequestIsClosed(t *testing.T) {
 	server.Do(t, "ACL", "SETUSER", "stranger", "on", ">secret", "+ping")
 	for _, command := range [][]any{{"MULTI"}, {"SUBSCRIBE", "noise"}, {"MONITOR"}, {"AUTH", "stranger", "secret"}} {
 		for _, replicas := range []int{0, 1} {
-			c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
-			t.Cleanup(func() { c.Close() })
+			c := ownClient(t, &goredis.Options{Addr: server.Addr(), Protocol: 2})
 			d := open(t, Options{Client: c})
 			d.replicas = replicas
 			testbed.Read(t, d, recordKey("jobs"))
@@ -174,8 +174,7 @@ func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	replica := testbed.StartRedisReplica(t, server, testbed.RedisOptions{})
-	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), DB: 3})
-	t.Cleanup(func() { c.Close() })
+	c := ownClient(t, &goredis.Options{Addr: server.Addr(), DB: 3})
 	d := open(t, Options{Client: c})
 	onEach(t, c, "SELECT", 4)
 	v := testbed.Read(t, d, recordKey("jobs"))
@@ -192,5 +191,39 @@ func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
 		if other := testbed.Read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 4}), recordKey("jobs")); other.Records != 0 {
 			t.Errorf("in database 4 of %s: %+v", s.Addr(), other)
 		}
+	}
+}
+
+// A client of the program whose connections are all in use is named as the cause.
+func TestAClientWithoutAFreeConnectionIsNamed(t *testing.T) {
+	t.Parallel()
+	client := ownClient(t, &goredis.Options{Addr: testbed.SharedRedis(t).Addr(), PoolSize: 1, ContextTimeoutEnabled: true})
+	b := backendOn(t, Options{Client: client})
+	used := client.Conn()
+	if err := used.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+	if !errors.Is(err, backend.ErrPoolBusy) || backend.Class(err) != backend.ErrUnavailable || !strings.Contains(err.Error(), "all 1 are in use") {
+		t.Errorf("the program uses the only connection: %v; want ErrPoolBusy", err)
+	}
+
+	used.Close()
+	if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); errors.Is(err, backend.ErrPoolBusy) {
+		t.Errorf("the program has given it back: %v", err)
+	}
+}
+
+// A server without TLS waits for the end of what it takes for a command, and says nothing.
+func TestAServerWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	b := backendOn(t, Options{Addresses: []string{testbed.SharedRedis(t).Addr()}, TLS: &tls.Config{ServerName: "redis"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}}); backend.Class(err) != backend.ErrUnavailable || !strings.Contains(err.Error(), "a server without TLS") {
+		t.Errorf("%v; want the missing TLS as the cause", err)
 	}
 }
