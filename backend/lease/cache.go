@@ -26,6 +26,9 @@ type cache struct {
 	// the cache was cleared, may be older than what is in items.
 	begun, added uint64
 
+	// Readings up to this one may lack a change of which Listen has only said that there is one.
+	untold uint64
+
 	observed int // how often Observe has answered by the cache since the last reading
 }
 
@@ -34,7 +37,7 @@ const maxObserved = 16
 
 // clear forgets everything.
 func (c *cache) clear() {
-	*c = cache{begun: c.begun}
+	*c = cache{begun: c.begun, untold: c.untold}
 	c.clearItems()
 }
 
@@ -136,7 +139,7 @@ func (b *Backend) loadCached(v *view, election string, s *state) (ok bool) {
 func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cache.observed >= maxObserved {
+	if b.cache.observed >= maxObserved || b.cache.added <= b.cache.untold {
 		return nil, false
 	}
 	var s state // one for all: there may be thousands

@@ -55,7 +55,8 @@ type Listener interface {
 	// It returns nil if it cannot tell what came after position.
 	//
 	// on gets items in the order in which they were written, and the position up to which all were told. A
-	// store that only says that something has changed calls on without items.
+	// store that only says that something has changed calls on without items: what was read before may then lack it.
+	// After a record may come the session that it names, though renewals are not told.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error

@@ -80,3 +80,61 @@ func TestALateReadingDoesNotReplaceANewerOne(t *testing.T) {
 		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
 	})
 }
+
+// A hearing is a driver whose test says what is told.
+type hearing struct {
+	*requests
+	on func(items []lease.Item, position uint64) bool
+}
+
+func (h *hearing) Listen(ctx context.Context, _ uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+	h.on = on
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A store tells of no renewals. It tells of a leader with its session, or only that something has changed.
+func TestALeaderIsToldWithItsSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		heard := &hearing{requests: &requests{Driver: w.store.Driver()}}
+		b.b = lease.New(heard)
+		l := a.leads("jobs")
+		seen := b.sees("jobs")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go b.b.Listen(ctx, []backend.Lease{seen})
+		synctest.Wait()
+
+		told := func(keys ...lease.Key) {
+			w.Helper()
+			v, err := w.store.Driver().Read(w.Context(), keys)
+			if err != nil {
+				w.Fatal(err)
+			}
+			heard.on(v.Items, v.Position)
+		}
+		observes := func(leader *process, readings int, why string) {
+			w.Helper()
+			heard.reads = 0
+			got, err := b.b.Observe(w.Context(), []backend.Lease{seen})
+			w.want(err == nil && len(got) == 1 && got[0].Holder == leader.me && heard.reads == readings, "%v, %v, by %d readings: rule violated: %s", got, err, heard.reads, why)
+			seen = got[0]
+		}
+		a.releases(l)
+		l = c.leads("jobs")
+		told(recordOf("jobs"), c.session())
+		observes(c, 0, "what was told is not read")
+
+		c.releases(l)
+		l = a.leads("jobs")
+		told(recordOf("jobs"), a.session())
+		heard.on(nil, 100)
+		observes(a, 1, "what has changed and was not told is read")
+
+		a.releases(l)
+		c.leads("jobs")
+		told(recordOf("jobs"), c.session())
+		observes(c, 0, "what is told after that is not read")
+	})
+}

@@ -115,7 +115,10 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 // said that something has changed. The caller holds b.mu.
 func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (news bool) {
 	now := b.driver.Now()
-	news = len(items) == 0
+	if news = len(items) == 0; news {
+		b.cache.untold = b.cache.begun
+	}
+	var holder Key // of the last record
 	for _, it := range items {
 		_, follows := b.known[it.Name]
 		_, held := b.held[it.Name]
@@ -125,10 +128,11 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 			continue
 		case it.Kind == Records && (names[it.Name] || follows && !held):
 			news = true
+			holder, _ = sessionOf(&it)
 		case it.Kind == Records:
 			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
-		case it.Kind != Sessions || !cached:
+		case it.Kind != Sessions || !cached && it.Key != holder:
 			continue
 		}
 		b.cache.add(it, &now)

@@ -44,8 +44,8 @@ type driver struct {
 	number   uint64        // the greatest number of a change in it
 	listener *listener     // nil: none
 	quiet    time.Time     // there is no listener before
-	position uint64        // how often something may have changed, plus one
-	changed  chan struct{} // closed when position grows
+	heard    []notice      // the last ones
+	changed  chan struct{} // closed when there is another one
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -144,11 +144,11 @@ func (d *driver) note(epoch string, number uint64) {
 
 func newNonce() string { return string(backend.NewNonce()[:16]) }
 
-// currentPosition returns how often something may have changed, plus one.
+// currentPosition returns that of the last notice.
 func (d *driver) currentPosition() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.position
+	return d.heard[len(d.heard)-1].position
 }
 
 func text(v any) string {
@@ -208,18 +208,24 @@ func itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
 func item(k lease.Key, version, value string) lease.Item {
 	it := lease.Item{Key: k, Version: version, Age: -1}
 	if version != "" {
-		it.Created, it.Value, it.Edited = created(version), lease.Decode(k.Kind, []byte(value)), strings.Contains(version, "!")
+		it.Order, it.Created = parse(version)
+		it.Value, it.Edited = lease.Decode(k.Kind, []byte(value)), strings.Contains(version, "!")
 	}
 	return it
 }
 
-// created returns when an item was made, by its version.
-func created(version string) string {
+// parse returns the number of the change in a version, 0 if it is unknown, and when the item was made.
+func parse(version string) (order uint64, made string) {
 	parts := strings.Split(version, "/")
 	if len(parts) != 3 {
-		return ""
+		return 0, ""
 	}
-	return parts[1]
+	number, _, _ := strings.Cut(parts[0], ".")
+	order, err := strconv.ParseUint(number, 10, 53) // the script counts no further
+	if err != nil {
+		order = 0
+	}
+	return order, parts[1]
 }
 
 // sum is that of a text in its version.

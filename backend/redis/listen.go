@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -17,19 +19,29 @@ type listener struct {
 	err   error // why it has ended
 }
 
-// Listen implements [lease.Listener] by SUBSCRIBE. It only says that something has changed. A position is how
-// often that was said, plus one.
+// A notice says that something has changed.
+type notice struct {
+	position uint64       // greater than that of the notice before, and not less than the Order of an item
+	items    []lease.Item // what has changed; none: unknown
+}
+
+const (
+	maxNotices = 8        // that are kept for the next call of Listen
+	maxMessage = 16 << 10 // in bytes; the script sends less
+)
+
+// Listen implements [lease.Listener] by SUBSCRIBE.
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		l, now, changed := d.listen()
+		l, next, changed := d.listen(position)
 		switch {
-		case position == 0 || position > now:
+		case position == 0 || position > d.currentPosition():
 			return nil
-		case position < now:
-			if !on(nil, now) {
+		case next.position > position:
+			if !on(next.items, next.position) {
 				return nil
 			}
-			position = now
+			position = next.position
 			continue
 		}
 		select {
@@ -44,8 +56,9 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	}
 }
 
-// listen subscribes, unless it has. It returns the position, and what is closed by the next change.
-func (d *driver) listen() (l *listener, position uint64, changed <-chan struct{}) {
+// listen subscribes, unless it has. It returns the first notice after a position, if there is one, and what is closed by
+// the next.
+func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listener == nil {
@@ -59,20 +72,24 @@ func (d *driver) listen() (l *listener, position uint64, changed <-chan struct{}
 		d.listener = l
 		go d.hear(d.listener, time.Until(d.quiet))
 	}
-	return d.listener, d.position, d.changed
+	switch i := slices.IndexFunc(d.heard, func(n notice) bool { return n.position > after }); {
+	case i == 0: // others may be forgotten
+		next.position = d.heard[len(d.heard)-1].position
+	case i > 0:
+		next = d.heard[i]
+	}
+	return d.listener, next, d.changed
 }
 
-// hear notes that something may have changed, until the connection breaks. What was missed before it
-// was made counts as well. It begins after a while.
+// hear notes what has changed, until the connection breaks. What was missed before it was made counts as a change,
+// too. It begins after a while.
 func (d *driver) hear(l *listener, after time.Duration) {
 	pause(d.ctx, after)
 	for l.err = l.sub.Subscribe(d.ctx, d.channel()); l.err == nil; {
-		if _, l.err = l.sub.Receive(d.ctx); l.err == nil {
-			d.mu.Lock()
-			d.position++
-			close(d.changed)
-			d.changed = make(chan struct{})
-			d.mu.Unlock()
+		var message any
+		if message, l.err = l.sub.Receive(d.ctx); l.err == nil {
+			said, _ := message.(*goredis.Message)
+			d.noteNews(l, said)
 		}
 	}
 	l.sub.Close()
@@ -85,6 +102,46 @@ func (d *driver) hear(l *listener, after time.Duration) {
 	}
 	d.mu.Unlock()
 	close(l.ended)
+}
+
+// noteNews notes a message; nil: some may have been missed.
+func (d *driver) noteNews(l *listener, said *goredis.Message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener != l {
+		return // the one that follows begins with a notice
+	}
+	n := notice{position: d.heard[len(d.heard)-1].position + 1}
+	if said != nil {
+		n.items = itemsIn(said.Payload, d.epoch)
+	}
+	for _, it := range n.items {
+		n.position = max(n.position, it.Order)
+		d.number = max(d.number, it.Order)
+	}
+	d.heard = append(d.heard[max(0, len(d.heard)-maxNotices):], n)
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// itemsIn returns the items in a message: the epoch and then kind, name, version and text of each. It returns nil unless
+// all of them are what a change in that epoch has left: then something else has changed.
+func itemsIn(message, epoch string) (items []lease.Item) {
+	if len(message) > maxMessage {
+		return nil
+	}
+	parts := strings.Split(message, "\n")
+	if parts[0] != epoch || len(parts)%4 != 1 {
+		return nil
+	}
+	for p := range slices.Chunk(parts[1:], 4) {
+		it := item(lease.Key{Kind: lease.Kind(p[0]), Name: p[1]}, p[2], p[3])
+		if it.Order == 0 || it.Edited || it.Value == nil || !strings.HasSuffix(it.Version, "/"+sum(p[3])) {
+			return nil
+		}
+		items = append(items, it)
+	}
+	return items
 }
 
 // listenerPause is how long there is no listener after its place was needed.

@@ -125,7 +125,7 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 func newDriver(o Options) (*driver, error) {
 	d := &driver{
 		db: o.DB, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
-		user: o.Username, position: 1, changed: make(chan struct{}),
+		user: o.Username, heard: []notice{{position: 1}}, changed: make(chan struct{}),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.password.Set(o.Password)

@@ -2,7 +2,7 @@
 -- many seconds a server is young, the epoch and the greatest number that the caller knows, a meta item of
 -- a store that lost all, the channel, the database; then what the operation needs.
 redis.call('SELECT', ARGV[9]) -- for the script alone, whatever was selected on the connection
-local versions, channel, maxValue = KEYS[2], ARGV[8], 1048576
+local versions, channel, maxValue, maxNews = KEYS[2], ARGV[8], 1048576, 8192
 local hashes = {record = KEYS[3], session = KEYS[4], meta = KEYS[5]}
 
 local function sum(text) return string.sub(redis.sha1hex(text), 1, 16) end
@@ -60,12 +60,22 @@ local function answer(kind, name)
   out[#out + 1], out[#out + 2] = version, #text > maxValue and '' or text
 end
 
+-- tell adds an item to what is published. The channel has a place for each process, so a long message only says that
+-- something has changed.
+local news, size = {epoch}, 0
+local function tell(kind, name)
+  if size > maxNews then return end
+  local version, text = get(kind, name)
+  size = size + #name + #version + #text
+  for _, part in ipairs({kind, name, version, text}) do news[#news + 1] = part end
+end
+
 if ARGV[1] == 'read' then -- kind, name
   for i = 10, #ARGV, 2 do answer(ARGV[i], ARGV[i + 1]) end
 elseif ARGV[1] == 'names' then -- kind
   for _, name in ipairs(redis.call('HKEYS', hashes[ARGV[10]])) do out[#out + 1] = name end
 elseif epoch == ARGV[5] then -- number of changes, changes: number of items, notify, items: kind, name, version, put or delete or check, text
-  local i, begun, notify = 11, false, false
+  local i, begun, notify = 11, false, false -- notify: "", "-" or the session that is told, too
   for _ = 1, tonumber(ARGV[10]) do
     local items, ok = tonumber(ARGV[i]), true
     for j = i + 2, i + 1 + 5 * items, 5 do
@@ -83,13 +93,17 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, not
           redis.call('HDEL', hashes[ARGV[j]], ARGV[j + 1])
           redis.call('HDEL', versions, ARGV[j] .. ':' .. ARGV[j + 1])
         end
+        if ARGV[i + 1] ~= '' and ARGV[j + 3] ~= 'check' then tell(ARGV[j], ARGV[j + 1]) end
       end
-      notify = notify or ARGV[i + 1] == 'notify'
+      if ARGV[i + 1] ~= '' then
+        notify = true
+        if ARGV[i + 1] ~= '-' then tell('session', ARGV[i + 1]) end
+      end
     end
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
-  if notify then redis.pcall('PUBLISH', channel, '') end -- once, for however many changes
+  if notify then redis.pcall('PUBLISH', channel, size > maxNews and '' or table.concat(news, '\n')) end -- once, for however many changes
   for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
     if ARGV[j + 2] == 'read' then
       answer(ARGV[j], ARGV[j + 1])

@@ -86,7 +86,12 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 func appendChange(args []any, c *lease.Change) []any {
 	notify := ""
 	if c.Notify {
-		notify = "notify"
+		notify = "-"
+		for _, p := range c.Put {
+			if r, ok := p.Value.(*lease.Record); ok && r.Nonce != "" {
+				notify = r.Nonce // who hears of a leader needs its session, too
+			}
+		}
 	}
 	args = append(args, len(c.Check)+len(c.Put), notify)
 	for _, it := range c.Check {
@@ -107,7 +112,7 @@ func written(c *lease.Change, at string) (items []lease.Item) {
 	for _, p := range c.Put {
 		version := ""
 		if p.Value != nil {
-			made := created(p.Over.Version)
+			_, made := parse(p.Over.Version)
 			if made == "" {
 				made = at
 			}
