@@ -2,13 +2,11 @@ package beside_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
 )
@@ -147,84 +145,6 @@ func TestEachBrokenLockIsFoundByItsRule(t *testing.T) {
 					t.Errorf("%q does not find it", broken.rule)
 				}
 			})
-		})
-	}
-}
-
-// brokenCombiners do one thing wrong with their two halves. Each has the rule that must find it.
-var brokenCombiners = map[string]struct {
-	rule   string
-	change func(f *fleet)
-}{
-	"trusts the lease and not the lock": {"trust has ended before another program leads", func(f *fleet) {
-		f.lock = func(l beside.Lock) beside.Lock {
-			return lockMutant{Lock: l, keep: failing, done: func(results []beside.Result) {
-				for i := range results {
-					results[i] = beside.Result{Outcome: backend.Granted, ValidFor: beside.Always, State: results[i].State}
-				}
-			}}
-		}
-	}},
-	"keeps a lease whose lock it did not get": {"a lease without its lock is given back", func(f *fleet) {
-		f.inner = func(i beside.Inner) beside.Inner { return keeper{i} }
-	}},
-	"bids while a program's lock is firm": {"a program that renews in time is not followed", func(f *fleet) {
-		f.lock = func(l beside.Lock) beside.Lock {
-			return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Firm = false }}
-		}
-	}},
-	"gives the lease back before the lock": {"a follower is told when both are free", func(f *fleet) {
-		f.mend = func(m *member) backend.Backend { return leaseFirst{m.Backend, m.inner} }
-	}},
-	"takes a dead member's lock for another program's": {"a dead member's lock is taken with its lease", func(f *fleet) {
-		f.lock = func(l beside.Lock) beside.Lock {
-			return lockMutant{Lock: l, read: func(states []beside.State) { states[0].Term = 0 }}
-		}
-	}},
-	"marks without a seal": {"no program leads by a lock whose election has moved", func(f *fleet) {
-		f.lock = func(l beside.Lock) beside.Lock { return lockMutant{Lock: l, keep: unsealed} }
-	}},
-	"leaves the lock of a dead member to time": {"a guard gives back the lock and the lease", func(f *fleet) {
-		f.lock = func(l beside.Lock) beside.Lock {
-			return lockMutant{Lock: l, drop: func([]beside.Owned) []beside.Owned { return nil }}
-		}
-	}},
-}
-
-// failing renews nothing: the lock's own time goes on.
-func failing(_ context.Context, _ beside.Lock, owned []beside.Owned) error {
-	for i := range owned {
-		owned[i].Term = 1
-	}
-	return nil
-}
-
-// keeper never gives a lease back that did not lead.
-type keeper struct{ beside.Inner }
-
-func (k keeper) Release(ctx context.Context, held []backend.Held) error {
-	if held[0].End == backend.Failed {
-		return nil
-	}
-	return k.Inner.Release(ctx, held)
-}
-
-// leaseFirst releases in the wrong order.
-type leaseFirst struct {
-	backend.Backend
-	inner beside.Inner
-}
-
-func (l leaseFirst) Release(ctx context.Context, held []backend.Held) error {
-	return errors.Join(l.inner.Release(ctx, held), l.Backend.Release(ctx, held))
-}
-
-func TestEachBrokenCombinerIsFoundByItsRule(t *testing.T) {
-	for name, broken := range brokenCombiners {
-		t.Run(name, func(t *testing.T) {
-			if err := try(t, broken.rule, broken.change); err == nil {
-				t.Errorf("%q does not find it", broken.rule)
-			}
 		})
 	}
 }

@@ -3,7 +3,6 @@ package beside_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +20,8 @@ type fleet struct {
 	store *leasetest.Store
 	table *besidetest.Table
 
-	between func()                          // runs between the taking of a lease and that of its lock
-	lock    func(beside.Lock) beside.Lock   // a broken lock, or none
-	inner   func(beside.Inner) beside.Inner // a broken inner Backend, or none
-	mend    func(*member) backend.Backend   // a broken combiner, or none
-	failed  error
+	between func()                        // runs between the taking of a lease and that of its lock
+	lock    func(beside.Lock) beside.Lock // a broken lock, or none
 }
 
 // A member is one member of this module.
@@ -47,14 +43,7 @@ func (f *fleet) start(id string) *member {
 	if f.lock != nil {
 		lock = f.lock(lock)
 	}
-	if f.inner != nil {
-		inner = f.inner(inner)
-	}
-	m := &member{f, beside.New(inner, lock), inner, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
-	if f.mend != nil {
-		m.Backend = f.mend(m)
-	}
-	return m
+	return &member{f, beside.New(inner, lock), inner, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
 // interrupted is a lock that takes a moment, in which others may do something.
@@ -73,13 +62,6 @@ func (l interrupted) Take(ctx context.Context, takings []beside.Taking) ([]besid
 func (l interrupted) Drop(ctx context.Context, owned []beside.Owned) error {
 	time.Sleep(100 * time.Millisecond)
 	return l.Lock.Drop(ctx, owned)
-}
-
-// fails notes what rule was broken first.
-func (f *fleet) fails(format string, args ...any) {
-	if f.failed == nil {
-		f.failed = fmt.Errorf(format, args...)
-	}
 }
 
 func (m *member) sees() backend.Lease {
@@ -140,23 +122,13 @@ var rules = map[string]func(f *fleet){
 	"a guard gives back the lock and the lease":           guardReleases,
 }
 
-// try returns how a rule is broken.
-func try(t *testing.T, rule string, change func(f *fleet)) (broken error) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fleet{T: t, store: leasetest.NewStore(), table: besidetest.NewTable(threshold)}
-		change(f)
-		rules[rule](f)
-		broken = f.failed
-	})
-	return broken
-}
-
+// TestEachBrokenCombinerIsFound of lab/mutants breaks them.
 func TestRulesBesideOtherPrograms(t *testing.T) {
-	for rule := range rules {
-		t.Run(rule, func(t *testing.T) {
-			if err := try(t, rule, func(*fleet) {}); err != nil {
-				t.Error(err)
-			}
+	for name, rule := range rules {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rule(&fleet{T: t, store: leasetest.NewStore(), table: besidetest.NewTable(threshold)})
+			})
 		})
 	}
 }
@@ -180,7 +152,7 @@ func trustEnds(f *fleet) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if time.Now().Before(trusted) {
-		f.fails("another program leads %v before ValidFor has ended", time.Until(trusted))
+		f.Errorf("another program leads %v before ValidFor has ended", time.Until(trusted))
 	}
 }
 
@@ -199,7 +171,7 @@ func trustsTheLesser(f *fleet) {
 		f.Fatal(err)
 	}
 	if got.ValidFor != time.Second || renewed[0].ValidFor != time.Second {
-		f.fails("a lock that is sure for a second is trusted for %v, and for %v after a renewal", got.ValidFor, renewed[0].ValidFor)
+		f.Errorf("a lock that is sure for a second is trusted for %v, and for %v after a renewal", got.ValidFor, renewed[0].ValidFor)
 	}
 }
 
@@ -212,10 +184,10 @@ func marksLast(f *fleet) {
 	held := a.leads()
 	held.MovedTo = "elsewhere"
 	if got, err := a.Backend.(backend.Marker).Mark(f.Context(), []backend.Held{held.Held()}); !errors.Is(err, full) || got[0].Outcome == backend.Granted {
-		f.fails("a mark without a seal: %+v, %v", got, err)
+		f.Errorf("a mark without a seal: %+v, %v", got, err)
 	}
 	if l := f.innerLease(); l.MovedTo != "" {
-		f.fails("the lease is marked, and its lock is not sealed: %+v", l)
+		f.Errorf("the lease is marked, and its lock is not sealed: %+v", l)
 	}
 }
 
@@ -224,10 +196,10 @@ func givesBack(f *fleet) {
 	f.between = func() { f.table.Run(jobs, "other") }
 	a.sees()
 	if got := a.bids(); got.Outcome != backend.Refused || got.Holder.ID != "other" {
-		f.fails("another program has been quicker, and the bid is %v: %+v", got.Outcome, got.Lease)
+		f.Errorf("another program has been quicker, and the bid is %v: %+v", got.Outcome, got.Lease)
 	}
 	if l := f.innerLease(); !l.Vacant() {
-		f.fails("the inner lease is still held: %+v", l)
+		f.Errorf("the inner lease is still held: %+v", l)
 	}
 }
 
@@ -238,12 +210,12 @@ func leavesPrograms(f *fleet) {
 	for range 20 {
 		f.table.Run(jobs, "other")
 		if got := a.bids(); got.Outcome != backend.Refused {
-			f.fails("a bid beside a program that leads: %v", got.Outcome)
+			f.Errorf("a bid beside a program that leads: %v", got.Outcome)
 		}
 		time.Sleep(threshold / 4)
 	}
 	if now := f.innerLease(); now.Term != before.Term {
-		f.fails("the inner lease was taken, which could not help: %+v", now)
+		f.Errorf("the inner lease was taken, which could not help: %+v", now)
 	}
 }
 
@@ -258,7 +230,7 @@ func toldWhenFree(f *fleet) {
 		f.Fatal(err)
 	}
 	if got := b.bids(); got.Outcome != backend.Granted {
-		f.fails("the first bid after the news: %v, %+v", got.Outcome, got.Lease)
+		f.Errorf("the first bid after the news: %v, %+v", got.Outcome, got.Lease)
 	}
 	synctest.Wait()
 	time.Sleep(time.Second)
@@ -270,10 +242,10 @@ func takesFromTheDead(f *fleet) {
 	time.Sleep(ttl)
 	l := b.sees()
 	if l.Holder != a.me || l.ObserveFor != dead.TTL {
-		f.fails("a dead member's lease is read as %+v; want it observed for its TTL", l)
+		f.Errorf("a dead member's lease is read as %+v; want it observed for its TTL", l)
 	}
 	if got := b.bids(); got.Outcome != backend.Granted || got.Term <= dead.Term {
-		f.fails("a bid after its TTL: %v, term %d after %d", got.Outcome, got.Term, dead.Term)
+		f.Errorf("a bid after its TTL: %v, term %d after %d", got.Outcome, got.Term, dead.Term)
 	}
 }
 
@@ -288,7 +260,7 @@ func sealsFirst(f *fleet) {
 	a.releases(got[0].Lease)
 	time.Sleep(2 * threshold)
 	if f.table.Run(jobs, "other") {
-		f.fails("another program leads an election that has moved")
+		f.Errorf("another program leads an election that has moved")
 	}
 }
 
@@ -299,16 +271,15 @@ func guardReleases(f *fleet) {
 	dead := held.Held()
 	dead.Holder = backend.Candidate{Nonce: held.Holder.Nonce} // a guard knows no more
 	if err := guard.Backend.(backend.Adopter).Adopt(held.Holder.Nonce, []backend.Held{dead}); err != nil {
-		f.fails("%v", err)
-		return
+		f.Fatal(err)
 	}
 	if err := guard.Release(f.Context(), []backend.Held{dead}); err != nil {
 		f.Fatal(err)
 	}
 	if l := f.innerLease(); !l.Vacant() {
-		f.fails("the lease is still held: %+v", l)
+		f.Errorf("the lease is still held: %+v", l)
 	}
 	if !f.table.Run(jobs, "other") {
-		f.fails("the lock is still held")
+		f.Errorf("the lock is still held")
 	}
 }
