@@ -1,10 +1,8 @@
 package migration_test
 
 import (
-	"context"
 	"flag"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,32 +89,22 @@ func largeServer(t testing.TB) *testbed.Database {
 	return testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-connections=2000"}}).Database(t)
 }
 
-// tables makes tables for one case, and returns their prefix.
-func tables(t testing.TB, d *testbed.Database) string {
-	prefix := "m" + string(backend.NewNonce()[:16])
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", prefix); err != nil {
-		t.Fatal(err)
-	}
-	return prefix
-}
-
 // faultyTables makes tables for one case, behind a proxy that can be cut.
 func faultyTables(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conformance.Fault) {
-	prefix, proxy := tables(t, d), testbed.NewProxy(t, d.User.Addr)
-	admin := testbed.OpenDB(t, d.Admin)
-	exec := func(text string, args ...any) error {
-		_, err := admin.ExecContext(context.Background(), strings.ReplaceAll(text, "$", prefix), args...)
+	prefix := "m" + string(backend.NewNonce()[:16])
+	proxy, admin := testbed.NewProxy(t, d.User.Addr), testbed.OpenDB(t, d.Admin)
+	if err := mysql.CreateTables(t.Context(), admin, "", prefix); err != nil {
+		t.Fatal(err)
+	}
+	faults := testbed.LineFaults(proxy)
+	faults[conformance.FaultDeleteRecord] = func(_ bool, election string) error {
+		_, err := admin.Exec("DELETE FROM "+prefix+"_item WHERE kind = 'record' AND name = ?", []byte(election))
 		return err
 	}
-	return mysql.Options{Config: proxy.Config(d.User), Prefix: prefix}, map[string]conformance.Fault{
-		conformance.FaultCut:        func(on bool, _ string) error { proxy.Cut(on); return nil },
-		conformance.FaultCutReplies: func(on bool, _ string) error { proxy.CutReplies(on); return nil },
-		conformance.FaultDeleteRecord: func(_ bool, election string) error {
-			return exec("DELETE FROM $_item WHERE kind = 'record' AND name = ?", []byte(election))
-		},
-		conformance.FaultPlantRecord: func(_ bool, election string) error {
-			return exec("UPDATE $_item SET value = JSON_SET(value, ?, ?, ?, ?, ?, ?) WHERE kind = 'record' AND name = ?",
-				"$.id", "<script>\x1b]0;\u202e", "$.address", "javascript:alert(1)\n", "$.metadata", "\x00\x1b[2J", []byte(election))
-		},
+	faults[conformance.FaultPlantRecord] = func(_ bool, election string) error {
+		_, err := admin.Exec("UPDATE "+prefix+"_item SET value = JSON_SET(value, ?, ?, ?, ?, ?, ?) WHERE kind = 'record' AND name = ?",
+			"$.id", "<script>\x1b]0;\u202e", "$.address", "javascript:alert(1)\n", "$.metadata", "\x00\x1b[2J", []byte(election))
+		return err
 	}
+	return mysql.Options{Config: proxy.Config(d.User), Prefix: prefix}, faults
 }

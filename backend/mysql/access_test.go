@@ -181,23 +181,30 @@ func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 // that is not there is not available.
 func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
+		tenant := l.tenant(t)
+		l.exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t), "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
+		with := func(change func(*mysql.Config)) Options { return Options{Config: clone(l.User, change)} }
+		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
 		for what, c := range map[string]struct {
-			change func(*mysql.Config)
-			class  error
-			says   string
+			options Options
+			class   error
+			says    string
 		}{
-			"a wrong password":             {func(c *mysql.Config) { c.Passwd = canary }, backend.ErrDenied, "user, password or host are wrong"},
-			"a schema that is not":         {func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }, backend.ErrDenied, "CREATE DATABASE"},
-			"a setting that is not":        {func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }, backend.ErrDenied, "nonsense"},
-			"nobody at that address":       {func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }, backend.ErrUnavailable, "refused"},
-			"a server that is not trusted": {func(c *mysql.Config) { c.TLSConfig = "true"; c.Passwd = canary }, backend.ErrDenied, ""},
+			"a wrong password":                  {with(func(c *mysql.Config) { c.Passwd = canary }), backend.ErrDenied, "user, password or host are wrong"},
+			"a schema that is not":              {with(func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }), backend.ErrDenied, "CREATE DATABASE"},
+			"a setting that is not":             {with(func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }), backend.ErrDenied, "nonsense"},
+			"nobody at that address":            {with(func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }), backend.ErrUnavailable, "refused"},
+			"a server that is not trusted":      {with(func(c *mysql.Config) { c.TLSConfig = "true"; c.Passwd = canary }), backend.ErrDenied, ""},
+			"a pool that selects no schema":     {Options{DB: nowhere}, backend.ErrDenied, "name the schema"},
+			"a table of other columns":          {Options{Config: l.User, Prefix: "old"}, backend.ErrDenied, "the table is not the one"},
+			"a schema beside that of the table": {with(func(c *mysql.Config) { c.DBName = tenant }), backend.ErrDenied, "the schema " + l.Name + " has one"},
 		} {
-			b := backendOn(t, Options{Config: clone(l.User, c.change)})
-			_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			_, err := backendOn(t, c.options).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) || strings.Contains(fmt.Sprintf("%+v %#v", err, err), canary) {
 				t.Errorf("%s: %v; want %v and %q, without the password", what, err, c.class, c.says)
 			}
 		}
+		acquire(t, backendOn(t, Options{DB: nowhere, Schema: l.Name}), "jobs")
 	})
 }
 
@@ -245,20 +252,6 @@ func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 				t.Errorf("%s: %v; want ErrDenied", change, err)
 			}
 		}
-	})
-}
-
-// A pool that has selected no schema, and a table of another layout, are reported.
-func TestAStoreThatIsNotOneIsReported(t *testing.T) {
-	each(t, func(t *testing.T, l *lab) {
-		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
-		l.exec(t, "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
-		for want, o := range map[string]Options{"name the schema": {DB: nowhere}, "the table is not the one": {Config: l.User, Prefix: "old"}} {
-			if err := preflight(t, backendOn(t, o)); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want ErrDenied and %q", err, want)
-			}
-		}
-		acquire(t, backendOn(t, Options{DB: nowhere, Schema: l.Name}), "jobs")
 	})
 }
 

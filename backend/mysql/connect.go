@@ -32,7 +32,8 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	d.conns.Age, d.conns.Most, d.conns.Open, d.conns.Close = connLifetime, maxConns, d.openForCall, conn.drop
+	d.conns.Age, d.conns.Most, d.conns.Close = connLifetime, maxConns, conn.drop
+	d.conns.Open = func(ctx context.Context) (conn, error) { return d.open(ctx, false) }
 	switch {
 	case o.DB != nil:
 		d.db = o.DB
@@ -222,6 +223,15 @@ func (d *driver) queryOnce(ctx context.Context, copy bool, statements func() []s
 	}
 	d.conns.Give(c, false)
 	return rows, nil
+}
+
+// outOfTime completes the error of a call that has found no connection: the program's pool may have none left.
+func (d *driver) outOfTime(ctx context.Context, err error) error {
+	if ctx.Err() == nil || d.ownDB {
+		return err
+	}
+	s := d.db.Stats()
+	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 }
 
 // rows sends a text and reads all results.

@@ -50,24 +50,6 @@ func (l *lab) connections(t testing.TB, user string) int64 {
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = ?", user)
 }
 
-// A follower learns of a resignation at once, whether the schema is named in the DSN or by the option.
-func TestAHandoverTakesMilliseconds(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		const ttl = 45 * time.Second // the next poll is 15 s away
-		l := newLab(t, testbed.Shared(t, k))
-		a := join(t, "a", ttl, Options{Config: l.User, MaxTTL: time.Minute})
-		follower := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name, MaxTTL: time.Minute})
-		b := testbed.Join(t, "b", ttl, follower)
-		testbed.HandsOver(t, a, b, 5*time.Second, func() error {
-			if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE ?", l.Name, "SELECT GET_LOCK(%"+follower.driver.notifier.own+"%") == 0 {
-				return errors.New("it does not")
-			}
-			return nil
-		})
-	})
-}
-
 // A change wakes all that wait for one. One whose connection is killed says that something may have changed,
 // and then waits again. Whoever has another account is not woken, and polls.
 func TestAChangeWakesWhoeverWaits(t *testing.T) {

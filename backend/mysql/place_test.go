@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
@@ -36,22 +34,6 @@ func (l *lab) userAtHost(t *testing.T) string {
 
 func (l *lab) tables(t *testing.T) int64 {
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_NAME = 'election_item' AND TABLE_SCHEMA LIKE ?", l.Name+"%")
-}
-
-// A DSN with another schema than that of the table is told as such, besides how to make one there.
-func TestATableInAnotherSchemaIsTold(t *testing.T) {
-	each(t, func(t *testing.T, l *lab) {
-		tenant := l.tenant(t)
-		l.exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t))
-		b := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = tenant })})
-		if err := b.Prepare(t.Context()); err != nil {
-			t.Error(err)
-		}
-		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if want := "the schema " + l.Name + " has one"; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), ";") {
-			t.Errorf("%v; want ErrDenied with %q and a statement at the end", err, want)
-		}
-	})
 }
 
 // A table that is put in the place of another one is another store on MySQL, though its rows are a copy. MariaDB has nothing

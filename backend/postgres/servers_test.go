@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
@@ -79,15 +78,6 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 			return Options{Pool: pool}, used.Release
-		},
-		"DB": func(c *pgxpool.Config) (Options, func()) {
-			own := stdlib.OpenDB(*c.ConnConfig)
-			t.Cleanup(func() { own.Close() })
-			used, err := own.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Options{DB: own}, func() { used.Close() }
 		},
 	} {
 		t.Run(way, func(t *testing.T) {
