@@ -17,11 +17,8 @@ import (
 )
 
 // TestMain runs more tests at a time than there are processors, because the tests of this file
-// mostly wait. The binary is also the program of the members that some tests start.
+// mostly wait.
 func TestMain(m *testing.M) {
-	if arg := os.Getenv(pinnedArg); arg != "" {
-		pinnedMember(arg)
-	}
 	flag.Set("test.parallel", "16")
 	os.Exit(m.Run())
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/manual"
-	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
 )
@@ -143,41 +141,6 @@ func TestASecondStoreOfAKindNeedsAName(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The old store, manual without a directory, keeps nothing.
-func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fresh, pinned := memory.New(), memory.New()
-		at := func(stage migration.Stage) backend.Backend {
-			from, err := manual.Open(manual.Options{Leader: "host-1", Store: pinned})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if stage == "" {
-				return from
-			}
-			return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == to})
-		}
-		for range 2 {
-			for _, stage := range []migration.Stage{"", both, to, both} {
-				e, stop := campaign(t, at(stage), "host-1")
-				time.Sleep(2 * time.Minute)
-				if !e.Leading() {
-					t.Errorf("expected the named machine to lead at stage %q, got %v", stage, e.Current())
-				}
-				stop()
-			}
-		}
-		leader, stop := campaign(t, at(""), "host-1")
-		time.Sleep(time.Minute)
-		for _, b := range []backend.Backend{at(to), fresh.Backend()} {
-			straggler, end := campaign(t, b, "host-2")
-			checkStraggler(t, "after the way back to a named machine", leader, straggler)
-			end()
-		}
-		stop()
-	})
 }
 
 // An operator's mistake has no effect on members without Unsealed, once it is corrected.
