@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
-	"github.com/go-election/go-election/internal/dsn"
 )
 
 const (
@@ -69,7 +69,7 @@ func (d *driver) connect(o Options) (err error) {
 		c.ConnectionAttributes = strings.TrimPrefix(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
 	}
 	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
-		c.User, c.Passwd = dsn.Login(o.DSNFile, c.User, c.Passwd)
+		c.User, c.Passwd = reread(o.DSNFile, c.User, c.Passwd)
 		d.Password.Set(c.Passwd)
 		return nil
 	}))
@@ -79,6 +79,20 @@ func (d *driver) connect(o Options) (err error) {
 	}
 	d.db, d.ownDB = sql.OpenDB(connector), true
 	return nil
+}
+
+// reread returns user and password of the DSN in a file, where somebody may have replaced them: those of before if there is
+// no such file, or no DSN in it, as while it is being written.
+func reread(file, user, password string) (nowUser, nowPassword string) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return user, password
+	}
+	c, err := mysql.ParseDSN(strings.TrimSpace(string(content)))
+	if err != nil {
+		return user, password
+	}
+	return c.User, c.Passwd
 }
 
 // withPort returns an address with its port. The driver makes [[::1]]:3306 of [::1], which leads nowhere.
