@@ -28,72 +28,77 @@ func checkStraggler(t *testing.T, what string, leader, straggler *election.Elect
 	}
 }
 
-// A third name for the middle store of two roads between stores of one kind.
+// secondToThird names both stores of a second road between stores of one kind.
 func secondToThird(o *migration.Options) { o.FromName, o.ToName = "my-2", "my-3" }
 
 // renamed is FromName that was set during a migration.
 func renamed(o *migration.Options) { o.FromName = "a-1" }
 
-// A fleet of one has walked some roads and leads where they end. A member that was left somewhere on the way wakes up.
+// thereAndBack is a road on which most members at stage to have Unsealed.
+var thereAndBack = slices.Concat(places("a", "b", unsealed, "", both, to), []place{alone("b")}, places("a", "b", unsealed, to, both, from))
+
+// leftBehind has roads that a fleet of one has walked, where it leads then, and where members were left on the way.
+var leftBehind = map[string]struct {
+	walked     []place
+	leader     place
+	stragglers []place
+}{
+	"left on an earlier road": {
+		slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "c", nil, "", from, both, to)),
+		place{to, "b", "c", nil},
+		places("a", "b", nil, "", from, both, to),
+	},
+	"left on the way back": {
+		places("a", "b", nil, both, to, both, from),
+		alone("a"),
+		append(places("a", "b", nil, to), alone("b")),
+	},
+	"left on a road in the other direction": {
+		slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to),
+			places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to)),
+		alone("a"),
+		[]place{alone("b")},
+	},
+
+	// From a ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that said "zk" would mean the way back to members
+	// of the first migration.
+	"from a store of the same kind": {
+		append(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", as("zk-2"), both, to)...),
+		alone("zk2"),
+		places("zk1", "my1", nil, both, to),
+	},
+	"between stores of one kind": {
+		append(places("my1", "my2", as("my-2"), "", both, to), places("my2", "my3", secondToThird, both, to)...),
+		place{to, "my2", "my3", secondToThird},
+		places("my1", "my2", as("my-2"), "", both, to),
+	},
+
+	// Unsealed counts no more once the fleet has gone back.
+	"with Unsealed, there and back twice": {
+		append(thereAndBack, thereAndBack...),
+		alone("a"),
+		append(places("a", "b", unsealed, to), alone("b")),
+	},
+	"with Unsealed, under a name that was set meanwhile": {
+		append(places("a", "b", unsealed, "", both, to), place{both, "a", "b", renamed}),
+		alone("a"),
+		append(places("a", "b", unsealed, to), place{to, "a", "b", nil}, alone("b")),
+	},
+	"under a name that was set meanwhile": {
+		append(places("a", "b", nil, "", both, to), place{both, "a", "b", renamed}),
+		alone("a"),
+		append(places("a", "b", nil, to), alone("b")),
+	},
+	"from a store of the same kind, after a member with Unsealed": {
+		slices.Concat(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", unsealed, to), places("my1", "zk2", as("zk-2"), both)),
+		place{to, "my1", "zk2", as("zk-2")},
+		places("zk1", "my1", nil, both, to),
+	},
+}
+
+// A member that was left somewhere on the way wakes up.
 func TestNoStragglerLeads(t *testing.T) {
-	thereAndBack := slices.Concat(places("a", "b", unsealed, "", both, to), []place{alone("b")}, places("a", "b", unsealed, to, both, from))
-	for what, c := range map[string]struct {
-		walked     []place
-		leader     place
-		stragglers []place
-	}{
-		"left on an earlier road": {
-			slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "c", nil, "", from, both, to)),
-			place{to, "b", "c", nil},
-			places("a", "b", nil, "", from, both, to),
-		},
-		"left on the way back": {
-			places("a", "b", nil, both, to, both, from),
-			alone("a"),
-			append(places("a", "b", nil, to), alone("b")),
-		},
-		"left on a road in the other direction": {
-			slices.Concat(places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to),
-				places("a", "b", nil, "", from, both, to), places("b", "a", nil, "", from, both, to)),
-			alone("a"),
-			[]place{alone("b")},
-		},
-
-		// From a ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that said "zk" would mean the way back to members
-		// of the first migration.
-		"from a store of the same kind": {
-			append(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", as("zk-2"), both, to)...),
-			alone("zk2"),
-			places("zk1", "my1", nil, both, to),
-		},
-		"between stores of one kind": {
-			append(places("my1", "my2", as("my-2"), "", both, to), places("my2", "my3", secondToThird, both, to)...),
-			place{to, "my2", "my3", secondToThird},
-			places("my1", "my2", as("my-2"), "", both, to),
-		},
-
-		// Unsealed counts no more once the fleet has gone back.
-		"with Unsealed, there and back twice": {
-			append(thereAndBack, thereAndBack...),
-			alone("a"),
-			append(places("a", "b", unsealed, to), alone("b")),
-		},
-		"with Unsealed, under a name that was set meanwhile": {
-			append(places("a", "b", unsealed, "", both, to), place{both, "a", "b", renamed}),
-			alone("a"),
-			append(places("a", "b", unsealed, to), place{to, "a", "b", nil}, alone("b")),
-		},
-		"under a name that was set meanwhile": {
-			append(places("a", "b", nil, "", both, to), place{both, "a", "b", renamed}),
-			alone("a"),
-			append(places("a", "b", nil, to), alone("b")),
-		},
-		"from a store of the same kind, after a member with Unsealed": {
-			slices.Concat(places("zk1", "my1", nil, "", from, both, to), places("my1", "zk2", unsealed, to), places("my1", "zk2", as("zk-2"), both)),
-			place{to, "my1", "zk2", as("zk-2")},
-			places("zk1", "my1", nil, both, to),
-		},
-	} {
+	for what, c := range leftBehind {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := stores{}
