@@ -32,8 +32,7 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 
 // connect makes the pool, which dials when it is used.
 func (d *driver) connect(o Options) (err error) {
-	d.conns.Age, d.conns.Most, d.conns.Close = connLifetime, maxConns, conn.drop
-	d.conns.Open = func(ctx context.Context) (conn, error) { return d.open(ctx, false) }
+	d.conns.Age, d.conns.Most, d.conns.Open, d.conns.Close = connLifetime, maxConns, d.openForCall, conn.drop
 	switch {
 	case o.DB != nil:
 		d.db = o.DB

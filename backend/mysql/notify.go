@@ -41,6 +41,26 @@ type notifier struct {
 	listening int       // calls of Listen
 	heard     time.Time // when the last one ended
 	waiting   bool      // a goroutine does
+	yield     func()    // makes it close its connection for a while; nil: it has none
+}
+
+// giveWay closes the connection that waits, since a call needs its place. It returns false if there is none.
+func (n *notifier) giveWay() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	had := n.yield != nil
+	if had {
+		n.yield()
+		n.yield = nil
+	}
+	return had
+}
+
+// holds notes how the connection that waits can be closed.
+func (n *notifier) holds(yield func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.yield = yield
 }
 
 // channel is the name of the lock for which the members of a table wait. They may name its schema in different
@@ -108,17 +128,23 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 func (d *driver) wait() {
 	n, w, pause := &d.notifier, waiter{missed: true}, time.Duration(0)
 	for n.wanted() {
-		short := d.poolIsShort(&w)
-		if !short && d.waitOnce(n.ctx, &w) == nil {
-			w.missed = false
+		ctx, yield := context.WithCancel(n.ctx)
+		n.holds(yield)
+		if d.poolIsShort(&w) {
+			yield()
+		}
+		err := d.waitOnce(ctx, &w)
+		n.holds(nil)
+		gaveWay := ctx.Err() != nil
+		yield()
+
+		if w.missed = err != nil; !w.missed {
 			pause = 0
 			continue
 		}
-
-		w.missed = true
 		w.drop()
 		pause = min(2*pause+firstPause, lastPause)
-		if short {
+		if gaveWay {
 			pause = lastPause
 		}
 		select {

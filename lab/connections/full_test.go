@@ -57,6 +57,29 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 // A process leads one election and follows another. All it has left is the connection that waits for changes, and the
 // server has no place for a second one. The renewal gets that place.
 func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the others: a renewal has seconds
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		db := startMySQL(t)
+		admin := testbed.OpenDB(t, db.Admin)
+		b, err := mysql.Open(mysql.Options{Config: db.User})
+		other, failed := mysql.Open(mysql.Options{Config: db.Admin})
+		l := leadAndFollow(t, b, err, other, failed)
+		of := "FROM information_schema.PROCESSLIST WHERE USER = '" + db.User.User + "' AND "
+		testbed.Eventually(t, patience, "it waits for changes", func() error {
+			return isOne(admin.QueryRowContext(t.Context(), "SELECT COUNT(*) "+of+"INFO LIKE '%GET_LOCK%'"))
+		})
+		db.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' WITH MAX_USER_CONNECTIONS 1", db.User.User))
+		rows, err := admin.QueryContext(t.Context(), "SELECT ID "+of+"COALESCE(INFO, '') NOT LIKE '%GET_LOCK%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id int
+			rows.Scan(&id)
+			admin.ExecContext(t.Context(), fmt.Sprint("KILL ", id)) // it may have ended
+		}
+		leadsOn(t, l, 20*time.Second)
+	})
 	t.Run("postgres", func(t *testing.T) { // it listens on the connection of its calls
 		t.Parallel()
 		server, db := startPostgres(t)
