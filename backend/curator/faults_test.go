@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,9 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Run("the contract", func(t *testing.T) {
 		h := h
 		h.Parallel = true
-		h.Names = []string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "N2", "N3", "W1", "W3", "T2", "M1"}
+		h.Only = func(c conformance.Case) bool {
+			return strings.Contains("A1 A5 A7 R1 R3 R5 X1 X2 X4 O2 O3 N2 W1 W3 T2 M1", c.Rule)
+		}
 		conformance.Run(t, h)
 	})
 	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }
