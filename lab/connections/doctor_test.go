@@ -23,7 +23,7 @@ var limited = map[string]func(t *testing.T) (open func() (backend.Backend, error
 			}
 	},
 	"postgres": func(t *testing.T) (func() (backend.Backend, error), func()) {
-		_, db := startPostgres(t)
+		_, db := startPostgres(t, testbed.PostgresOptions{})
 		return func() (backend.Backend, error) { return postgres.Open(postgres.Options{DSN: db.DSN("")}) },
 			func() { db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 4") }
 	},

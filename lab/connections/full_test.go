@@ -32,7 +32,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 	})
 	t.Run("CONNECTION LIMIT of a role of PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		server, db := startPostgres(t)
+		server, db := startPostgres(t, testbed.PostgresOptions{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		server.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 0")
@@ -82,7 +82,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 	})
 	t.Run("postgres", func(t *testing.T) { // it listens on the connection of its calls
 		t.Parallel()
-		server, db := startPostgres(t)
+		server, db := startPostgres(t, testbed.PostgresOptions{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		other, failed := postgres.Open(postgres.Options{DSN: server.AdminDSN(db.Name)})
 		l := leadAndFollow(t, b, err, other, failed)

@@ -22,15 +22,7 @@ func TestANodeOfGaleraThatComesBackCostsMaxTTL(t *testing.T) {
 	const ttl, greatest = 4 * time.Second, 8 * time.Second
 	first, second := startGalera(t)
 	proxy := startHAProxy(t, first.Addr(), second.Addr())
-	db := first.Database(t)
-	maker, err := mysql.Open(mysql.Options{Config: db.Admin})
-	if err == nil {
-		defer maker.Close()
-		err = maker.CreateTables(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := withTable(t, first)
 	var members []*election.Election
 	for _, id := range []string{"a", "b"} {
 		b, err := mysql.Open(mysql.Options{Config: at(db.User, proxy.Addr()), MaxTTL: greatest})

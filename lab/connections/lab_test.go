@@ -52,7 +52,7 @@ var stores = map[string]func(t *testing.T) store{
 		}}
 	},
 	"postgres": func(t *testing.T) store {
-		server, db := startPostgres(t)
+		server, db := startPostgres(t, testbed.PostgresOptions{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return postgres.Open(postgres.Options{DSN: db.DSN(addr)})
 		}}
@@ -90,7 +90,12 @@ var stores = map[string]func(t *testing.T) store{
 }
 
 func startMySQL(t *testing.T) *testbed.Database {
-	db := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}).Database(t)
+	return withTable(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}))
+}
+
+// withTable makes a database with the table of backend mysql.
+func withTable(t *testing.T, server *testbed.Server) *testbed.Database {
+	db := server.Database(t)
 	b, err := mysql.Open(mysql.Options{Config: db.Admin})
 	if err == nil {
 		defer b.Close()
@@ -102,8 +107,8 @@ func startMySQL(t *testing.T) *testbed.Database {
 	return db
 }
 
-func startPostgres(t *testing.T, access ...string) (*testbed.PostgresServer, *testbed.PostgresDatabase) {
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Access: access})
+func startPostgres(t *testing.T, o testbed.PostgresOptions) (*testbed.PostgresServer, *testbed.PostgresDatabase) {
+	server := testbed.StartPostgres(t, o)
 	db := server.Database(t)
 	b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 	if err == nil {
@@ -212,7 +217,7 @@ func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
 	if !inWorldOfTwoAddresses(t) {
 		return
 	}
-	server, db := startPostgres(t)
+	server, db := startPostgres(t, testbed.PostgresOptions{})
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for what, hosts := range map[string]string{
 		"two hosts":                          fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),

@@ -39,7 +39,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 		}, err
 	},
 	"postgres": func(t *testing.T) (backend.Backend, func() string, error) {
-		server, db := startPostgres(t)
+		server, db := startPostgres(t, testbed.PostgresOptions{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		return b, func() string {
 			return server.Value(t, "SELECT string_agg(DISTINCT application_name, ',') FROM pg_stat_activity WHERE usename = '"+db.User+"'")
@@ -124,7 +124,7 @@ func TestConnectionsHaveAName(t *testing.T) {
 // A name that the DSN gives is kept.
 func TestTheDSNNamesItsConnections(t *testing.T) {
 	t.Parallel()
-	server, db := startPostgres(t)
+	server, db := startPostgres(t, testbed.PostgresOptions{})
 	b, err := postgres.Open(postgres.Options{DSN: db.DSN("") + "&application_name=billing"})
 	lead(t, join(t, "a", 6*time.Second, b, err))
 	if got := server.Value(t, "SELECT string_agg(DISTINCT application_name, ',') FROM pg_stat_activity WHERE usename = '"+db.User+"'"); got != "billing" {

@@ -21,7 +21,6 @@ import (
 	"github.com/go-election/go-election/backend"
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/backend/etcd"
-	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -45,13 +44,13 @@ var rotations = map[string]func(t *testing.T) rotated{
 		}}
 	},
 	"the DSN of postgres": func(t *testing.T) rotated {
-		server, db := startPostgres(t, "host all all 127.0.0.1/32 scram-sha-256")
+		server, db := startPostgres(t, testbed.PostgresOptions{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 		return rotated{"postgres:\n  dsn_file: {file}\n", "\n" + db.DSN(""), "\n" + db.DSNOf(db.User, "another", ""), func() {
 			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
 		}}
 	},
 	"the file that the DSN of postgres names": func(t *testing.T) rotated {
-		server, db := startPostgres(t, "host all all 127.0.0.1/32 scram-sha-256")
+		server, db := startPostgres(t, testbed.PostgresOptions{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 		host, port, _ := strings.Cut(server.Addr(), ":")
 		dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable passfile={file}", host, port, db.User, db.Name)
 		return rotated{"postgres:\n  dsn: " + dsn + "\n", "*:*:*:*:" + db.Password, "*:*:*:*:another", func() {
@@ -127,18 +126,8 @@ var secured = map[string]func(t *testing.T) (section, ca string){
 		return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: {ca}\n", server.Secure()), server.CAFile()
 	},
 	"postgres": func(t *testing.T) (section, ca string) {
-		server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true})
-		db := server.Database(t)
-		maker, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
-		if err == nil {
-			defer maker.Close()
-			err = maker.CreateTables(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		dsn := db.DSN("")
-		at, _, _ := strings.Cut(dsn, "?")
+		server, db := startPostgres(t, testbed.PostgresOptions{TLS: true})
+		at, _, _ := strings.Cut(db.DSN(""), "?")
 		return fmt.Sprintf("postgres:\n  dsn: %q\n", at+"?sslmode=verify-full&sslrootcert={ca}"), server.CAFile()
 	},
 }
