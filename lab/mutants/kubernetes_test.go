@@ -44,7 +44,7 @@ var kubernetesMutants = []mutant{
 		"		if false && written.Annotations[key] != text {", "TestALeaseThatIsChangedOnItsWayIsNotGranted", kubernetes("TestALeaseThatIsChangedOnItsWayIsNotGranted")},
 	{"two writes of the same are one", "write.go",
 		"		c.record.Write = rand.Int64()\n",
-		"", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
+		"		c.record.Write = rand.Int64() * 0\n", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
 	{"a bid may be granted though the lease was renewed", "acquire.go",
 		"if !s.own && !s.Unchanged(bid.Expected) ||",
 		"if !s.own && s.Term != bid.Expected.Term ||", "A3 a bid succeeds only on the expected lease: rule violated", kubernetesSuite("A3 a bid succeeds only on the expected lease")},
