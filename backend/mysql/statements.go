@@ -3,9 +3,8 @@ package mysql
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"strings"
-
-	"github.com/go-election/go-election/internal/relational"
 )
 
 // serverSQL is the identity of the server that answers. MariaDB's server_uid alone is made of port and
@@ -102,7 +101,13 @@ func (d *driver) statement(text string, data any, more ...string) string {
 }
 
 // payload returns data as JSON in an expression. Nothing in it can be SQL.
-func payload(v any) string { return literal(relational.JSON(v)) }
+func payload(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: strings, numbers and structs of them
+	}
+	return literal(string(text))
+}
 
 // literal returns a text as an expression, which depends on no mode of the session.
 func literal(text string) string {

@@ -28,8 +28,8 @@ func TestMessagesFitIntoOneMebibyte(t *testing.T) {
 				rows = append(rows, Row{Change: i, Key: k, Version: version, Value: &value, Former: &value, Put: 1, Extra: version})
 			}
 		}
-		fits(t, "keys of "+letters, cut(keys, func(k [2]string) int { return sizeOfKey(lease.Key{Kind: lease.Kind(k[0]), Name: k[1]}) }), items, func(part [][2]string) any { return part })
-		fits(t, "rows of "+letters, cut(rows, sizeOfRow), changes, func(part []Row) any { return part })
+		fits(t, "keys of "+letters, cut(keys, func(k *[2]string) int { return sizeOfKey(&lease.Key{Kind: lease.Kind(k[0]), Name: k[1]}) }), items, func(part [][2]string) any { return part })
+		fits(t, "rows of "+letters, cut(rows, (*Row).sizeOf), changes, func(part []Row) any { return part })
 		fits(t, "versions of "+letters, cut(verify, sizeOfItem), items, func(part []lease.Item) any { return Versions(part) })
 	}
 	if parts := cut([]lease.Key(nil), sizeOfKey); len(parts) != 1 || len(parts[0]) != 0 {

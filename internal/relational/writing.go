@@ -128,10 +128,9 @@ func (w *writing) run(ctx context.Context) error {
 	return nil
 }
 
-// sizeOf is that of a change.
-func (w *writing) sizeOf(i int) (n int) {
-	for _, r := range w.rows[i] {
-		n += sizeOfRow(r)
+func (w *writing) sizeOf(i *int) (n int) {
+	for _, r := range w.rows[*i] {
+		n += r.sizeOf()
 	}
 	return n
 }
@@ -139,10 +138,10 @@ func (w *writing) sizeOf(i int) (n int) {
 // messageSize is that of all changes with what is to be verified.
 func (w *writing) messageSize() (n int) {
 	for i := range w.changes {
-		n += w.sizeOf(i)
+		n += w.sizeOf(&i)
 	}
-	for _, it := range w.verify {
-		n += sizeOfItem(it)
+	for i := range w.verify {
+		n += sizeOfItem(&w.verify[i])
 	}
 	return n
 }
