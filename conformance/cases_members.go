@@ -82,7 +82,6 @@ func membersAge(t *Trial) {
 	if len(members) > 0 && !t.known(members[0].Age) { // Members may omit it; otherwise its Age must have grown
 		require(expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs without an announcement", 2*t.TTL), members[0].Age))
 	}
-	return
 }
 
 // known reports whether a member of this Age is there because the store itself knows it.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -177,7 +178,11 @@ func broken(err error) bool {
 
 // payload returns data for a statement, as an expression of type json. Nothing in it can be SQL.
 func payload(v any) string {
-	return textSQL(relational.JSON(v)) + "::json"
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: strings, numbers and structs of them
+	}
+	return textSQL(string(text)) + "::json"
 }
 
 // textSQL returns text for a statement, as an expression. Nothing in it can be SQL.
