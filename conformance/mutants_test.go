@@ -328,6 +328,10 @@ var mutants = []mutant{
 	{name: "Push is claimed, but Listen never returns", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
+	{name: "Push is claimed beside Poll, but Listen never returns", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
+		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Poll = true; return g }
+		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
+	}},
 	{name: "neither Push nor Poll is claimed", killer: "G5 guarantees are constant and consistent", mutate: func(f *faulty) {
 		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }
 	}},
