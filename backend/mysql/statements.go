@@ -89,8 +89,8 @@ const (
  SELECT q.k, q.n, q.v, q.x, LEFT(q.x, 16), UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
 
 	// resultSQL follows the commit, and names the items that have other versions than these.
-	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i, ''
- FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i INT PATH '$[0]', k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[3]')) q
+	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i - 1, ''
+ FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[2]')) q
  LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE NOT (COALESCE(` + versionSQL + `, '') <=> q.w)`
 )
 

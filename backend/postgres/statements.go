@@ -100,8 +100,8 @@ COMMIT;
 `
 
 // verifySQL follows a writing, so that the position is not before its commit.
-const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snapshot()), (SELECT string_agg(q->>0, ' ') FROM json_array_elements({payload}) AS q
- LEFT JOIN {table} t ON t.kind = q->>1 AND t.name = q->>2 WHERE coalesce(t.written || '.' || t.xmin, '') <> q->>3); COMMIT`
+const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_current_snapshot()), (SELECT string_agg((q.i - 1)::text, ' ') FROM json_array_elements({payload}) WITH ORDINALITY AS q(j, i)
+ LEFT JOIN {table} t ON t.kind = q.j->>0 AND t.name = q.j->>1 WHERE coalesce(t.written || '.' || t.xmin, '') <> q.j->>2); COMMIT`
 
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {

@@ -34,7 +34,7 @@ func inJSON(text string) int {
 
 func sizeOfKey(k *lease.Key) int { return inJSON(string(k.Kind)) + inJSON(k.Name) + 2 }
 
-func sizeOfItem(it *lease.Item) int { return sizeOfKey(&it.Key) + inJSON(it.Version) + 8 }
+func sizeOfItem(it *lease.Item) int { return sizeOfKey(&it.Key) + inJSON(it.Version) }
 
 // sizeOf is that of a row whose dialect adds up to 60 bytes.
 func (r *Row) sizeOf() int {

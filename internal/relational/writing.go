@@ -272,11 +272,12 @@ func (w *writing) written(c *lease.Change, transaction string) (items []lease.It
 	return items
 }
 
-// Versions returns items as a statement has them in JSON: number, kind, name and version.
-func Versions(items []lease.Item) [][4]any {
-	rows := make([][4]any, len(items))
+// Versions returns items as a statement has them in JSON: kind, name and version. Their numbers are their places: one message
+// has as many as it can.
+func Versions(items []lease.Item) [][3]string {
+	rows := make([][3]string, len(items))
 	for i, it := range items {
-		rows[i] = [4]any{i, it.Kind, it.Name, it.Version}
+		rows[i] = [3]string{string(it.Kind), it.Name, it.Version}
 	}
 	return rows
 }
