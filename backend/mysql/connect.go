@@ -201,7 +201,7 @@ func (d *driver) query(ctx context.Context, statements func() []string) (rows []
 		}
 		rows, err = d.queryOnce(within, tries < 3, statements)
 		cancel()
-		if is(err, errLockTimeout) {
+		if is(err, errLockTimeout) || tries > 1 && errors.Is(err, context.DeadlineExceeded) && d.waits(ctx, tries-1) {
 			return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
 		}
 		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || d.Denied(err) {
@@ -209,6 +209,19 @@ func (d *driver) query(ctx context.Context, statements func() []string) (rows []
 		}
 	}
 	return rows, err
+}
+
+// waits reports whether a statement of this account waits for the table. It takes a part of the time that is left.
+func (d *driver) waits(ctx context.Context, parts int) bool {
+	if by, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(parts))
+		defer cancel()
+	}
+	rows, err := d.queryOnce(ctx, true, func() []string {
+		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table % lock' AND INFO LIKE '%" + d.Table.Prefix + "\\_item%' AND ID <> CONNECTION_ID() LIMIT 1"}
+	})
+	return err == nil && len(rows) > 0
 }
 
 // queryOnce sends statements once. A copy does not wait for the connection of another call.
