@@ -13,8 +13,9 @@ type Backend interface {
 	// the holder to release a lease. The store grants a bid if the lease is unchanged since
 	// [Bid.Expected].
 	//
-	// A lease that the bidder's own nonce still holds may have changed: the store grants it in a
-	// new term, unless a failover may have lost a later grant.
+	// If the bidder's own nonce still holds the lease, since the answer to an earlier bid was lost, the
+	// store grants it in a new term even if it has changed since Bid.Expected, unless a failover may
+	// have lost a later grant.
 	//
 	// A refused bid's answer has the lease as it stands now. A grant clears any request,
 	// and its term exceeds Bid.MinTerm.
@@ -45,9 +46,9 @@ type Backend interface {
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
 	// early. When ctx ends, it returns ctx.Err(). The manager calls it only if Guarantees.Push is set.
 	//
-	// Listen must not miss a change of the leases in seen since they were read. seen has all observed
-	// leases; but if Guarantees.Poll is set, one of each holder, the holder of most leases first, and then
-	// changes may be missed.
+	// seen has all observed leases, and Listen must not miss a change of them since they were read. If
+	// Guarantees.Poll is set, it may, since the manager polls as well: then seen has one lease of each
+	// holder, the holder of most leases first, and one vacant lease.
 	Listen(ctx context.Context, seen []Lease) error
 
 	// Request writes requests of an operator, or a nominee's acceptance, beside a lease. It

@@ -52,7 +52,8 @@ const ExpiresInStore time.Duration = -1
 func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" }
 
 // Unchanged reports whether o shows the same lease, not renewed: then a challenger's
-// observation goes on, and a store grants a bid that expects o.
+// observation goes on, and a store grants a bid that expects o. It ignores the holder and the
+// request, which Differs compares.
 func (l Lease) Unchanged(o Lease) bool {
 	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version && l.ObserveFor == o.ObserveFor &&
 		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
@@ -117,8 +118,8 @@ type Bid struct {
 	MinTerm   uint64        // the new term must exceed it
 
 	// Expected is the lease as the candidate last observed it, for ObserveFor if that is
-	// positive. The store grants the bid only if the lease is still the same in Term and
-	// Version.
+	// positive. The store grants the bid only if the lease that it has now is Unchanged from
+	// Expected. A lease that the bidder's own nonce holds is an exception: see Backend.Acquire.
 	Expected Lease
 }
 

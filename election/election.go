@@ -110,9 +110,11 @@ func (e *Election) Resume() {
 }
 
 // Resign ends the present leadership in order: Leading becomes false, the function's context is
-// cancelled, the function returns, the lease is released. Resign waits for all of it. It returns
-// [ErrNotReleased] if the lease expired first, and ctx's error if ctx ends first; the resignation
-// then continues. After half a TTL, Lead and Run campaign again. Resign does nothing if this
+// cancelled, the function returns, the lease is released. Resign waits for all of it: of a leadership
+// from Campaign or Try until its caller calls [Leadership.Resign], and for a function that does not
+// return also after the lease has expired. It returns [ErrNotReleased] if the work has ended and the
+// lease expired before the store confirmed the release, and ctx's error if ctx ends first; the
+// resignation then continues. After half a TTL, Lead and Run campaign again. Resign does nothing if this
 // process does not lead. Called by the election's own lead function it returns [ErrOwnCaller];
 // that function should return instead.
 func (e *Election) Resign(ctx context.Context) error {

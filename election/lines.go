@@ -89,16 +89,9 @@ func someNames(elections []string) string {
 // wall returns the time of day at a time of the manager's clock.
 func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
 
-// logAction logs what the machine knows of the store and of this process.
-func (m *Manager) logAction(a action) {
-	switch a.reason {
-	case ReasonHealth:
-		m.logHealth(a.err)
-	case ReasonUnreachable, ReasonDenied:
-		m.logOutage(a)
-	case ReasonWentBack, ReasonVacant:
-		m.logDoubt(a)
-	}
+// sinceRounded returns for how long something has lasted, for a line.
+func (m *Manager) sinceRounded(since time.Duration) time.Duration {
+	return (m.now - since).Round(time.Millisecond)
 }
 
 func (m *Manager) logHealth(err error) {
@@ -118,14 +111,9 @@ func (m *Manager) logBid(a action) {
 	m.say(a.e.name, l)
 }
 
-// logOutage says that calls to the store fail or are denied, or that they succeed again. What this process leads it leads on, until
-// the last deadline.
+// logOutage says that calls to the store fail or are denied. What this process leads it leads on, until the last deadline.
 func (m *Manager) logOutage(a action) {
-	if a.err == nil {
-		m.log.Warn("calls to the store succeed again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
-		return
-	}
-	attrs := []any{"backend", m.name, "since", m.wall(a.until), "error", a.err}
+	attrs := []any{"backend", m.name, "since", m.wall(a.since), "error", a.err}
 	leads, deadline := 0, time.Duration(0)
 	for _, e := range m.machine.elections {
 		if e.phase == phaseLeading {
@@ -142,13 +130,8 @@ func (m *Manager) logOutage(a action) {
 	m.log.Warn("calls to the store fail: this process cannot be elected until they succeed", attrs...)
 }
 
-// logDoubt says until when elections cannot be won because the store may have lost a grant, or that they can be again.
-func (m *Manager) logDoubt(a action) {
-	if a.reason == ReasonVacant {
-		m.log.Warn("elections can be won again", "backend", m.name, "after", (m.now - a.until).Round(time.Millisecond))
-		return
-	}
-
+// logDoubt says until when elections cannot be won because the store may have lost a grant.
+func (m *Manager) logDoubt() {
 	var doubted []string
 	until := time.Duration(0)
 	for _, e := range m.machine.elections {

@@ -108,7 +108,7 @@ type elec struct {
 	// The lease of this process. Valid while phase.held().
 	term         uint64
 	trustedUntil time.Duration // the deadline: request sent + ValidFor − clock margin
-	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed; also of one that a bid may have won
+	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed, also one that a bid may have won: a release is awaited until then
 	end          backend.End   // the reason that a release will record
 	stuckAt      time.Duration // when a function that has not returned counts as stuck
 	lastErr      error         // of the last renewal; nil if it succeeded
@@ -205,7 +205,8 @@ type action struct {
 	call   *call
 	state  *state
 	term   uint64
-	until  time.Duration
+	until  time.Duration // a deadline
+	since  time.Duration // when what is logged began
 	reason Reason
 	err    error
 }
@@ -213,17 +214,21 @@ type action struct {
 type actionKind uint8
 
 const (
-	doCall     actionKind = iota // start call
-	doCancel                     // cancel the context of call; its reply follows
-	doLead                       // e leads in term, until the deadline
-	doTrust                      // e leads in term on, until the deadline
-	doEnd                        // e's leadership of term has ended for reason: cancel its context
-	doEvent                      // publish state, which may be a notice
-	doLog                        // log reason and err, about e; nil: about the manager
-	doLogBid                     // log the answer to e's bid: granted in term, if reason is Elected; else not, for err
-	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
-	doExpired                    // e's lease has expired before its release was confirmed; err is the obstacle
-	doRemoved                    // e has left, and the store has nothing of this process
+	doCall          actionKind = iota // start call
+	doCancel                          // cancel the context of call; its reply follows
+	doLead                            // e leads in term, until the deadline
+	doTrust                           // e leads in term on, until the deadline
+	doEnd                             // e's leadership of term has ended for reason: cancel its context
+	doEvent                           // publish state, which may be a notice
+	doLogHealth                       // log a result of the health check; err is nil if it passed
+	doLogOutage                       // log that calls fail since then, for err; reason is ReasonUnreachable or ReasonDenied
+	doLogOutageOver                   // log that none fails any more
+	doLogDoubt                        // log that the store may have lost grants since then: see doubt
+	doLogDoubtOver                    // log that all elections can be won again
+	doLogBid                          // log the answer to e's bid: granted in term, if reason is Elected; else not, for err
+	doTryEnded                        // e's Try has failed; err says why, nil if another process was faster
+	doExpired                         // e's lease has expired before its release was confirmed; err is the obstacle
+	doRemoved                         // e has left, and the store has nothing of this process
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {

@@ -137,11 +137,12 @@ func (m *machine) expiredUnreleased(e *elec) {
 }
 
 // retryRelease repeats a release at once if the program asks for it after the lease has expired, so
-// that the record is cleared. If this release fails, too, doExpired tells the caller again after
-// CallTimeout.
+// that the record is cleared. The release is then awaited for CallTimeout, after which doExpired tells
+// the caller again.
 func (m *machine) retryRelease(now time.Duration, e *elec) {
 	if (e.phase.held() || e.phase == phasePending) && now >= e.expiresAt {
-		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
+		e.expiresAt = now + m.CallTimeout
+		m.retryAt[callRelease] = 0
 	}
 }
 

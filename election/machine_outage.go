@@ -52,12 +52,13 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 		*f = streak{since: c.sent}
 	}
 	f.last = now
-	a := action{kind: doLog, reason: ReasonUnreachable, until: f.since, err: err}
+	a := action{kind: doLogOutage, reason: ReasonUnreachable, since: f.since, err: err}
 	switch class := backend.Class(err); {
 	case class == backend.ErrUnavailable && (o.told || now-f.since < m.RenewEvery), class == backend.ErrInvalid && c.kind == callAcquire:
 		return
 	case class != backend.ErrUnavailable:
-		if f.denied = true; o.denied {
+		f.denied = true
+		if o.denied {
 			return
 		}
 		o.denied, a.reason = true, ReasonDenied
@@ -92,7 +93,7 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 		return
 	}
 	if m.outage.told {
-		m.emit(action{kind: doLog, reason: ReasonUnreachable, until: m.outage.since})
+		m.emit(action{kind: doLogOutageOver, since: m.outage.since})
 	}
 	m.outage.told, m.outage.denied = false, false
 }
@@ -126,12 +127,14 @@ func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	case !m.doubtful(e):
 		m.endDoubt(e)
 	case !e.doubted && now > e.unchangedSince:
-		if e.doubted, d.elections = true, d.elections+1; d.elections == 1 {
+		e.doubted = true
+		d.elections++
+		if d.elections == 1 {
 			d.since = now
 		}
 	case e.doubted && !d.told && now >= d.since+m.RenewEvery/2:
 		d.told = true
-		m.emit(action{kind: doLog, reason: ReasonWentBack, until: d.since})
+		m.emit(action{kind: doLogDoubt, since: d.since})
 	}
 }
 
@@ -141,8 +144,9 @@ func (m *machine) endDoubt(e *elec) {
 		return
 	}
 	e.doubted = false
-	if m.doubt.elections--; m.doubt.elections == 0 && m.doubt.told {
+	m.doubt.elections--
+	if m.doubt.elections == 0 && m.doubt.told {
 		m.doubt.told = false
-		m.emit(action{kind: doLog, reason: ReasonVacant, until: m.doubt.since})
+		m.emit(action{kind: doLogDoubtOver, since: m.doubt.since})
 	}
 }

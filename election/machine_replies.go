@@ -192,7 +192,7 @@ func (m *machine) healthReplied(now time.Duration, err error) {
 	changed := unhealthy != m.unhealthy
 	m.healthKnown, m.unhealthy = true, unhealthy
 	if changed {
-		m.emit(action{kind: doLog, reason: ReasonHealth, err: err})
+		m.emit(action{kind: doLogHealth, err: err})
 	}
 	if !changed && !first {
 		return

@@ -191,8 +191,16 @@ func (m *Manager) do(a action) {
 		e.endLeadership(a.term, a.reason, a.err)
 	case doEvent:
 		e.publish(a.state)
-	case doLog:
-		m.logAction(a)
+	case doLogHealth:
+		m.logHealth(a.err)
+	case doLogOutage:
+		m.logOutage(a)
+	case doLogOutageOver:
+		m.log.Warn("calls to the store succeed again", "backend", m.name, "after", m.sinceRounded(a.since))
+	case doLogDoubt:
+		m.logDoubt()
+	case doLogDoubtOver:
+		m.log.Warn("elections can be won again", "backend", m.name, "after", m.sinceRounded(a.since))
 	case doLogBid:
 		m.logBid(a)
 	case doTryEnded:

@@ -60,11 +60,11 @@ func (p *priorities) add(v backend.Member, higher bool) {
 
 // outrankedBy returns how many others of a higher priority campaign for e, two at most. It does not count the one with the
 // id gone.
-func (m *machine) outrankedBy(e *elec, gone string) time.Duration {
+func (m *machine) outrankedBy(e *elec, gone string) int {
 	ids := slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""])
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == gone })
 	slices.Sort(ids)
-	return time.Duration(min(len(slices.Compact(ids)), 2)) // one may be in both
+	return min(len(slices.Compact(ids)), 2) // one may be in both
 }
 
 // deferral returns how long this process lets those of a higher priority bid first, once it could
@@ -82,7 +82,7 @@ func (m *machine) deferral(e *elec) time.Duration {
 	case awaitsNominee(l):
 		gone = l.Request.ID
 	}
-	return m.outrankedBy(e, gone) * each
+	return time.Duration(m.outrankedBy(e, gone)) * each
 }
 
 // noteReady begins the wait before a claim when this process becomes a candidate.
@@ -99,7 +99,8 @@ func (m *machine) noteReady(now time.Duration, e *elec) {
 // claimDue reports whether this process has been ready for so long that it asks for the leadership.
 // If one of a higher priority is there as well, that one asks first.
 func (m *machine) claimDue(now time.Duration, e *elec) bool {
-	return e.claimAt > 0 && now >= e.claimAt+m.outrankedBy(e, e.observed.Holder.ID)*m.Reclaim && m.mayClaim(e)
+	others := time.Duration(m.outrankedBy(e, e.observed.Holder.ID))
+	return e.claimAt > 0 && now >= e.claimAt+others*m.Reclaim && m.mayClaim(e)
 }
 
 // mayClaim reports whether a process of a lower priority leads, and nobody has asked for anything.

@@ -35,7 +35,7 @@ type acquiring struct {
 	late    []bool      // a record that an earlier call has sent may still arrive
 
 	round  int
-	narrow int // how often the store has denied a change of several grants
+	narrow int // the round after the last in which the store has denied a change of several grants; 0: none
 }
 
 // A granting is a grant that is to be written.
@@ -170,7 +170,7 @@ func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 
 	switch leftover := st.heldBy(b.owner.Nonce()); {
 	case leftover && st.own:
-		// It leads by that lease, perhaps.
+		// This process may lead by that lease.
 	case leftover, a.late[i]:
 		if err := b.release(ctx, []backend.Held{{Election: election, End: backend.Failed}}); err != nil {
 			a.answers[i] = backend.Answer{Err: b.fail(about("acquire", 1, election), err)}
@@ -222,8 +222,8 @@ func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest
 	return again, nil
 }
 
-// nextPart takes as many grants as fit into one change beside the meta item, and fewer after one was
-// denied, so that rights that are missing for one election do not affect the others.
+// nextPart takes as many grants as fit into one change beside the meta item. After one was denied it takes a quarter
+// in each round, and in the last round one, so that rights that are missing for one election do not affect the others.
 func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
 	room := max(2, (a.b.limits.Batch-1)>>(2*a.narrow))
 	for _, g := range *rest {

@@ -46,7 +46,7 @@ func (c *cache) clearItems() {
 	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
 }
 
-// refresh keeps what a reading has brought of items that are remembered already.
+// refresh keeps what a reading has brought of items that are remembered already. It removes the others from v.
 func (c *cache) refresh(v *view, now time.Time) {
 	maps.DeleteFunc(v.items, func(k Key, _ Item) bool { return c.items[k].Version == "" })
 	if len(v.items) > 0 {
@@ -54,8 +54,8 @@ func (c *cache) refresh(v *view, now time.Time) {
 	}
 }
 
-// addRead keeps what a reading has brought. Of a late reading it keeps nothing, and forgets what
-// may be newer or older: nothing that is remembered may be older than what a caller was told.
+// addRead keeps what a reading has brought. It keeps nothing of one that began before the last that was added, and
+// forgets the items that cannot be ordered: nothing that is remembered is older than what a caller was told.
 func (c *cache) addRead(v *view, now time.Time) {
 	if v.number <= c.added {
 		for key, it := range v.items {

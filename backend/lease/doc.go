@@ -49,6 +49,9 @@
 //
 // # When a lease is free
 //
+// To watch a lease is to see the same Version of it all the time; package election says observe. An epoch is the
+// identity of the store that answers. A store goes back when it loses acknowledged writes within one epoch.
+//
 //   - Its record is vacant: at once.
 //   - Its record is held, with a session or without: after its Version was watched for the holder's TTL.
 //   - The same, if the store knows that the process of that session has ended: at once. If it knows that it lives: never.
@@ -66,10 +69,10 @@
 // and knows its attempt by the random heartbeat. A renewal whose answer was lost is not trusted; the next one
 // goes on from it.
 //
-// A bid whose answer was lost may still be granted later. A release stops it: it writes once more, as it is, an
-// item that the bid requires in the version of before. That is the record, whoever holds it, or the meta item if
-// there is no record. If another process holds the record, its next renewal finds another version with the same
-// heartbeat, and goes on.
+// A bid whose answer was lost may still be granted later. A release prevents that: it writes one item again, with
+// the same value, so that it no longer has the version that the bid requires. That is the record, whoever holds it,
+// or the meta item if there is no record. If another process holds the record, its next renewal finds a new version
+// with the heartbeat that it knows, and goes on.
 //
 // A late copy of a session's creation could make the session again after it was deleted, with a heartbeat that
 // somebody has seen before. So the Version contains when the session was created, and the process writes

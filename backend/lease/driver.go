@@ -14,35 +14,39 @@ import (
 // Methods are safe for concurrent use and return soon after ctx is done. Errors are classed like
 // those of a Backend and contain no secrets; the package adds the name and what was done.
 type Driver interface {
-	// Read returns one item for each key, in the order of keys. It reads them as a majority, or the one
-	// server that decides, has them after the call began. A store that cannot promise that may answer
-	// with older items for a while: Write refuses what is based on them.
+	// Read returns one item for each key, in the order of keys, which are distinct. It reads them as a majority, or
+	// the one server that decides, has them after the call began. A store that cannot promise that may answer with
+	// older records and sessions for a while: Write refuses what is based on them. No answer is older than an earlier
+	// one of this Driver in the same epoch, unless WentBack grows.
 	//
-	// If the key of Metas is among keys, View.Records is set, too.
+	// If the key of Metas is among keys, View.Records is set, too. Items may be read one after the other: then the meta
+	// item and the count come last, and if another epoch answers in between, the error is ErrEpoch.
 	Read(ctx context.Context, keys []Key) (View, error)
 
-	// Write applies each change by itself, as a whole or not at all. No item that one change puts
-	// is in another change of the call.
+	// Write applies each change by itself, as a whole or not at all. No item that one change puts is in another
+	// change of the call; several changes may check the same item. A version that this store cannot have is
+	// refused as an old one is.
 	//
-	// epoch and wentBack are those of the View by which the changes were made. In another epoch the store
-	// refuses the changes. If another epoch answers, or the store went back since that View, err or the
-	// Err of the results is ErrEpoch.
+	// epoch and wentBack are those of the View by which the changes were made. If the store has another epoch, or
+	// this Driver has noticed since that it went back, err or the Err of the results is ErrEpoch: nothing was
+	// applied, unless the store cannot compare the epoch in the same step; then the outcome is Unknown.
 	//
-	// verify has items that were there. It is empty unless there is one change. If that is granted, the
-	// driver compares the items' versions in the same step or later: see Written.Stale.
+	// verify is for renewals: the one change of the call puts a session, and verify has the records that it stands
+	// for. Once the change is granted, the driver compares their versions, in the same step or later, never before:
+	// see Written.Stale.
 	//
 	// If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
 
-	// List returns up to limit items of a kind with names not less than from, in byte order of
-	// names.
+	// List returns up to limit items of a kind with names not less than from, in byte order of names. Fewer than
+	// limit are all that there are. It is as fresh as Read; Records is not set.
 	List(ctx context.Context, kind Kind, from string, limit int) (View, error)
 
 	// Limits never change, and the call does not use the store.
 	Limits() Limits
 
 	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed: the
-	// store's if that costs no call, otherwise time.Now. It may be set at any time.
+	// store's if that costs no call, otherwise time.Now. It may jump, as clocks do that are set.
 	Now() time.Time
 
 	// Close frees what the Driver opened. A second call does nothing.
@@ -56,7 +60,7 @@ type Listener interface {
 	//
 	// on gets items in the order in which they were written, and the position up to which all were told. A
 	// store that only says that something has changed calls on without items: what was read before may then lack it.
-	// After a record may come the session that it names, though renewals are not told.
+	// After a record the driver may tell the session that it names, even if it tells no renewals.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
@@ -79,14 +83,17 @@ type Limits struct {
 	// Name is the name of the backend, for errors.
 	Name string
 
-	// MinTTL and MaxTTL are the least and the greatest TTL that may be granted. Both are greater than 0.
+	// MinTTL and MaxTTL are the least and the greatest TTL that may be granted. Both are greater than 0. MinTTL is at
+	// least ten times what a slow write takes, a second for most servers. MaxTTL is for how long nobody leads where it
+	// is not known what was granted; five minutes for most.
 	MinTTL, MaxTTL time.Duration
 
 	// Loses says that another epoch may lack acknowledged writes though no operator paused, as after a
 	// failover. Then MaxTTL stands for every TTL that was granted.
 	Loses bool
 
-	// Batch is the greatest number of puts and checks in one change; at least 4.
+	// Batch is the greatest number of puts and checks in one change; at least 4. A change of so many records, of
+	// some KB each, fits into one request.
 	Batch int
 
 	// Checks is the greatest number of checks in a change that puts one session. A renewal of more leases
@@ -94,7 +101,8 @@ type Limits struct {
 	Checks int
 
 	// EditsUnnoticed is how long an item in verify may go on to look unchanged after somebody else than this
-	// package has edited or deleted it. It is 0 where Write compares the items themselves.
+	// package has edited or deleted it: challengers watch for that much longer. It is 0 where Write compares the
+	// items themselves.
 	EditsUnnoticed time.Duration
 
 	// ReadsToo says that Write answers Change.Read in the same request.
@@ -158,7 +166,8 @@ type Item struct {
 	// after it went back must compare their values, too; one without a Value only by its version.
 	Remembered bool
 
-	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown.
+	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown; 0 says that
+	// it was written just now.
 	Age time.Duration
 
 	rememberedAt *time.Time // when Age was so; nil: now
@@ -187,7 +196,7 @@ type View struct {
 	// Position is that of the reading in the history of the store, from where Listen can begin; 0 without one.
 	Position uint64
 
-	// Records is how many records there are, if the meta item was read. They are counted in the same step as the
+	// Records is how many items of the kind Records there are, if the meta item was read. They are counted in the same step as the
 	// meta item or after it, so that a change that requires the meta item counts no record twice. Neither is older
 	// than any other item.
 	Records int64
@@ -219,7 +228,7 @@ type Put struct {
 type Result struct {
 	// Outcome is Granted if the change was applied, and Refused if its conditions did not hold. A refused change
 	// may have been applied before, by a copy of the same request. Unknown: the change may have been applied, or
-	// may yet be, unless Err says that it was not.
+	// may yet be, unless Err is ErrDenied or ErrInvalid: then it was certainly not.
 	Outcome backend.Outcome
 	Err     error
 

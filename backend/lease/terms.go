@@ -37,7 +37,7 @@ func (v *view) lostTerms() bool {
 
 // A reading is what is remembered of an election when it has been read.
 type reading struct {
-	term uint64 // the greatest of its records that nobody has edited; 1: it had only others; 0: it never had one
+	term uint64 // the greatest of its unedited records; 1: only edited or invalid ones were read; 0: none was ever read
 	at   int64  // of the last reading or grant, in seconds
 }
 

@@ -38,14 +38,15 @@ type Waiter interface {
 	Wait(ctx context.Context, version string) error
 }
 
-// ErrChanged says that the value has another version than the one that was to be replaced.
+// ErrChanged says that this request has not replaced the value, and never will: the value had another version, or
+// another write was under way. If nobody may have won, Swap tries again by itself.
 var ErrChanged = fmt.Errorf("%w: the value has changed meanwhile", backend.ErrUnavailable)
 
 // Limits are what a Register allows.
 type Limits struct {
 	Name           string        // of the backend, for errors, such as "s3"
 	MinTTL, MaxTTL time.Duration // of a lease; MinTTL is many times what a Get and a Swap take; both > 0
-	MaxBytes       int           // of the value; at least 1 MiB. An election takes 0.5 to 2.5 KB, and a process 0.5 KB
+	MaxBytes       int           // of the value; at least 1 MiB, an eighth of which a session may take. An election takes 0.5 to 2.5 KB
 }
 
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.
