@@ -224,6 +224,13 @@ func (d *driver) note(seen, at uint64) uint64 {
 	return d.seen
 }
 
+// hasGoneBack returns how often the store went back, as far as is known.
+func (d *driver) hasGoneBack() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wentBack
+}
+
 const (
 	created = "Election-Created" // the revision that made the item; none: this one
 	sum     = "Election-Sum"     // shows that this package wrote it
@@ -312,9 +319,15 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, err
 }
 
-func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+	if d.hasGoneBack() != wentBack {
+		return w, lease.ErrEpoch
+	}
 	w.Results = make([]lease.Result, len(changes))
 	err = d.apply(ctx, epoch, changes, w.Results)
+	if err == nil && d.hasGoneBack() != wentBack { // an answer has shown it
+		return lease.Written{}, lease.ErrEpoch
+	}
 	if err != nil || len(verify) == 0 {
 		return w, err
 	}
@@ -374,12 +387,14 @@ func (d *driver) apply(ctx context.Context, epoch string, changes []lease.Change
 		if part == nil {
 			return nil
 		}
+		seen := d.note(0, 0)
 		a, err := d.send(ctx, s.batch(changes, part, now))
 		if err != nil {
 			return err
 		}
 		switch reread = false; {
 		case a.Error == nil:
+			d.note(seen, a.Seq)
 			granted(changes, part, a.Seq, results)
 		case a.Error.ErrorCode == 10071: // a revision that is required is not the present one
 			reread = true
