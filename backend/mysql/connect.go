@@ -30,8 +30,8 @@ const (
 // schemaHint is part of an error about a missing schema name.
 const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
-// connect makes the pool, which dials when it is used.
-func (d *driver) connect(o Options) (err error) {
+// openPool makes the pool, which dials when it is used.
+func (d *driver) openPool(o Options) (err error) {
 	d.conns.Age, d.conns.Most, d.conns.Open, d.conns.Close = connLifetime, maxConns, d.openForCall, conn.drop
 	switch {
 	case o.DB != nil:
@@ -178,13 +178,13 @@ func (d *driver) learn(ctx context.Context, c conn) error {
 	}
 	expression := identity(map[string]string{strings.ToLower(name): value})
 	d.identity.Store(&expression)
-	if d.single.Load() == nil {
+	if d.oneStatement.Load() == nil {
 		_, err = c.ExecContext(ctx, "DO 0; DO 0")
 		single := is(err, errSyntax)
 		if err != nil && !single {
 			return err
 		}
-		d.single.Store(&single)
+		d.oneStatement.Store(&single)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (d *driver) queryOnce(ctx context.Context, copy bool, statements func() []s
 		return nil, d.outOfTime(ctx, err)
 	}
 	texts := statements()
-	if !*d.single.Load() {
+	if !*d.oneStatement.Load() {
 		texts = []string{strings.Join(texts, ";\n")}
 	} else if len(texts) > 1 { // a process that is stopped between two of them delays others for this long at most
 		texts = slices.Concat([]string{"SET SESSION wait_timeout = 2"}, texts, []string{"SET SESSION wait_timeout = 60"})

@@ -29,9 +29,9 @@ type driver struct {
 	conns    client.Pool[conn]
 	notifier notifier
 
-	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
-	values   atomic.Pointer[values] // of the last large reading
-	single   atomic.Pointer[bool]   // whether the connections take one statement at a time
+	identity     atomic.Pointer[string] // in the dialect of the server of the newest connection
+	values       atomic.Pointer[values] // of the last large reading
+	oneStatement atomic.Pointer[bool]   // whether the connections take one statement at a time
 
 	location string
 	dsn      login // what the DSN says of the account

@@ -117,7 +117,7 @@ func newTable(schema, prefix string) (relational.Table, error) {
 // unconnected returns a driver without connections.
 func unconnected(t relational.Table) *driver {
 	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}
-	d.Dialect = d
+	d.Dialect = d // the embedded Driver calls back for what is MySQL's own
 	return d
 }
 
@@ -134,5 +134,5 @@ func newDriver(o Options) (*driver, error) {
 	}
 	d.notifier.poll, d.notifier.own = o.Poll, string(backend.NewNonce()[:12])
 	d.notifier.ctx, d.notifier.cancel = context.WithCancel(context.Background())
-	return d, d.connect(o)
+	return d, d.openPool(o)
 }

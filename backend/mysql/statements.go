@@ -57,8 +57,9 @@ const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND
 const originSQL = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))
  ON DUPLICATE KEY UPDATE value = IF(value = {kept}, VALUES(value), value)`
 
-// A writing is several statements. The first has the changes: for each item the number of its change, key,
-// version, new value (null: deleted), former value (null: not compared), whether it is put, and its new version.
+// A writing is several statements. The first has the changes, with a row for each item: c is the number of its change, k and n
+// are its key, w is the version with which it was read, v the new value (null: it is deleted), b the former value (null: it is
+// not compared), p is 1 if it is put and 0 if it is only checked, x is its new version.
 const (
 	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + ``
 	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[3]',
