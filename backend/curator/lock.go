@@ -225,7 +225,7 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 		switch {
 		case results[i].Err != nil:
 		case k.layout.kind != Node && k.placeOf(o.Election).name == "":
-			results[i] = k.lost(ctx, &o, zk.ErrNoNode)
+			results[i] = k.lost(ctx, &o, views[i], zk.ErrNoNode)
 		default:
 			same = append(same, i)
 		}
@@ -247,7 +247,8 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 			}
 			return
 		default:
-			results[part[bad]] = k.lost(ctx, &owned[part[bad]], err)
+			i := part[bad]
+			results[i] = k.lost(ctx, &owned[i], views[i], err)
 			same = append(same[:bad:bad], same[bad+1:]...)
 		}
 	}
@@ -277,8 +278,8 @@ func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, p
 	return -1, err
 }
 
-// lost says what has become of a lock that could not be kept because of err.
-func (k *lock) lost(ctx context.Context, o *beside.Owned, err error) beside.Result {
+// lost says what has become of a lock that could not be kept as it was seen, because of err.
+func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error) beside.Result {
 	if !ensemble.IsUnmet(err) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}
@@ -287,7 +288,9 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, err error) beside.Resu
 	if err != nil {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}
-	if v.has(o.Term) && v.sealed != o.Sealed { // nodes of other programs have come or gone before the seal was made or broken
+	// Nodes of other programs have come or gone before the seal was made or broken, or an earlier request has made or broken
+	// it, whose answer was lost.
+	if v.has(o.Term) && (v.sealed != o.Sealed || seen.sealed != o.Sealed) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("seal %.80q", o.Election), errBusy)}
 	}
 	r := k.refused(v, o.Election)

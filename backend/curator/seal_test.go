@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -66,6 +67,24 @@ func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	if there, _, err := admin.Exists(lock); err != nil || there {
 		t.Fatalf("after a release there is a node: %v, %v", there, err)
 	}
+}
+
+// The next renewal meets a seal that an earlier one has made, whose answer was lost: it has no outcome, and ends nothing.
+func TestASealWhoseAnswerWasLostEndsNoLeadership(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	a := newClient(t, "a", o)
+	held := a.win(t, "jobs")
+	seen, err := a.lock.view(t.Context(), "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = a.mark(t, held, "mysql")
+	r := a.lock.lost(t.Context(), &beside.Owned{Election: "jobs", Term: held.Term, Sealed: true}, seen, zk.ErrNodeExists)
+	if r.Outcome != backend.Unknown || !errors.Is(r.Err, backend.ErrUnavailable) {
+		t.Errorf("%v, %v; want no outcome", r.Outcome, r.Err)
+	}
+	a.keep(t, held)
 }
 
 // Curator's members wait behind a seal, and continue when it is broken.

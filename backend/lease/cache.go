@@ -94,9 +94,9 @@ func (c *cache) addRead(v *view, now time.Time) {
 	}
 }
 
-// add keeps an item, unless a newer one is known.
+// add keeps an item, unless a newer one is known. One without an Order was read later: addRead has seen to that.
 func (c *cache) add(it Item, now *time.Time) {
-	if old, ok := c.items[it.Key]; ok && it.Version != "" && it.Order < old.Order {
+	if old, ok := c.items[it.Key]; ok && it.Version != "" && 0 < it.Order && it.Order < old.Order {
 		return
 	}
 	it.Remembered, it.rememberedAt = true, now

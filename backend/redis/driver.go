@@ -191,15 +191,23 @@ func (d *driver) readPart(ctx context.Context, v *lease.View, keys []lease.Key) 
 	case v.Epoch != "" && v.Epoch != epoch:
 		return lease.ErrEpoch
 	}
-	v.Items = append(v.Items, itemsOf(keys, rest)...)
+	v.Items = append(v.Items, d.itemsOf(keys, rest)...)
 	v.Epoch, v.Records = epoch, records
 	return nil
 }
 
-// itemsOf returns items as the script tells of them: version and text of each.
-func itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
+// itemsOf returns items as the script tells of them: version and text of each. After somebody has set the store's number back,
+// older items have greater ones, which tell no order.
+func (d *driver) itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
+	d.mu.Lock()
+	number := d.number
+	d.mu.Unlock()
 	for i, k := range keys {
-		items = append(items, item(k, text(told[2*i]), text(told[2*i+1])))
+		it := item(k, text(told[2*i]), text(told[2*i+1]))
+		if it.Order > number {
+			it.Order = 0
+		}
+		items = append(items, it)
 	}
 	return items
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,26 +118,26 @@ func (d *driver) noteNews(l *listener, said *goredis.Message) {
 	}
 	for _, it := range n.items {
 		n.position = max(n.position, it.Order)
-		d.number = max(d.number, it.Order)
 	}
 	d.heard = append(d.heard[max(0, len(d.heard)-maxNotices):], n)
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// itemsIn returns the items in a message: the epoch and then kind, name, version and text of each. It returns nil unless
-// all of them are what a change in that epoch has left: then something else has changed.
+// itemsIn returns the items in a message: the epoch, the number of the last change, and then kind, name, version and text of
+// each. It returns nil unless all of them are what a change up to that one has left in that epoch: then something else has changed.
 func itemsIn(message, epoch string) (items []lease.Item) {
 	if len(message) > maxMessage {
 		return nil
 	}
 	parts := strings.Split(message, "\n")
-	if parts[0] != epoch || len(parts)%4 != 1 {
+	if parts[0] != epoch || len(parts)%4 != 2 {
 		return nil
 	}
-	for p := range slices.Chunk(parts[1:], 4) {
+	number, _ := strconv.ParseUint(parts[1], 10, 53)
+	for p := range slices.Chunk(parts[2:], 4) {
 		it := item(lease.Key{Kind: lease.Kind(p[0]), Name: p[1]}, p[2], p[3])
-		if it.Order == 0 || it.Edited || it.Value == nil || !strings.HasSuffix(it.Version, "/"+sum(p[3])) {
+		if it.Order == 0 || it.Order > number || it.Edited || it.Value == nil || !strings.HasSuffix(it.Version, "/"+sum(p[3])) {
 			return nil
 		}
 		items = append(items, it)

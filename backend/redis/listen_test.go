@@ -89,28 +89,33 @@ func TestAMessageIsChecked(t *testing.T) {
 	version := "7.n/7.n/" + sum(text)
 	message := func(parts ...string) string { return strings.Join(parts, "\n") }
 	for what, hostile := range map[string]string{
-		"nothing":            "",
-		"no item":            v.Epoch,
-		"an empty item":      message(v.Epoch, "", "", "", ""),
-		"another epoch":      message("other", "record", "jobs", version, text),
-		"no kind":            message(v.Epoch, "other", "jobs", version, text),
-		"another text":       message(v.Epoch, "record", "jobs", version, text+" "),
-		"an edited item":     message(v.Epoch, "record", "jobs", version+"!"+sum(text), text),
-		"too large a number": message(v.Epoch, "record", "jobs", "18446744073709551615.n/7.n/"+sum(text), text),
-		"no number":          message(v.Epoch, "record", "jobs", "x/7.n/"+sum(text), text),
-		"a deleted item":     message(v.Epoch, "record", "jobs", "", ""),
-		"half an item":       message(v.Epoch, "record", "jobs", version, text, "session", "n"),
-		"a long text":        message(v.Epoch, "record", "jobs", "7.n/7.n/"+sum(text+strings.Repeat(" ", maxMessage)), text+strings.Repeat(" ", maxMessage)),
-		"one that is broken": message(v.Epoch, "record", "jobs", version, text, "session", "n", "7.n/7.n/"+sum("{"), "{"),
+		"nothing":                       "",
+		"no item":                       v.Epoch,
+		"an empty item":                 message(v.Epoch, "", "", "", ""),
+		"another epoch":                 message("other", "7", "record", "jobs", version, text),
+		"no kind":                       message(v.Epoch, "other", "jobs", version, text),
+		"another text":                  message(v.Epoch, "7", "record", "jobs", version, text+" "),
+		"an edited item":                message(v.Epoch, "7", "record", "jobs", version+"!"+sum(text), text),
+		"too large a number":            message(v.Epoch, "7", "record", "jobs", "18446744073709551615.n/7.n/"+sum(text), text),
+		"a number that was not reached": message(v.Epoch, "6", "record", "jobs", version, text),
+		"no number":                     message(v.Epoch, "7", "record", "jobs", "x/7.n/"+sum(text), text),
+		"a deleted item":                message(v.Epoch, "7", "record", "jobs", "", ""),
+		"half an item":                  message(v.Epoch, "7", "record", "jobs", version, text, "session", "n"),
+		"a long text":                   message(v.Epoch, "7", "record", "jobs", "7.n/7.n/"+sum(text+strings.Repeat(" ", maxMessage)), text+strings.Repeat(" ", maxMessage)),
+		"one that is broken":            message(v.Epoch, "7", "record", "jobs", version, text, "session", "n", "7.n/7.n/"+sum("{"), "{"),
 	} {
 		server.Do(t, "PUBLISH", d.channel(), hostile)
 		if items := next(t, told); items != nil {
 			t.Errorf("%s: told of %+v", what, items)
 		}
 	}
-	server.Do(t, "PUBLISH", d.channel(), message(v.Epoch, "record", "jobs", version, text))
+	before := testbed.Read(t, d, recordKey("jobs"))
+	server.Do(t, "PUBLISH", d.channel(), message(v.Epoch, "7", "record", "jobs", version, text))
 	if items := next(t, told); len(items) != 1 || items[0].Order != 7 || items[0].Version != version {
 		t.Errorf("a message as the script sends it: told of %+v", items)
+	}
+	if after := testbed.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch {
+		t.Error("a message with a greater number than the store's makes it another store")
 	}
 }
 

@@ -62,7 +62,7 @@ end
 
 -- tell adds an item to what is published. The channel has a place for each process, so a long message only says that
 -- something has changed.
-local news, size = {epoch}, 0
+local news, size = {epoch, ''}, 0
 local function tell(kind, name)
   if size > maxNews then return end
   local version, text = get(kind, name)
@@ -103,6 +103,7 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, not
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
+  news[2] = string.format('%.0f', number)
   if notify then redis.pcall('PUBLISH', channel, size > maxNews and '' or table.concat(news, '\n')) end -- once, for however many changes
   for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
     if ARGV[j + 2] == 'read' then

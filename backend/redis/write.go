@@ -71,7 +71,7 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 	rest = rest[len(changes):]
 	if read != nil {
 		if results[0].Outcome == backend.Granted {
-			results[0].View = &lease.View{Items: itemsOf(read, rest), Epoch: epoch, Position: position, Records: records}
+			results[0].View = &lease.View{Items: d.itemsOf(read, rest), Epoch: epoch, Position: position, Records: records}
 		}
 		return nil, nil
 	}

@@ -12,14 +12,23 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
+// hints say what to do about codes that the client library does not know.
+var hints = map[string]string{
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -120": "the servers keep sessions to themselves (localSessionsEnabled): set localSessionsUpgradingEnabled",
+	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
+}
+
 // Fail adds to err its class and what an operator must do. where says at which paths which rights are
 // needed.
 func (a *Access) Fail(err error, where string) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err
 	}
-	if strings.Contains(err.Error(), "unknown error: -124") { // the library does not know it
-		return fmt.Errorf("%w: %w; the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported", backend.ErrDenied, err)
+	for text, hint := range hints {
+		if strings.Contains(err.Error(), text) {
+			return fmt.Errorf("%w: %w; %s", backend.ErrDenied, err, hint)
+		}
 	}
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: %w; %s needs %s", backend.ErrDenied, err, a.user(), where)
