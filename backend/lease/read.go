@@ -205,7 +205,7 @@ func (b *Backend) classify(v *view, s *state) {
 	r, _ := s.item.Value.(*Record)
 	s.record = r
 	s.missing = s.item.Version == ""
-	s.seen = b.known[s.Election].term
+	s.seen = b.seenTerm(s.Election)
 	s.valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
 
 	s.suspect = !s.valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen

@@ -59,6 +59,23 @@ func TestAnOlderTermIsWatchedByWhoHasSeenMore(t *testing.T) {
 	})
 }
 
+// The same, and b bids itself: it has led in a greater term, and still does as far as it knows, or has released the lease.
+func TestAnOlderTermIsWatchedByWhoHasLedSince(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			a, b := w.start("a"), w.start("b")
+			a.releases(a.leads("jobs"))
+			was := w.store.Snapshot()
+			l := b.leads("jobs")
+			if released {
+				b.releases(l)
+			}
+			w.store.PutBack(was)
+			b.waits("jobs", greatestTTL, "the store has lost a grant, and perhaps others")
+		})
+	}
+}
+
 // The snapshot has a's last renewal. b has led since, and a notices the restore by a reading.
 func TestARestoredSessionRenewsNothing(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {

@@ -41,6 +41,15 @@ type reading struct {
 	at   int64  // of the last reading or grant, in seconds
 }
 
+// seenTerm returns the greatest term of an election that this process remembers: see reading. The caller holds b.mu.
+func (b *Backend) seenTerm(election string) uint64 {
+	term := b.known[election].term
+	if g := b.held[election]; g != nil {
+		term = max(term, g.record.term)
+	}
+	return term
+}
+
 // unreadFor is after what time without a reading an election is forgotten, as if this process had started since.
 // Whoever takes part in an election reads it at least once a TTL.
 const unreadFor = int64(time.Hour / time.Second)
