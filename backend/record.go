@@ -31,7 +31,7 @@ type Leadership struct {
 type Member struct {
 	Candidate
 	Stage     string        // migration stage, up to 32 bytes, or empty
-	Elections string        // those for which it campaigns or that it leads: see [ElectionList]
+	Elections string        // what it announces, as [ElectionList] makes it: its priority, and the elections that it leads or campaigns for
 	TTL       time.Duration // how often it announces itself
 	Age       time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
 }

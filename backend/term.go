@@ -43,10 +43,11 @@ func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, er
 	return max(term, minTerm+1), nil
 }
 
-// GrownTerm returns the last term of an election as [NextTerm] needs it. written is when the store got
-// it. A store that has lost the grants after it, and does not know that, must not grant their terms
-// again. A term from the clock is exceeded by the clock. One that is ahead of it, as after a jump, grows
-// by one in 16 µs: the clock overtakes it 16/15 of a day after the jump, and then it grows no more.
+// GrownTerm returns what to pass to [NextTerm] as the last term of an election; written is when the store
+// got it. A store that has lost the grants after it, and does not know that, must not grant their terms
+// again. Usually the clock sees to that, since terms come from it. A term that is ahead of the clock, as after
+// a jump, grows by one in 16 µs. The clock runs 16 times as fast and overtakes it 16/15 of a day after the
+// jump; from then on terms come from the clock again.
 func GrownTerm(last uint64, written, now time.Time) uint64 {
 	grown := min(max(now.Sub(written)/(16*time.Microsecond), 1), TermJump/15)
 	return max(last, min(last+uint64(grown)-1, MaxTerm)) // NextTerm adds one

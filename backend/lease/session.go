@@ -78,7 +78,8 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*sessio
 		if err != nil {
 			return nil, err
 		}
-		// What is there may have come late, or be too large. It never goes on.
+		// What is there is written over with another generation, and never goes on: it may be a late copy of an old
+		// request, or too large to read.
 		at, over = got.place(), got.Items[0]
 	}
 	return nil, errBusy
@@ -95,8 +96,9 @@ const (
 	// was to check has changed.
 	recordsChanged
 
-	// sessionChanged: the write does not count. The current session is as it was read since; nil if it is lost:
-	// then its leases go on under another generation.
+	// sessionChanged: the write does not count, since the store has another session than s. If that one goes on from
+	// s, it is the current session now. Otherwise there is none: the caller makes one of another generation, and moves
+	// the leases to it.
 	sessionChanged
 )
 
