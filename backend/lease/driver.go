@@ -32,8 +32,8 @@ type Driver interface {
 	// applied, unless the store cannot compare the epoch in the same step; then the outcome is Unknown.
 	//
 	// verify is for renewals: the one change of the call puts a session, and verify has the records that it stands
-	// for. Once the change is granted, the driver compares their versions, in the same step or later, never before:
-	// see Written.Stale.
+	// for, perhaps one several times. Once the change is granted, the driver compares their versions, in the same step
+	// or later, never before: see Written.Stale.
 	//
 	// If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
