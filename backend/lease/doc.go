@@ -97,14 +97,12 @@
 //
 // # Restored and edited stores
 //
-// The epoch is the identity of the store: a cluster, a server, a table. Within one the store keeps what it has
+// An epoch stands for a cluster, a server or a table. Within one the store keeps what it has
 // acknowledged, or its driver says that it went back. A record of another epoch may lack the last grant: it is
 // watched for the greatest TTL, and the next term jumps. If a store can lose writes without an operator's
 // pause, as in a failover (Limits.Loses), the greatest TTL is that which the store allows, because the meta
-// item may be lost as well. An operator who restores a copy stops the old store first, and starts the new one
-// no sooner than the greatest TTL after that.
-//
-// A process that reads another epoch than before believes nothing of that store until the greatest TTL has
+// item may be lost as well. An operator who restores a copy starts it no sooner than the greatest TTL after the
+// end of the old store. A process that reads another epoch than before believes nothing of that store until the greatest TTL has
 // passed: it may be the wrong one, with leaders of its own, while those of the one before go on.
 //
 // A record contains its election's name and, where the store counts writes, the number of its write. A value
