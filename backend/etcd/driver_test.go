@@ -66,6 +66,31 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	}
 }
 
+// A watch costs four messages to make and to cancel, of each process at each change.
+func TestOneWatchServesManyCallsOfListen(t *testing.T) {
+	t.Parallel()
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	o := options(n.URL())
+	a, b := openNode(t, "a", o), openNode(t, "b", o)
+	held := a.lead("jobs")
+	before := countRequests(t, n)["Watch"]
+	for range 5 {
+		released := b.listenAsync(b.read("jobs"))
+		a.mustRelease(held)
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+		elected := b.listenAsync(b.read("jobs"))
+		held = a.lead("jobs")
+		if err := <-elected; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := countRequests(t, n)["Watch"] - before; made > 1 {
+		t.Errorf("ten calls of Listen made %v watches; want one", made)
+	}
+}
+
 // Listen survives a compaction of the revision that its watch would have read next.
 func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,108 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A watch tells of changes of records and sessions. It stays open from one call of Listen to the next: to make and to
+// cancel it takes four messages, at each change from each process.
+type watch struct {
+	ctx      context.Context
+	end      context.CancelFunc
+	changes  clientv3.WatchChan // nil until it is made
+	position uint64             // it has told the changes up to here
+	replaced <-chan struct{}    // origin.Replaced of the store that it watches
+	unused   *time.Timer        // ends it if no call takes it; until then its changes wait in memory
+}
+
+// keepWatch is how long a watch stays open between calls of Listen.
+const keepWatch = 10 * time.Second
+
+var _ lease.Listener = (*driver)(nil)
+
+// Listen implements [lease.Listener]. A call that is cancelled ends its watch, which may hang.
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+	o := d.origins.Now()
+	w := d.takeWatch(position, &o)
+	stop := context.AfterFunc(ctx, w.end)
+	defer stop()
+	if w.changes == nil {
+		records, sessions := d.keys.directory(lease.Records), d.keys.end(lease.Sessions)
+		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithRev(int64(position)+1))
+	}
+
+	heard, err := d.hear(ctx, w, position, &o, on)
+	if heard {
+		w.unused = time.AfterFunc(keepWatch, w.end)
+		d.kept.Store(w)
+	} else {
+		w.end()
+	}
+	return err
+}
+
+// takeWatch returns the watch that was kept, if it tells all that comes after position in the store of origin o, or a new one.
+func (d *driver) takeWatch(position uint64, o *origin) *watch {
+	w := d.kept.Swap(nil)
+	if w != nil {
+		w.unused.Stop()
+		if w.ctx.Err() == nil && w.position <= position && w.replaced == o.Replaced {
+			return w
+		}
+		w.end()
+	}
+
+	w = &watch{position: position, replaced: o.Replaced}
+	// A member of etcd without a leader delivers nothing; this ends its watches.
+	w.ctx, w.end = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
+	return w
+}
+
+// hear calls on with what w tells after position. heard is true when on has had enough; otherwise w is of no more use.
+func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin, on func([]lease.Item, uint64) bool) (heard bool, err error) {
+	for {
+		var resp clientv3.WatchResponse
+		more := false
+		select {
+		case resp, more = <-w.changes:
+		case <-w.replaced: // the watch would wait until the revisions have caught up
+			return false, nil
+		}
+		switch err := resp.Err(); {
+		case !more && ctx.Err() != nil:
+			return false, ctx.Err()
+		case !more, errors.Is(err, rpctypes.ErrCompacted):
+			return false, nil // a reading shows why, or brings a newer position
+		case tokenRefused(err) && d.login != nil:
+			return false, d.fail(d.login.refresh(ctx, d.client)) // then the caller reads
+		case err != nil:
+			return false, d.fail(err)
+		case epoch(resp.Header) != o.Epoch:
+			return false, nil
+		}
+
+		var items []lease.Item
+		for _, e := range resp.Events {
+			w.position = uint64(e.Kv.ModRevision) // that of the header may be newer than what was delivered
+			k, ok := d.keys.parse(string(e.Kv.Key))
+			switch {
+			case !ok || w.position <= position: // read since the watch was kept
+			case e.Type == clientv3.EventTypeDelete:
+				items = append(items, lease.Item{Key: k, Order: w.position, Age: -1})
+			default:
+				items = append(items, item(k, e.Kv, o))
+			}
+		}
+		d.origins.Told(w.position)
+		if len(items) > 0 && !on(items, w.position) {
+			return true, nil
+		}
+	}
+}
