@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -34,10 +35,13 @@ func TestFleets(t *testing.T) {
 	fmt.Println("| store | with | candidates + observers | all know at the start | led after: median, worst | others know: median, 99 %, worst | messages, server's CPU a handover | messages a minute, idle, each process |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for _, s := range all {
-		for _, with := range s.rows(plain) {
-			if with != plain && with != etcdElection {
-				continue // it tells nobody who leads
-			}
+		rows := slices.DeleteFunc(s.rows(plain), func(with string) bool {
+			return with != plain && with != etcdElection // it tells nobody who leads
+		})
+		if s.backend == "redis" {
+			rows = append(rows, bareRedis)
+		}
+		for _, with := range rows {
 			for _, size := range strings.Fields(*fleets) {
 				if with == plain || !strings.Contains(size, "x") {
 					fmt.Printf("| %s %s | %s | %s |%s\n", s.name, s.version, with, size, s.fleet(t, with, size))
@@ -70,8 +74,11 @@ func (s store) fleet(t *testing.T, with, size string) string {
 		r := r
 		r.ID = fmt.Sprintf("p%d", i)
 		open := r.ours
-		if with == etcdElection {
+		switch with {
+		case etcdElection:
 			open = r.observed
+		case bareRedis:
+			open = r.subscribed
 		}
 		if i == 0 { // it makes what is missing in the store
 			seats[i] = must(t, open, candidates > 0)
@@ -130,7 +137,7 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	slices.Sort(messages)
 	return fmt.Sprintf(" %v | %v, %v | %v, %v, %v | %.0f, %v | %.1f |", round(start), round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]),
 		round(news[len(news)/2]), round(news[len(news)*99/100]), round(news[len(news)-1]),
-		messages[len(messages)/2], round(busy/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(len(seats)))
+		messages[len(messages)/2], round(max(busy, 0)/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(len(seats)))
 }
 
 func must(t *testing.T, open func(bool) (seat, error), candidate bool) seat {
@@ -259,4 +266,57 @@ func (r role) observed(candidate bool) (s seat, err error) {
 		return e.Resign(ctx)
 	}
 	return s, err
+}
+
+// bareRedis is the least that a fleet on Redis can cost: a subscription, and SET NX by all that hear of a vacancy. It is no
+// election: a leader that crashes leads for ever.
+const bareRedis = "SUBSCRIBE, SET NX"
+
+// subscribed opens a process of [bareRedis].
+func (r role) subscribed(candidate bool) (seat, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	client := redis.NewClient(&redis.Options{Addr: r.Server})
+	sub := client.Subscribe(ctx, r.Name)
+	s := seat{id: r.ID, heard: make(chan string, 1000), close: func() { cancel(); sub.Close(); client.Close() }}
+	var leads, rests atomic.Bool
+	campaign := func() {
+		if candidate && !rests.Load() && client.SetNX(ctx, r.Name, r.ID, 0).Val() {
+			leads.Store(true)
+			s.heard <- r.ID
+			client.Publish(ctx, r.Name, r.ID)
+		}
+	}
+	if _, err := sub.Receive(ctx); err != nil {
+		cancel()
+		return s, err
+	}
+	campaign()
+	if leader := client.Get(ctx, r.Name).Val(); !leads.Load() && leader != "" {
+		s.heard <- leader
+	}
+	go func() {
+		for {
+			said, err := sub.ReceiveMessage(ctx)
+			switch {
+			case err != nil:
+				return
+			case said.Payload == "":
+				campaign()
+			case said.Payload != r.ID:
+				s.heard <- said.Payload
+			}
+		}
+	}()
+	s.resign = func() error {
+		if !leads.Swap(false) {
+			return nil
+		}
+		rests.Store(true)
+		time.AfterFunc(r.TTL/4, func() { rests.Store(false) })
+		if err := client.Del(ctx, r.Name).Err(); err != nil {
+			return err
+		}
+		return client.Publish(ctx, r.Name, "").Err()
+	}
+	return s, nil
 }

@@ -167,7 +167,7 @@ func (r *RedisServer) Requests(t testing.TB) (n int) {
 		name, rest, _ := strings.Cut(line, ":calls=")
 		calls, _, _ := strings.Cut(rest, ",")
 		switch strings.TrimPrefix(name, "cmdstat_") {
-		case "evalsha", "eval", "hello", "auth", "subscribe", "ping", "wait":
+		case "evalsha", "eval", "hello", "auth", "subscribe", "ping", "wait", "setnx":
 			one, _ := strconv.Atoi(calls)
 			n += one
 		}
