@@ -26,7 +26,7 @@ type Entry struct {
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
 
-	// The event that a watcher received, or the final state.
+	// The event that a watcher received.
 	Watcher   int             `json:"watcher,omitempty"` // number of the watcher in this process
 	State     election.Kind   `json:"state,omitempty"`
 	Leader    string          `json:"leader,omitempty"` // its nonce
@@ -43,14 +43,13 @@ const (
 	Granted  EntryKind = "granted"  // a bid sent at From was answered Granted at To
 	Told     EntryKind = "told"     // a watcher received an event; the entries of one watcher are in order
 	Ran      EntryKind = "ran"      // the lead function of Term was entered at From and returned at To
-	Final    EntryKind = "final"    // the state at the end, when nothing changed any longer
 	Ended    EntryKind = "ended"    // the watcher received no events after this
 )
 
 // String describes the entry in one line.
 func (e Entry) String() string {
 	s := fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
-	if e.Kind == Told || e.Kind == Final {
+	if e.Kind == Told {
 		s += fmt.Sprintf(", %v leader %q (%s)", e.State, e.Leader, e.Reason)
 	}
 	return s
@@ -59,25 +58,29 @@ func (e Entry) String() string {
 // Check returns the rule violations in a history as one joined error, or nil. Each error
 // quotes its rule.
 func Check(h History) error {
-	by := map[string]History{}
-	for _, e := range h {
-		by[e.Election] = append(by[e.Election], e)
-	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		one := by[name]
+	for _, one := range split(h, func(e Entry) string { return e.Election }) {
 		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
-		processes := map[string]History{}
-		for _, e := range one {
-			processes[e.Process] = append(processes[e.Process], e)
-		}
-		for _, p := range slices.Sorted(maps.Keys(processes)) {
-			for _, w := range processes[p].watchers() {
-				errs = append(errs, checkEvents(w.received), checkFinalState(w, processes[p]), checkOwnLeaderships(w, processes[p]))
+
+		for _, process := range split(one, func(e Entry) string { return e.Process }) {
+			for _, received := range split(process.ofKind(Told), func(e Entry) int { return e.Watcher }) {
+				errs = append(errs, checkEvents(received), checkOwnLeaderships(received, process))
 			}
 		}
 	}
 	return joinFirst(errs)
+}
+
+// split divides a history by a key of its entries.
+func split[K cmp.Ordered](h History, key func(Entry) K) (parts []History) {
+	by := map[K]History{}
+	for _, e := range h {
+		by[key(e)] = append(by[key(e)], e)
+	}
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, by[k])
+	}
+	return parts
 }
 
 // joinFirst joins the first few errors; there may be thousands.
@@ -186,24 +189,6 @@ func checkFunctions(list History) error {
 	return nil
 }
 
-type watcherLog struct {
-	process  string
-	number   int
-	received History
-}
-
-func (h History) watchers() (list []*watcherLog) {
-	for _, e := range h.ofKind(Told) {
-		i := slices.IndexFunc(list, func(w *watcherLog) bool { return w.process == e.Process && w.number == e.Watcher })
-		if i < 0 {
-			i = len(list)
-			list = append(list, &watcherLog{process: e.Process, number: e.Watcher})
-		}
-		list[i].received = append(list[i].received, e)
-	}
-	return list
-}
-
 // checkEvents checks that the events of one watcher are a path of the state machine.
 func checkEvents(list History) error {
 	var errs []error
@@ -244,35 +229,17 @@ func checkEvents(list History) error {
 	return joinFirst(errs)
 }
 
-// checkFinalState compares the last event with the state at the end.
-func checkFinalState(w *watcherLog, h History) error {
-	for _, f := range h.ofKind(Final) {
-		if f.Process != w.process {
+// checkOwnLeaderships checks that a watcher received every leadership of its own process, from its first event on and
+// until it ended.
+func checkOwnLeaderships(received, process History) error {
+	watcher, began := received[0].Watcher, received[0].From
+	for _, b := range process.ofKind(Believed) {
+		hasEnded := func(e Entry) bool { return e.Kind == Ended && e.Watcher == watcher && e.From <= b.To }
+		if b.From <= began || slices.ContainsFunc(process, hasEnded) {
 			continue
 		}
-		var last Entry
-		for _, e := range w.received {
-			if e.State != election.Notice {
-				last = e
-			}
-		}
-		if last.State != f.State || last.Leader != f.Leader || last.State == election.Elected && last.Term != f.Term {
-			return violation("S10", "the last event equals the final state", "%v; the final state is %v", last, f)
-		}
-	}
-	return nil
-}
-
-// checkOwnLeaderships checks that a watcher received every leadership of its own process.
-func checkOwnLeaderships(w *watcherLog, h History) error {
-	for _, b := range h.ofKind(Believed) {
-		if b.Process != w.process || b.From <= w.received[0].From || slices.ContainsFunc(h, func(e Entry) bool {
-			return e.Kind == Ended && e.Process == w.process && e.Watcher == w.number && e.From <= b.To
-		}) {
-			continue
-		}
-		if !slices.ContainsFunc(w.received, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
-			return violation("S10", "a watcher receives every transition of its own process", "%v, but its watcher %d received no event", b, w.number)
+		if !slices.ContainsFunc(received, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
+			return violation("S10", "a watcher receives every transition of its own process", "%v, but its watcher %d received no event", b, watcher)
 		}
 	}
 	return nil
