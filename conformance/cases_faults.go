@@ -23,18 +23,10 @@ var faultCases = []Case{
 		Says: "A store that receives requests and cannot answer never leads to two leaders, and afterwards there is exactly one."},
 	{Rule: "L8", Name: "Close ends with the lease during a cut", Run: closesThroughCut, Fault: FaultCut,
 		Says: "If the client is cut off from the store, Close returns ErrNotReleased no later than the lease expires."},
-	{Rule: "S1", Name: "one leader through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: needsDurableTerms,
+	{Rule: "S1", Name: "one leader through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, needs: []need{durableTerms},
 		Says: "A failover, even one that loses the last writes, never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
 	{Rule: "S1", Name: "one leader through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
 		Says: "Deleting the record during a leadership never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
-}
-
-// needsDurableTerms skips a case if the loss of a server may lose terms.
-func needsDurableTerms(f facts) string {
-	if !f.DurableTerms {
-		return "the loss of a server may lose terms (Guarantees.DurableTerms)"
-	}
-	return ""
 }
 
 func closesThroughCut(t *Trial) {

@@ -17,7 +17,7 @@ var generalCases = []Case{
 	{Rule: "G2", Name: "calls after Close are refused", Run: generalClosed,
 		Says: "Close releases no lease, and a second Close does nothing. Every other call after Close returns ErrClosed at once."},
 	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
-		Says: "Methods return soon after ctx is done."},
+		Says: "Methods return soon after ctx is done, also Listen that waits."},
 	{Rule: "G5", Name: "guarantees are constant and consistent", Run: generalGuarantees,
 		Says: "Guarantees always returns the same values, and they are consistent."},
 	{Rule: "G6", Name: "all methods can run concurrently", Run: generalConcurrent,
@@ -119,6 +119,17 @@ func generalContext(t *Trial) {
 		if err != nil && v.name != "Request" { // Request may find first that its term has ended
 			require(expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err))
 		}
+	}
+	if !t.Push {
+		return
+	}
+
+	seen := a.read("jobs")
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(t.TTL/20, cancel)
+	err, ok := t.outcome(ctx, verb{"Listen", func(ctx context.Context) error { return a.Listen(ctx, []backend.Lease{seen}) }})
+	if !ok || err != nil && !errors.Is(err, context.Canceled) { // nil is allowed: Listen may return too early
+		fail("expected Listen to return ctx.Err() soon after its context was cancelled, got %v (returned: %v)", err, ok)
 	}
 }
 

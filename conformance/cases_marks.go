@@ -8,22 +8,14 @@ import (
 )
 
 var markCases = []Case{
-	{Rule: "V1", Name: "marks stay through renewals and grants", Run: marksStay, skip: needsMarks,
+	{Rule: "V1", Name: "marks stay through renewals and grants", Run: marksStay, needs: []need{marks},
 		Says: "Only Mark changes MovedTo and MovedFrom. They stay through renewals, releases and grants, and every reader sees them. Mark changes Version, so the store refuses a bid that expects the lease from before."},
-	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", Run: marksSeal, skip: needsMarks,
+	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", Run: marksSeal, needs: []need{marks},
 		Says: "While MovedTo is set, the store grants the lease only to a bid whose Expected contains it."},
-	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, skip: needsMarks,
+	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, needs: []need{marks},
 		Says: "The store refuses Mark in another term, after a release and after another grant, and changes nothing."},
 	{Rule: "V6", Name: "Preflight changes nothing", Run: preflightChangesNothing,
 		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
-}
-
-// needsMarks skips a case unless the backend has Mark.
-func needsMarks(f facts) string {
-	if _, ok := f.backend.(backend.Marker); !ok {
-		return "the store keeps no marks of migrations (it is no Marker)"
-	}
-	return ""
 }
 
 // setMarks calls Mark for one lease and returns the answer.

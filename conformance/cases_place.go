@@ -21,7 +21,7 @@ import (
 // store then, has led elsewhere. Who stays for longer is a member of the other store, and nothing can
 // prevent that it leads there: the promise ends where the stay is as long as the watch.
 var placeCases = append(ledElsewhereCases(),
-	Case{Rule: "S1", Name: "another store grants nothing by what this one showed", Run: elsewhereNothing, skip: needsElsewhere,
+	Case{Rule: "S1", Name: "another store grants nothing by what this one showed", Run: elsewhereNothing, needs: []need{elsewhere},
 		Says: "A renewal of a lease of this store, and a bid on what this store showed, are not granted by another store, even by a copy of this one."},
 	Case{Rule: "S1", Name: "one leader while the store hides its records", Run: throughFault(FaultHide, ""), Fault: FaultHide,
 		Says: "Rights that hide the records for a while never lead to two leaders, and afterwards there is exactly one."},
@@ -33,7 +33,7 @@ var placeCases = append(ledElsewhereCases(),
 func ledElsewhereCases() (cases []Case) {
 	for _, store := range []otherStore{older, empty, inUse} {
 		for _, who := range []string{"followers are", "the leader is"} {
-			cases = append(cases, Case{Rule: "S1", Name: who + " led to " + string(store), Run: ledElsewhere(who == "the leader is", store), skip: needsElsewhere,
+			cases = append(cases, Case{Rule: "S1", Name: who + " led to " + string(store), Run: ledElsewhere(who == "the leader is", store), needs: []need{elsewhere},
 				Says: "If another store answers some managers for less than a TTL, two never lead at once, and afterwards there is exactly one leader."})
 		}
 	}
@@ -48,13 +48,6 @@ const (
 	empty otherStore = "an empty store"
 	inUse otherStore = "a store in use" // somebody has led the election there, too
 )
-
-func needsElsewhere(f facts) string {
-	if f.store.Elsewhere == nil {
-		return "the harness cannot lead a client to another store (Store.Elsewhere)"
-	}
-	return ""
-}
 
 func ledElsewhere(leaders bool, store otherStore) func(*Trial) {
 	return func(t *Trial) {

@@ -27,14 +27,11 @@ func requestBeside(t *Trial) {
 		{Election: "jobs", Term: held.Term, Kind: backend.Depose},
 	} {
 		b.request(request)
-		now := b.read("jobs")
+		held.Request = request
+		b.shows("a request", held)
 		records := b.list("jobs", 1)
-		require(equal("request read", now.Request, request),
-			equal("Version after it", now.Version, held.Version),
-			equal("term after it", now.Term, held.Term),
-			equal("holder after it", now.Holder, a.candidate))
 		require(equal("listed records", len(records), 1))
-		require(equal("request listed", records[0].Request, request))
+		require(equal("listed lease", asRead(records[0].Lease), asRead(held)))
 
 		got := b.bidOn(backend.Lease{Election: "jobs"})
 		require(equal(fmt.Sprintf("outcome of a bid after the request %s", request.Kind), got.Outcome, backend.Refused))

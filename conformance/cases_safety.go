@@ -26,7 +26,7 @@ func cutOffCases() (cases []Case) {
 		{"renewals get no answer", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: c.Method == "Renew"} }},
 		{"renewals are lost", false, func(t *Trial, c Call) Fate { return Fate{Lost: c.Method == "Renew"} }},
 	} {
-		cases = append(cases, Case{Rule: "S1", Name: "a leader whose " + cut.name, skip: needsExclusive,
+		cases = append(cases, Case{Rule: "S1", Name: "a leader whose " + cut.name, needs: []need{exclusive},
 			Says: "The intervals during which Leading() is true in different processes never overlap, whichever process is cut off from the store and for however long.",
 			Run: func(t *Trial) {
 				safeCutOff(t, cut.silent, func(c Call) Fate { return cut.fate(t, c) })

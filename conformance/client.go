@@ -52,6 +52,19 @@ func (c *client) read(name string) backend.Lease {
 	return changed[0]
 }
 
+// shows reads a lease, which must be as somebody else was answered that it is, and returns it.
+func (c *client) shows(what string, answered backend.Lease) backend.Lease {
+	now := c.read(answered.Election)
+	require(equal("lease that others read after "+what, asRead(now), asRead(answered)))
+	return now
+}
+
+// asRead is a lease without what depends on who reads it and when.
+func asRead(l backend.Lease) backend.Lease {
+	l.Age, l.ObserveFor = 0, 0
+	return l
+}
+
 // readQuickly reads one lease with a short deadline. After a fault a broken connection
 // may never answer, so the caller tries again on the next one.
 func (c *client) readQuickly(name string) (l backend.Lease, err error) {
@@ -167,8 +180,8 @@ func (c *client) keepAfter(what string, held backend.Lease) backend.Lease {
 // cannotKeep renews a lease that the client does not hold, which must be refused.
 func (c *client) cannotKeep(why string, held backend.Lease) { c.renewal(backend.Refused, why, held) }
 
-// keepRenewing renews a lease in the background until stop is called.
-func (c *client) keepRenewing(held backend.Lease) (stop func()) {
+// keepRenewing renews leases in the background until stop is called.
+func (c *client) keepRenewing(held ...backend.Lease) (stop func()) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- try(func() {
@@ -177,7 +190,9 @@ func (c *client) keepRenewing(held backend.Lease) (stop func()) {
 				case <-end:
 					return
 				case <-time.After(c.t.renewEvery()):
-					c.keep(held)
+					for _, a := range c.renew(held...) {
+						require(equal("outcome of a renewal of "+a.Election, a.Outcome, backend.Granted))
+					}
 				}
 			}
 		})
@@ -190,8 +205,13 @@ func (c *client) keepRenewing(held backend.Lease) (stop func()) {
 
 // release releases leases with a reason.
 func (c *client) release(end backend.End, held ...backend.Lease) {
+	c.releaseAs(c.candidate, end, held...)
+}
+
+// releaseAs releases leases of a holder.
+func (c *client) releaseAs(holder backend.Candidate, end backend.End, held ...backend.Lease) {
 	for i := range held {
-		held[i].End, held[i].Holder = end, c.candidate
+		held[i].End, held[i].Holder = end, holder
 	}
 	c.call("release", func(ctx context.Context) error { return c.Release(ctx, asHeld(held)) })
 }

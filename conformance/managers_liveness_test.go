@@ -15,7 +15,7 @@ var outageCases = []Case{
 	{Rule: "L4", Name: "no change in a short outage with failing calls", Run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
 	{Rule: "L5", Name: "a reconnected candidate campaigns again", Run: liveRejoin,
 		Says: "A candidate that was cut off campaigns again once it can reach the store."},
-	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", Run: liveListenAgain, skip: needsReliableListen,
+	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", Run: liveListenAgain, needs: []need{pushesAll},
 		Says: "A manager does not wait forever for a Listen whose answer was lost. Once it can reach the store, it receives changes again."},
 	{Rule: "L6", Name: "no herd of calls at a failover", Run: liveCallsAtFailover,
 		Says: "A failover with n candidates takes at most a·n + b calls."},

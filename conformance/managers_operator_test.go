@@ -14,7 +14,7 @@ import (
 )
 
 var operatorCases = []Case{
-	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
+	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, needs: []need{marks},
 		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
 	{Rule: "P1", Name: "pause and resume", Run: operatorPause,
 		Says: "Pause makes this process step down, and it does not campaign until Resume, in one election or in all."},

@@ -21,7 +21,7 @@ type mutant struct {
 }
 
 var mutants = []mutant{
-	{name: "the id identifies the holder", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
+	{name: "the id identifies the holder", killer: "A2 a held lease is its holder's alone", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
 		}
@@ -169,7 +169,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "the release of a free lease is an error", killer: "X6 releasing a lease that is not held is no error", mutate: func(f *faulty) {
+	{name: "the release of a free lease is an error", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if f.current(ctx, l.Election)[0].Vacant() {
@@ -289,7 +289,7 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "Listen ignores its context", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
+	{name: "Listen ignores its context", killer: "G4 calls end with their context", mutate: func(f *faulty) {
 		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},
 	{name: "Observe ignores its context", killer: "G4 calls end with their context", mutate: func(f *faulty) {

@@ -15,21 +15,13 @@ import (
 
 // A Case tests one rule that every backend must keep.
 type Case struct {
-	Rule     string                     // letter and number of the rule; the package documentation explains the letters
-	Name     string                     // the rule in a few words, for the name of the subtest
-	Says     string                     // the rule in a sentence
-	Contract bool                       // the case calls a Backend directly; false: managers call it
-	Fault    string                     // the fault of [Store.Faults] that the case needs; "": none
-	Run      func(trial *Trial)         // tests the rule
-	skip     func(f facts) (why string) // returns why the case does not apply, or ""; nil: it always applies
-}
-
-// facts decide whether a case applies.
-type facts struct {
-	Harness
-	backend.Guarantees
-	store   Store
-	backend backend.Backend
+	Rule     string             // letter and number of the rule; the package documentation explains the letters
+	Name     string             // the rule in a few words, for the name of the subtest
+	Says     string             // the rule in a sentence
+	Contract bool               // the case calls a Backend directly; false: managers call it
+	Fault    string             // the fault of [Store.Faults] that the case needs; "": none
+	Run      func(trial *Trial) // tests the rule
+	needs    []need             // without all of these the case does not apply
 }
 
 // Title is the name of the case's subtest.
@@ -60,26 +52,32 @@ func Cases() []Case {
 // not, with the reasons. It skips a case only if b does not claim what it tests, or if the harness lacks the fault
 // that it needs.
 func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []string) {
-	f := facts{h.withDefaults(), b.Guarantees(), s, b}
+	f := facts{b.Guarantees(), s, b}
 	for _, c := range all {
 		if h.Only != nil && !h.Only(c) {
 			continue
 		}
 
-		why := ""
-		switch {
-		case c.Fault != "" && s.Faults[c.Fault] == nil:
-			why = "the harness has no function for the fault " + c.Fault
-		case c.skip != nil:
-			why = c.skip(f)
-		}
-		if why != "" {
+		if why := c.lacks(f); why != "" {
 			skipped = append(skipped, fmt.Sprintf("\n\t%s: %s", c.Title(), why))
 			continue
 		}
 		run = append(run, c)
 	}
 	return run, skipped
+}
+
+// lacks returns why the case does not apply, or "".
+func (c Case) lacks(f facts) (why string) {
+	if c.Fault != "" && f.store.Faults[c.Fault] == nil {
+		return "the harness has no function for the fault " + c.Fault
+	}
+	for _, n := range c.needs {
+		if !n.is(f) {
+			return n.without
+		}
+	}
+	return ""
 }
 
 // Run tests a backend, with one subtest for each case that applies. At the end it logs
