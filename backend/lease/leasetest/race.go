@@ -22,14 +22,14 @@ type side struct {
 	result lease.Result
 }
 
-// race makes two changes at once, again and again. Each round, next says which, over the items that are there, and
-// judge looks at what became of them and at the items that a third client reads afterwards.
-func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]lease.Change, judge func(sides [2]side, after []lease.Item)) {
+// race makes two changes at once, again and again; next says which, over the items that are there. Both are never
+// granted, and a third client reads afterwards what was granted and nothing else.
+func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]lease.Change) (rounds, granted int) {
 	l.Helper()
 	clients := [2]lease.Driver{l.open(l), l.open(l)}
-	for round, began := 0, time.Now(); round < raceRounds && time.Since(began) < raceTime && !l.Failed(); round++ {
+	for began := time.Now(); rounds < raceRounds && time.Since(began) < raceTime && !l.Failed(); rounds++ {
 		v := l.read(l.d, keys[:]...)
-		changes := next(round, v.Items)
+		changes := next(rounds, v.Items)
 		sides := [2]side{{change: changes[0]}, {change: changes[1]}}
 
 		start := make(chan bool)
@@ -42,14 +42,27 @@ func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]
 					sides[n].result, err = w.Results[0], w.Results[0].Err
 				}
 				if err != nil {
-					l.Errorf("round %d: a change beside another one: %v", round, err)
+					l.Errorf("round %d: a change beside another one: %v", rounds, err)
 				}
 			})
 		}
 		close(start)
 		both.Wait()
 
-		judge(sides, l.shown(sides, keys[:]))
+		n := l.granted(sides, l.shown(sides, keys[:]))
+		if n == 2 {
+			l.Errorf("round %d: of two changes that exclude each other both were granted", rounds)
+		}
+		granted += n
+	}
+	return rounds, granted
+}
+
+// oneWins fails the test if in one round of a race nobody won.
+func (l *lab) oneWins(rounds, granted int) {
+	l.Helper()
+	if granted < rounds {
+		l.Errorf("of two changes one wins, but in %d of %d rounds both were refused", rounds-granted, rounds)
 	}
 }
 
@@ -98,101 +111,74 @@ func (l *lab) granted(sides [2]side, after []lease.Item) (n int) {
 
 // contended makes changes over the same version of one item.
 func contended(l *lab) {
-	keys := [2]lease.Key{key("a"), key("b")}
 	l.created("a", 1)
-	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+	l.oneWins(l.race([2]lease.Key{key("a"), key("b")}, func(round int, now []lease.Item) (changes [2]lease.Change) {
 		for n := range changes {
 			changes[n] = over(now[0], record("a", uint64(2*round+n+2)))
 		}
 		return changes
-	}, func(sides [2]side, after []lease.Item) {
-		if l.granted(sides, after) != 1 {
-			l.Errorf("of two changes over one version %v and %v: one wins", sides[0].result.Outcome, sides[1].result.Outcome)
-		}
-	})
-}
-
-// crossed makes changes that each check what the other one puts: a renewal puts the session and checks the record, and
-// a takeover puts the record and checks the session.
-func crossed(l *lab) {
-	pairs := [][2]lease.Key{{key("a"), key("b")}}
-	if l.d.Limits().Checks > 0 {
-		pairs = append(pairs, [2]lease.Key{key("c"), session})
-	}
-	value := func(k lease.Key, term uint64) lease.Value {
-		if k == session {
-			return &lease.Session{Nonce: "0123", Heartbeat: lease.Heartbeat(term), At: time.Now().UTC()}
-		}
-		return record(k.Name, term)
-	}
-	for _, keys := range pairs {
-		for _, k := range keys {
-			l.put(backend.Granted, "what is not there", over(none(k), value(k, 1)))
-		}
-		l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
-			for n := range changes {
-				changes[n] = lease.Change{Check: []lease.Item{now[1-n]}, Put: []lease.Put{{Over: now[n], Value: value(keys[n], uint64(round+2))}}}
-			}
-			return changes
-		}, func(sides [2]side, after []lease.Item) {
-			if l.granted(sides, after) == 2 {
-				l.Errorf("two changes of %v were both granted, each of which checks what the other one puts", keys)
-			}
-		})
-	}
-}
-
-// absent makes changes that each need the absence of what the other one makes.
-func absent(l *lab) {
-	keys := [2]lease.Key{key("a"), key("b")}
-	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
-		for _, it := range now {
-			if it.Version != "" {
-				l.put(backend.Granted, "a deletion", over(it, nil))
-			}
-		}
-		for n := range changes {
-			changes[n] = lease.Change{Check: []lease.Item{{Key: keys[1-n]}}, Put: []lease.Put{{Over: lease.Item{Key: keys[n]}, Value: record(keys[n].Name, uint64(round+1))}}}
-		}
-		return changes
-	}, func(sides [2]side, after []lease.Item) {
-		if l.granted(sides, after) == 2 {
-			l.Error("two changes were both granted, each of which needs the absence of what the other one makes")
-		}
-	})
+	}))
 }
 
 // halves makes changes that put the same two items, in opposite orders.
 func halves(l *lab) {
-	keys := [2]lease.Key{key("a"), key("b")}
-	for _, k := range keys {
-		l.created(k.Name, 1)
-	}
-	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
+	keys := l.both("a", "b")
+	l.oneWins(l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
 		for n := range changes {
 			term := uint64(2*round + n + 2)
 			changes[n].Put = []lease.Put{{Over: now[n], Value: record(keys[n].Name, term)}, {Over: now[1-n], Value: record(keys[1-n].Name, term)}}
 		}
 		return changes
-	}, func(sides [2]side, after []lease.Item) {
-		if l.granted(sides, after) != 1 {
-			l.Errorf("of two changes over the same two items %v and %v: one wins", sides[0].result.Outcome, sides[1].result.Outcome)
+	}))
+}
+
+// both creates two records.
+func (l *lab) both(a, b string) [2]lease.Key {
+	l.Helper()
+	return [2]lease.Key{l.created(a, 1).Key, l.created(b, 1).Key}
+}
+
+// crossing is two changes, each of which puts one item and checks the other.
+func crossing(now []lease.Item, round int) (changes [2]lease.Change) {
+	for n, it := range now {
+		var value lease.Value = record(it.Name, uint64(round+2))
+		if it.Kind == lease.Sessions {
+			value = &lease.Session{Nonce: it.Name, Heartbeat: lease.Heartbeat(round + 2), At: time.Now().UTC()}
 		}
-		a, _ := after[0].Value.(*lease.Record)
-		b, _ := after[1].Value.(*lease.Record)
-		if a == nil || b == nil || a.Term != b.Term {
-			l.Errorf("half of a change was made: %+v, %+v", a, b)
+		changes[n] = over(it, value)
+		changes[n].Check = []lease.Item{now[1-n]}
+	}
+	return changes
+}
+
+// crossed makes changes that each check what the other one puts: a renewal puts the session and checks the record, and
+// a takeover puts the record and checks the session.
+func crossed(l *lab) {
+	next := func(round int, now []lease.Item) [2]lease.Change { return crossing(now, round) }
+	l.race(l.both("a", "b"), next)
+	if l.d.Limits().Checks > 0 {
+		l.put(backend.Granted, "a session that is not there", over(none(session), &lease.Session{Nonce: session.Name}))
+		l.race([2]lease.Key{l.created("c", 1).Key, session}, next)
+	}
+}
+
+// absent makes changes that each need the absence of what the other one makes.
+func absent(l *lab) {
+	l.race(l.both("a", "b"), func(round int, now []lease.Item) [2]lease.Change {
+		for n, it := range now {
+			if it.Version != "" {
+				l.put(backend.Granted, "a deletion", over(it, nil))
+			}
+			now[n] = none(it.Key)
 		}
+		return crossing(now, round)
 	})
 }
 
 // besideRollBacks makes changes, each of which puts one item and checks the other, while somebody else changes both in
 // transactions that are rolled back: what was granted stays, and what was refused has put nothing.
 func besideRollBacks(l *lab) {
-	keys := [2]lease.Key{key("a"), key("b")}
-	for _, k := range keys {
-		l.created(k.Name, 1)
-	}
+	keys := l.both("a", "b")
 	stop, stopped := make(chan bool), make(chan bool)
 	go func() {
 		defer close(stopped)
@@ -210,21 +196,7 @@ func besideRollBacks(l *lab) {
 		<-stopped
 	}()
 
-	granted := 0
-	l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
-		for n := range changes {
-			changes[n] = over(now[n], record(keys[n].Name, uint64(round+2)))
-			changes[n].Check = []lease.Item{now[1-n]}
-		}
-		return changes
-	}, func(sides [2]side, after []lease.Item) {
-		n := l.granted(sides, after)
-		if n == 2 {
-			l.Error("two changes were both granted, each of which checks what the other one puts")
-		}
-		granted += n
-	})
-	if granted == 0 {
+	if _, granted := l.race(keys, func(round int, now []lease.Item) [2]lease.Change { return crossing(now, round) }); granted == 0 {
 		l.Error("beside a writer that rolls back no change is granted")
 	}
 }
