@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // A lockMutant is a lock that does one thing wrong. The hooks that are nil do it right.
@@ -136,14 +137,8 @@ func unsealed(_ context.Context, _ beside.Lock, owned []beside.Owned) error {
 func TestEachBrokenLockIsFoundByItsRule(t *testing.T) {
 	for name, broken := range brokenLocks {
 		t.Run(name, func(t *testing.T) {
-			i := slices.IndexFunc(besidetest.Rules(), func(r besidetest.Rule) bool { return r.Name == broken.rule })
-			if i < 0 {
-				t.Fatalf("no rule is called %q", broken.rule)
-			}
 			synctest.Test(t, func(t *testing.T) {
-				if besidetest.Rules()[i].Try(t, place(broken.lock)) {
-					t.Errorf("%q does not find it", broken.rule)
-				}
+				testrules.Find(t, besidetest.Rules, broken.rule, func(t testing.TB) *besidetest.Lab { return besidetest.NewLab(t, place(broken.lock)) })
 			})
 		})
 	}

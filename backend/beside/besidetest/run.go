@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // A Harness is one place where locks are kept, and the other programs there.
@@ -24,63 +25,45 @@ type Harness struct {
 	End func(t testing.TB, program string)
 }
 
-// Rules returns the rules, each with a test. Each test needs a fresh place.
-func Rules() []Rule {
-	return []Rule{
-		{"what is taken is ours in its term", ownTerm},
-		{"a taking over what has changed is refused", changed},
-		{"another program's lock is firm, and its renewals show", firm},
-		{"no other program takes a lock within ValidFor", trust},
-		{"what is dropped can be taken at once by anybody", dropped},
-		{"a late statement of another term changes nothing", late},
-		{"no other program takes a sealed lock", sealed},
-	}
-}
-
-// A Rule is something that each Lock must do.
-type Rule struct {
-	Name string
-	test func(l *lab)
-}
-
-// Try tests one rule, and reports whether the lock obeys it.
-func (r Rule) Try(t testing.TB, h Harness) (obeys bool) {
-	l := &lab{TB: t, h: h, lock: h.Open(t), obeys: true}
-	r.test(l)
-	return l.obeys
+// Rules are what each lock must do. Each of them needs a fresh place.
+var Rules = []testrules.Rule[*Lab]{
+	{Name: "what is taken is ours in its term", Test: ownTerm},
+	{Name: "a taking over what has changed is refused", Test: changed},
+	{Name: "another program's lock is firm, and its renewals show", Test: firm},
+	{Name: "no other program takes a lock within ValidFor", Test: trust},
+	{Name: "what is dropped can be taken at once by anybody", Test: dropped},
+	{Name: "a late statement of another term changes nothing", Test: late},
+	{Name: "no other program takes a sealed lock", Test: sealed},
 }
 
 // Run tests all rules. place makes a fresh place.
 func Run(t *testing.T, place func(t testing.TB) Harness) {
-	for _, r := range Rules() {
-		t.Run(r.Name, func(t *testing.T) {
-			if !r.Try(t, place(t)) {
-				t.Fail()
-			}
-		})
+	for _, r := range Rules {
+		t.Run(r.Name, func(t *testing.T) { r.Test(NewLab(t, place(t))) })
 	}
 }
 
-// A lab is one place with a first client.
-type lab struct {
+// A Lab is one place with a first client.
+type Lab struct {
 	testing.TB
-	h     Harness
-	lock  beside.Lock
-	obeys bool
+	h    Harness
+	lock beside.Lock
 }
+
+// NewLab opens the first client of a fresh place.
+func NewLab(t testing.TB, h Harness) *Lab { return &Lab{TB: t, h: h, lock: h.Open(t)} }
 
 const election = "jobs"
 
-// want notes that the lock does not obey the rule, and why.
-func (l *lab) want(ok bool, format string, args ...any) {
+// want fails the test unless the lock obeys the rule.
+func (l *Lab) want(ok bool, format string, args ...any) {
 	l.Helper()
 	if !ok {
-		l.obeys = false
-		l.Logf(format, args...)
+		l.Errorf(format, args...)
 	}
 }
 
-func (l *lab) read() beside.State {
+func (l *Lab) read() beside.State {
 	l.Helper()
 	states, err := l.lock.Read(l.Context(), []string{election})
 	if err != nil || len(states) != 1 || states[0].Err != nil {
@@ -92,7 +75,7 @@ func (l *lab) read() beside.State {
 // owned is our lock in a term.
 func owned(term uint64) beside.Owned { return beside.Owned{Election: election, ID: "go-a", Term: term} }
 
-func (l *lab) take(term uint64, was beside.State) beside.Result {
+func (l *Lab) take(term uint64, was beside.State) beside.Result {
 	l.Helper()
 	r, err := l.lock.Take(l.Context(), []beside.Taking{{Owned: owned(term), Was: was}})
 	if err != nil || len(r) != 1 {
@@ -101,7 +84,7 @@ func (l *lab) take(term uint64, was beside.State) beside.Result {
 	return r[0]
 }
 
-func (l *lab) keep(o beside.Owned) beside.Result {
+func (l *Lab) keep(o beside.Owned) beside.Result {
 	l.Helper()
 	r, err := l.lock.Keep(l.Context(), []beside.Owned{o})
 	if err != nil || len(r) != 1 {
@@ -110,14 +93,14 @@ func (l *lab) keep(o beside.Owned) beside.Result {
 	return r[0]
 }
 
-func (l *lab) drop(term uint64) {
+func (l *Lab) drop(term uint64) {
 	l.Helper()
 	if err := l.lock.Drop(l.Context(), []beside.Owned{owned(term)}); err != nil {
 		l.Fatal(err)
 	}
 }
 
-func ownTerm(l *lab) {
+func ownTerm(l *Lab) {
 	got := l.take(7, l.read())
 	l.want(got.Outcome == backend.Granted && got.ValidFor > 0, "a free lock is taken: %+v", got)
 	for _, s := range []beside.State{got.State, l.read()} {
@@ -127,7 +110,7 @@ func ownTerm(l *lab) {
 	l.want(kept.Outcome == backend.Granted && kept.State.Term == 7, "it is kept: %+v", kept)
 }
 
-func changed(l *lab) {
+func changed(l *Lab) {
 	before := l.read()
 	l.take(7, before)
 	second := l.take(8, before)
@@ -140,7 +123,7 @@ func changed(l *lab) {
 	l.want(third.Outcome == backend.Refused && third.State.Who == "other-1", "another program was quicker: %+v", third)
 }
 
-func firm(l *lab) {
+func firm(l *Lab) {
 	l.want(l.h.Run(l, election, "other-1"), "another program cannot take what nobody has")
 	first := l.read()
 	l.want(first.Firm && first.Term == 0 && !first.Free && first.Who == "other-1", "another program leads: %+v", first)
@@ -162,7 +145,7 @@ func firm(l *lab) {
 }
 
 // until waits for something that must happen within some thresholds.
-func (l *lab) until(what string, f func() bool) {
+func (l *Lab) until(what string, f func() bool) {
 	l.Helper()
 	for end := time.Now().Add(5 * l.h.Threshold); !f(); time.Sleep(l.h.Threshold / 100) {
 		if time.Now().After(end) {
@@ -172,7 +155,7 @@ func (l *lab) until(what string, f func() bool) {
 	}
 }
 
-func trust(l *lab) {
+func trust(l *Lab) {
 	l.take(7, l.read())
 	began := time.Now()
 	kept := l.keep(owned(7))
@@ -190,7 +173,7 @@ func trust(l *lab) {
 	l.want(lost.Outcome == backend.Refused && lost.State.Who == "other-1", "a lost lock is kept: %+v", lost)
 }
 
-func dropped(l *lab) {
+func dropped(l *Lab) {
 	l.take(7, l.read())
 	l.drop(7)
 	s := l.read()
@@ -202,7 +185,7 @@ func dropped(l *lab) {
 	l.want(l.h.Run(l, election, "other-1"), "another program does not take it at once")
 }
 
-func late(l *lab) {
+func late(l *Lab) {
 	l.take(7, l.read())
 	l.drop(7)
 	l.take(8, l.read())
@@ -214,7 +197,7 @@ func late(l *lab) {
 	l.want(s.Term == 8, "after a late release and a late renewal in term 7 it is %+v", s)
 }
 
-func sealed(l *lab) {
+func sealed(l *Lab) {
 	l.take(7, l.read())
 	o := owned(7)
 	o.Sealed = true

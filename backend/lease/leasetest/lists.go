@@ -40,6 +40,29 @@ func listed(l *lab) {
 	}
 }
 
+// aged waits until an item is older, as it is read and as it is listed. A driver that says of each item that it was written
+// just now makes the leader of a lease that nobody renews look alive.
+func aged(l *lab) {
+	began := time.Now()
+	l.created("a", 1)
+	for {
+		v, err := l.d.List(l.Context(), lease.Records, "", 1)
+		if err != nil || len(v.Items) != 1 {
+			l.Fatalf("a list of one record: %+v, %v", v.Items, err)
+		}
+		read, listed, since := l.item(key("a")).Age, v.Items[0].Age, time.Since(began)
+		switch {
+		case max(read, listed) > since+time.Second:
+			l.Fatalf("an item was written %v ago, and its age is read as %v and listed as %v", since, read, listed)
+		case read != 0 && listed != 0:
+			return
+		case since > 3*time.Second:
+			l.Fatalf("an item that was written %v ago is read as if that were %v, and listed as if it were %v", since, read, listed)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
 // lookAlikes writes records whose names some collation takes for one. If each waited for the others, that would take too long.
 func lookAlikes(l *lab) {
 	groups := make([][]lease.Key, 5)

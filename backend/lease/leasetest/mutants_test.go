@@ -2,15 +2,13 @@ package leasetest
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // mutants are drivers that break a promise each, with the rule that must find them.
@@ -77,8 +75,11 @@ var mutants = []struct {
 		func(d *driver) lease.Driver { return forgetful{d} },
 		[]string{goesBack}},
 	{"does not say that somebody else wrote an item",
-		func(d *driver) lease.Driver { return trusting{d} },
+		reading(func(it *lease.Item) { it.Edited = false }),
 		[]string{edits}},
+	{"says of every item that it was written just now",
+		reading(func(it *lease.Item) { it.Age = 0 }),
+		[]string{"an item grows older, or its age is unknown"}},
 }
 
 var meeting = make(chan bool)
@@ -141,12 +142,20 @@ func (d changer) Write(_ context.Context, _ string, _ int, changes []lease.Chang
 	return w, nil
 }
 
-type trusting struct{ *driver }
+// reading returns drivers that read items otherwise than they are.
+func reading(as func(*lease.Item)) func(*driver) lease.Driver {
+	return func(d *driver) lease.Driver { return reader{d, as} }
+}
 
-func (d trusting) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+type reader struct {
+	*driver
+	as func(*lease.Item)
+}
+
+func (d reader) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v, err := d.driver.Read(ctx, keys)
 	for i := range v.Items {
-		v.Items[i].Edited = false
+		d.as(&v.Items[i])
 	}
 	return v, err
 }
@@ -168,15 +177,6 @@ func TestEachBrokenDriverIsFound(t *testing.T) {
 	for _, m := range mutants {
 		for _, rule := range m.rules {
 			t.Run(m.name+"/"+rule, func(t *testing.T) {
-				i := slices.IndexFunc(rules, func(r struct {
-					rule string
-					test func(*lab)
-				}) bool {
-					return r.rule == rule
-				})
-				if i < 0 {
-					t.Fatal("there is no such rule")
-				}
 				var store *Store
 				h := Harness{
 					NewStore: func(testing.TB) func(testing.TB) lease.Driver {
@@ -190,49 +190,8 @@ func TestEachBrokenDriverIsFound(t *testing.T) {
 					RollBack: func(k lease.Key) { store.rollBackUnlocked(k) },
 					Edit:     func(k lease.Key, text string) { store.Edit(k, func(string) string { return text }) },
 				}
-				seen := &verdict{TB: t}
-				done := make(chan bool)
-				go func() {
-					defer close(done)
-					h.try(seen, rules[i].test)
-				}()
-				<-done
-				if seen.says == "" {
-					t.Error("it was not found")
-				}
-				t.Log(seen.says)
+				testrules.Find(t, all, rule, h.lab)
 			})
 		}
 	}
 }
-
-// A verdict is a test that may fail.
-type verdict struct {
-	testing.TB
-	mu   sync.Mutex
-	says string // the first failure; "": none
-}
-
-func (v *verdict) Errorf(format string, args ...any) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.says == "" {
-		v.says = fmt.Sprintf(format, args...)
-	}
-}
-
-func (v *verdict) Error(args ...any) { v.Errorf("%s", fmt.Sprint(args...)) }
-
-// Failed implements [testing.TB].
-func (v *verdict) Failed() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.says != ""
-}
-
-func (v *verdict) Fatalf(format string, args ...any) {
-	v.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (v *verdict) Fatal(args ...any) { v.Fatalf("%s", fmt.Sprint(args...)) }

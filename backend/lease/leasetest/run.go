@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // A Harness makes stores for Run.
@@ -39,53 +40,49 @@ const (
 	edits     = "what somebody else writes is edited"
 )
 
-// rules are what every driver must keep to, in the words of its contract.
-var rules = []struct {
-	rule string
-	test func(*lab)
-}{
-	{"what is written is read by all", written},
-	{"a change needs what was read", conditional},
-	{"a change is done as a whole or not at all", whole},
-	{"each change is done by itself", eachByItself},
-	{"names that only bytes tell apart are written together", lookAlikes},
-	{"no version comes twice", versions},
-	{edits, editedByHand},
-	{"a reading with a change shows it", readsToo},
-	{"of many writers over one version one wins", contended},
-	{"of two changes that check what the other puts one wins", crossed},
-	{"of two changes that need what the other makes to be missing one wins", absent},
-	{"of two changes over the same items one wins, as a whole", halves},
-	{rollsBack, besideRollBacks},
-	{"another epoch is refused", otherEpoch},
-	{goesBack, wentBack},
-	{"a remembered value is compared too", remembered},
-	{"a list is in order of names, page by page", listed},
-	{"records are counted", counted},
-	{"the largest change and value fit", largest},
-	{"thousands of items are read and verified in one call", thousands},
-	{"a call ends with its context", cancelled},
-	{"a listener is told of every change", told},
+// all is what every driver must keep to, in the words of its contract.
+var all = []testrules.Rule[*lab]{
+	{Name: "what is written is read by all", Test: written},
+	{Name: "a change needs what was read", Test: conditional},
+	{Name: "a change is done as a whole or not at all", Test: whole},
+	{Name: "each change is done by itself", Test: eachByItself},
+	{Name: "names that only bytes tell apart are written together", Test: lookAlikes},
+	{Name: "no version comes twice", Test: versions},
+	{Name: edits, Test: editedByHand},
+	{Name: "a reading with a change shows it", Test: readsToo},
+	{Name: "of many writers over one version one wins", Test: contended},
+	{Name: "of two changes that check what the other puts one wins", Test: crossed},
+	{Name: "of two changes that need what the other makes to be missing one wins", Test: absent},
+	{Name: "of two changes over the same items one wins, as a whole", Test: halves},
+	{Name: rollsBack, Test: besideRollBacks},
+	{Name: "another epoch is refused", Test: otherEpoch},
+	{Name: goesBack, Test: wentBack},
+	{Name: "a remembered value is compared too", Test: remembered},
+	{Name: "a list is in order of names, page by page", Test: listed},
+	{Name: "an item grows older, or its age is unknown", Test: aged},
+	{Name: "records are counted", Test: counted},
+	{Name: "the largest change and value fit", Test: largest},
+	{Name: "thousands of items are read and verified in one call", Test: thousands},
+	{Name: "a call ends with its context", Test: cancelled},
+	{Name: "a listener is told of every change", Test: told},
 }
 
 // Run runs what every driver must pass. It takes seconds; package conformance has the rest.
 func Run(t *testing.T, h Harness) {
-	for _, c := range rules {
-		if c.rule == goesBack && h.GoBack == nil || c.rule == rollsBack && h.RollBack == nil || c.rule == edits && h.Edit == nil {
+	for _, r := range all {
+		if r.Name == goesBack && h.GoBack == nil || r.Name == rollsBack && h.RollBack == nil || r.Name == edits && h.Edit == nil {
 			continue
 		}
-		t.Run(c.rule, func(t *testing.T) {
-			h.try(t, c.test)
-		})
+		t.Run(r.Name, func(t *testing.T) { r.Test(h.lab(t)) })
 	}
 }
 
-// try tests one rule on a new store.
-func (h *Harness) try(t testing.TB, test func(*lab)) {
+// lab makes a new store.
+func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	test(&lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack, edit: h.Edit})
+	t.Cleanup(cancel)
+	return &lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack, edit: h.Edit}
 }
 
 func written(l *lab) {

@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // A mutant is a register that breaks a promise. Each function that is nil keeps it.
@@ -233,10 +232,6 @@ func TestEachBrokenRegisterIsFound(t *testing.T) {
 	for _, m := range mutants {
 		for _, name := range m.rules {
 			t.Run(m.name+"/"+name, func(t *testing.T) {
-				i := slices.IndexFunc(rules, func(r rule) bool { return r.rule == name })
-				if i < 0 {
-					t.Fatal("there is no such rule")
-				}
 				var store *Store
 				h := Harness{
 					MaxBytes: 1 << 20,
@@ -251,48 +246,8 @@ func TestEachBrokenRegisterIsFound(t *testing.T) {
 					Set:         func(value []byte) { store.Set(value) },
 					LoseAnswers: func() func() { return store.LoseAnswers() },
 				}
-				seen := &verdict{TB: t}
-				done := make(chan bool)
-				go func() {
-					defer close(done)
-					h.try(seen, rules[i].test)
-				}()
-				if <-done; seen.says == "" {
-					t.Error("it was not found")
-				}
-				t.Log(seen.says)
+				testrules.Find(t, all, name, h.lab)
 			})
 		}
 	}
 }
-
-// A verdict is a test that may fail.
-type verdict struct {
-	testing.TB
-	mu   sync.Mutex
-	says string // the first failure; "": none
-}
-
-func (v *verdict) Errorf(format string, args ...any) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.says == "" {
-		v.says = fmt.Sprintf(format, args...)
-	}
-}
-
-func (v *verdict) Error(args ...any) { v.Errorf("%s", fmt.Sprint(args...)) }
-
-// Failed implements [testing.TB].
-func (v *verdict) Failed() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.says != ""
-}
-
-func (v *verdict) Fatalf(format string, args ...any) {
-	v.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (v *verdict) Fatal(args ...any) { v.Fatalf("%s", fmt.Sprint(args...)) }

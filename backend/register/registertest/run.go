@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/internal/testrules"
 )
 
 // A Harness makes stores for Run.
@@ -32,64 +33,49 @@ type Harness struct {
 	LoseAnswers func() (restore func())
 }
 
-// A rule is what every register must keep to.
-type rule struct {
-	rule string
-	test func(*lab)
-}
-
-// can reports whether a harness can test a rule.
-func (h *Harness) can(r rule) bool {
-	switch r.rule {
-	case answers:
-		return h.LoseAnswers != nil
-	case back:
-		return h.Set != nil
-	}
-	return true
-}
-
 // The rules that not every harness can test.
 const (
 	answers = "a swap whose answer is lost is no success and no refusal"
 	back    = "a store that went back refuses the versions that it lost"
 )
 
-var rules = []rule{
-	{"at first there is no value", none},
-	{"what was swapped is read by all from then on", written},
-	{"a swap needs the present version", conditional},
-	{"no version comes twice", versions},
-	{"of many writers over one version one wins", contended},
-	{"a version is that of the value that is read with it", pairs},
-	{answers, lost},
-	{back, wentBack},
-	{"bytes are kept as they are", hostile},
-	{"the largest value fits", largest},
-	{"a call ends with its context", cancelled},
-	{"a waiter is told of every change", told},
-	{"a second Close does nothing", closed},
+// all is what every register must keep to.
+var all = []testrules.Rule[*lab]{
+	{Name: "at first there is no value", Test: none},
+	{Name: "what was swapped is read by all from then on", Test: written},
+	{Name: "a swap needs the present version", Test: conditional},
+	{Name: "no version comes twice", Test: versions},
+	{Name: "of many writers over one version one wins", Test: contended},
+	{Name: "a version is that of the value that is read with it", Test: pairs},
+	{Name: answers, Test: lost},
+	{Name: back, Test: wentBack},
+	{Name: "bytes are kept as they are", Test: hostile},
+	{Name: "the largest value fits", Test: largest},
+	{Name: "a call ends with its context", Test: cancelled},
+	{Name: "a waiter is told of every change", Test: told},
+	{Name: "a second Close does nothing", Test: closed},
 }
 
 // Run runs what every register must pass. It takes seconds on a store in the process, and a minute on a slow
 // server. Package conformance has what follows from it for elections.
 func Run(t *testing.T, h Harness) {
-	for _, r := range rules {
-		if h.can(r) {
-			t.Run(r.rule, func(t *testing.T) { h.try(t, r.test) })
+	for _, r := range all {
+		if r.Name == answers && h.LoseAnswers == nil || r.Name == back && h.Set == nil {
+			continue
 		}
+		t.Run(r.Name, func(t *testing.T) { r.Test(h.lab(t)) })
 	}
 }
 
 // limit is how long a test of one rule may take, so that a register that hangs fails the test.
 const limit = 2 * time.Minute
 
-// try tests one rule on a new store.
-func (h *Harness) try(t testing.TB, test func(*lab)) {
+// lab makes a new store.
+func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	test(&lab{TB: t, Harness: h, ctx: ctx, open: open, r: open(t)})
+	t.Cleanup(cancel)
+	return &lab{TB: t, Harness: h, ctx: ctx, open: open, r: open(t)}
 }
 
 // A lab is a store with a first client.
