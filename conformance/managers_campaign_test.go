@@ -69,30 +69,6 @@ func operatorCampaign(t *Trial) {
 	}
 }
 
-func operatorRun(t *Trial) {
-	a := t.participant("a", "jobs", nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx, a.recordRuns(nil)) }()
-	defer cancel()
-	for range 3 {
-		t.waitForLeader(2*t.takeoverBound(), a)
-		a.node.wire.Cut(true)
-		t.waitForLoss(a)
-		a.node.wire.Cut(false)
-	}
-	t.waitForLeader(2*t.takeoverBound(), a)
-	cancel()
-	err, ok := t.waitForResult(ended, t.TTL/2+t.Late)
-	if !ok || err != nil {
-		fail("expected nil from Run within %v after its context ended, got %v (returned: %v)", t.TTL/2, err, ok)
-	}
-	now := t.client("reader").read("jobs")
-	t.sleep(2 * t.TTL)
-	require(expect(now.Vacant(), "a released lease when Run returns", now), expect(a.runs() >= 4, "the function to be called in each leadership", a.runs()),
-		expect(!a.Leading(), "no campaign after Run has returned", a.Current()))
-}
-
 func operatorLeave(t *Trial) {
 	a, others := t.startWithLeader(2, "jobs", nil)
 	n, b := a.node, others[0]

@@ -21,8 +21,6 @@ var costCases = []Case{
 		Says: "Idle elections make no more calls than the documented formula. A node renews or reads many elections in one call, so the number of calls does not grow with the number of elections."},
 	{Rule: "Q1", Name: "an election without a leader", Run: costVacant,
 		Says: "An election without a leader costs no more calls than one with a leader."},
-	{Rule: "Q1", Name: "an unavailable store is not called more often", Run: costOutage,
-		Says: "A manager does not call the store more often because its calls fail."},
 }
 
 // idleTime is how long a case observes an idle election: ten minutes at the usual TTL.
@@ -111,25 +109,4 @@ func costVacant(t *Trial) {
 	}
 	a.atMost(limits)
 	b.atMost(limits)
-}
-
-func costOutage(t *Trial) {
-	leader, others := t.startWithLeader(2, "jobs", nil)
-	members := append(others, leader)
-	t.sleep(t.TTL)
-	decide(members, func(Call) Fate { return Fate{Err: errInjected} })
-	t.sleep(2 * t.TTL) // until the managers have noticed the outage
-
-	a, b := newCallCounter(members[0].node), newCallCounter(members[1].node)
-	d := t.idleTime() / 2
-	t.sleep(d)
-	// A manager makes each kind of call at most as often as a leader renews, with a jitter
-	// of a fifth.
-	n := maxTimes(d, t.renewEvery()*4/5) + 1
-	limits := map[string]int{"Acquire": n, "Release": n, "Observe": n, "Listen": n, "Announce": n}
-	a.atMost(limits)
-	b.atMost(limits)
-
-	decide(members, nil)
-	t.waitForLeader(2*t.takeoverBound(), members...)
 }

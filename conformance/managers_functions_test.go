@@ -16,10 +16,6 @@ var functionCases = []Case{
 		Says: "The lead function of term n has returned before the same process bids again. The manager reports a function that ignores its context."},
 	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
 		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before that."},
-	{Rule: "S11", Name: "Close waits for the function", Run: functionClose,
-		Says: "The lead function has returned before Close returns."},
-	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
-		Says: "When the lead function returns, the leader steps down, and the process campaigns again."},
 	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
 		Says: "The end of a leadership cancels its context, and context.Cause returns an *EndError with the reason."},
 }
@@ -68,28 +64,6 @@ func functionReturnsFirst(t *Trial) {
 		expect(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns at %v", began+drain), back),
 		expect(b.wonAt() >= back, fmt.Sprintf("no next leader before the function returned at %v", back), b.wonAt()),
 		expect(lost < began+t.TTL/10, fmt.Sprintf("the leader to stop leading at once, at %v", began), lost))
-}
-
-func functionClose(t *Trial) {
-	var returned atomic.Bool
-	a := t.leader("a", nil, func(ctx context.Context, l *election.Leadership) error {
-		<-ctx.Done()
-		time.Sleep(t.TTL / 2)
-		returned.Store(true)
-		return nil
-	})
-	a.end(2 * t.TTL)
-	now := t.client("reader").read("jobs")
-	require(expect(returned.Load(), "the function to have returned when Close returns", returned.Load()), expect(now.Vacant(), "a released lease", now))
-}
-
-func functionReturns(t *Trial) {
-	a := t.leader("a", nil, func(ctx context.Context, l *election.Leadership) error {
-		time.Sleep(t.TTL / 2)
-		return errors.New("the work is done")
-	})
-	t.waitUntil(4*t.takeoverBound(), "a third leadership", func() bool { return a.runs() >= 3 })
-	require(expect(a.told(election.ReasonReturned), "the event that the function returned", a.events()))
 }
 
 func functionCause(t *Trial) {

@@ -45,16 +45,3 @@ func TestNewCandidaciesAreAnnouncedSoonAndTogether(t *testing.T) {
 		announces("while nothing changes, in 10 TTLs", 0, 11)
 	})
 }
-
-func TestAnObserverAnnouncesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := scripted()
-		m := alone(t, store, Options{Observer: true}).manager
-		m.Pause()
-		m.Resume()
-		time.Sleep(time.Minute)
-		if n := store.n[callAnnounce].Load(); n != 0 {
-			t.Errorf("an observer made %d announcements, want none: it is no member", n)
-		}
-	})
-}

@@ -96,6 +96,33 @@ func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	}
 }
 
+// A store that shows an older term went back. Watchers hear of that, and never of the older term's leader.
+func TestAnOlderTermIsReportedAndNotBelieved(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	now := time.Second
+	reads := func(l backend.Lease) (told []Event) {
+		now += time.Second
+		e.readAt = now
+		m.wake(e, now)
+		m.step(now, tick{})
+		for _, a := range observes(t, m, now, l) {
+			if a.kind == doEvent {
+				told = append(told, a.state.event(e.name))
+			}
+		}
+		return told
+	}
+	observes(t, m, now, theirs(9, "9"))
+	told := reads(theirs(4, "4"))
+	isLeader := func(ev Event) bool { return ev.Kind == Elected }
+	if len(told) == 0 || told[0].Kind != Notice || told[0].Reason != ReasonWentBack || slices.ContainsFunc(told, isLeader) {
+		t.Errorf("after term 9 the store shows term 4, and watchers hear %v; want that it went back, and no leader", told)
+	}
+	if told = reads(theirs(10, "10")); len(told) != 1 || told[0].Kind != Elected || told[0].Term != 10 {
+		t.Errorf("then it shows term 10, and watchers hear %v", told)
+	}
+}
+
 // Two elections whose readings are due shortly after each other are read in one call. The second must
 // not be read again when its own time comes during that call.
 func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {

@@ -240,16 +240,22 @@ func TestOneEventIsOneLine(t *testing.T) {
 	})
 }
 
+// Nothing is answered, and Close may wait for a second.
 func TestCloseNamesTheFirstElectionsThatItHasAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := scripted()
 		m, _ := logs(t, store, Options{}, many(200)...)
 		time.Sleep(time.Minute)
-		store.fail(errDown)
+		store.fail(errLost)
+		began := time.Now()
 		ctx, cancel := soon()
 		defer cancel()
+		elections := m.Elections()
 		if err := m.Close(ctx); err == nil || !strings.Contains(err.Error(), "200 elections, the first are ") || len(err.Error()) > 400 {
 			t.Errorf("Close says\n%v", err)
+		}
+		if took := time.Since(began); took > time.Second || slices.ContainsFunc(elections, (*Election).Leading) {
+			t.Errorf("Close took %v, and leads on in one of them: %v", took, slices.ContainsFunc(elections, (*Election).Leading))
 		}
 	})
 }

@@ -61,6 +61,11 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 		if err := <-ended; err != nil || runs != 4 {
 			t.Errorf("after three resignations and the end of its context Run returned %v after %d leaderships, want nil after 4", err, runs)
 		}
+		r, _ := e.Record(t.Context())
+		time.Sleep(time.Hour)
+		if !r.Vacant() || runs != 4 || e.Leading() {
+			t.Errorf("Run has returned: the record is %+v, and an hour later there were %d leaderships, and it leads: %v", r.Lease, runs, e.Leading())
+		}
 	})
 }
 
