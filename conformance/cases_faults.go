@@ -31,7 +31,6 @@ var faultCases = []Case{
 
 func closesThroughCut(t *Trial) {
 	leader, _ := t.startWithLeader(1, "jobs", nil)
-	leader.watcherEnded = true
 	leader.node.closed.Store(true)
 
 	t.inject(FaultCut, true, "jobs")

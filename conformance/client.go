@@ -29,16 +29,23 @@ func (t *Trial) client(id string) *client {
 
 // call makes a call with a deadline, and ends the case if the call fails.
 func (c *client) call(what string, call func(ctx context.Context) error) {
+	ask(c, what, func(ctx context.Context) (none struct{}, err error) { return none, call(ctx) })
+}
+
+// ask is call for a call that has an answer.
+func ask[T any](c *client, what string, call func(ctx context.Context) (T, error)) T {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
-	if err := call(ctx); err != nil {
+	answer, err := call(ctx)
+	if err != nil {
 		fail("%s: expected no error, got %w", what, err)
 	}
+	return answer
 }
 
 // answers makes a call that has n answers.
-func (c *client) answers(what string, n int, call func(ctx context.Context) ([]backend.Answer, error)) (answers []backend.Answer) {
-	c.call(what, func(ctx context.Context) (err error) { answers, err = call(ctx); return err })
+func (c *client) answers(what string, n int, call func(ctx context.Context) ([]backend.Answer, error)) []backend.Answer {
+	answers := ask(c, what, call)
 	require(equal("answers to "+what, len(answers), n))
 	return answers
 }
@@ -79,8 +86,7 @@ func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 
 // observe returns the leases that have changed.
 func (c *client) observe(seen ...backend.Lease) (changed []backend.Lease) {
-	c.call("observe", func(ctx context.Context) (err error) { changed, err = c.Observe(ctx, seen); return err })
-	return changed
+	return ask(c, "observe", func(ctx context.Context) ([]backend.Lease, error) { return c.Observe(ctx, seen) })
 }
 
 // bid returns a bid that expects the given lease.
@@ -222,9 +228,8 @@ func (c *client) request(requests ...backend.Request) {
 }
 
 // list returns records.
-func (c *client) list(from string, limit int) (records []backend.Record) {
-	c.call("list", func(ctx context.Context) (err error) { records, err = c.List(ctx, from, limit); return err })
-	return records
+func (c *client) list(from string, limit int) []backend.Record {
+	return ask(c, "list", func(ctx context.Context) ([]backend.Record, error) { return c.List(ctx, from, limit) })
 }
 
 // announce writes the client's member record.
@@ -235,9 +240,8 @@ func (c *client) announce() {
 }
 
 // members returns member records.
-func (c *client) members(from string, limit int) (members []backend.Member) {
-	c.call("members", func(ctx context.Context) (err error) { members, err = c.Members(ctx, from, limit); return err })
-	return members
+func (c *client) members(from string, limit int) []backend.Member {
+	return ask(c, "members", func(ctx context.Context) ([]backend.Member, error) { return c.Members(ctx, from, limit) })
 }
 
 // crash ends the client as if its process had died.

@@ -138,7 +138,6 @@ func (n *node) keepCalls() (log func() []Call) {
 
 // leave leaves the election.
 func (p *participant) leave() {
-	p.watcherEnded = true
 	ctx, cancel := p.node.t.callContext()
 	defer cancel()
 	err := p.Leave(ctx)

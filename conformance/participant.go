@@ -12,10 +12,9 @@ import (
 // A participant is a node in one election.
 type participant struct {
 	*election.Election
-	node         *node
-	watcherEnded bool   // its watcher receives no more events
-	belief       *Entry // of the checker: the leadership that it is sampling
-	number       int    // of its watcher
+	node   *node
+	belief *Entry // of the checker: the leadership that it is sampling
+	number int    // of its watcher
 
 	mu         sync.Mutex
 	received   []election.Event
@@ -54,10 +53,7 @@ func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
 }
 
 // end closes the node's manager, which must end in order within limit.
-func (p *participant) end(limit time.Duration) {
-	p.watcherEnded = true
-	require(p.node.close(limit))
-}
+func (p *participant) end(limit time.Duration) { require(p.node.close(limit)) }
 
 // events returns the events that the watcher has received so far.
 func (p *participant) events() []election.Event {
@@ -66,16 +62,10 @@ func (p *participant) events() []election.Event {
 	return slices.Clone(p.received)
 }
 
-// lastState returns the last state that the watcher received.
-func (p *participant) lastState() (Entry, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := len(p.received) - 1; i >= 0; i-- {
-		if p.received[i].Kind != election.Notice {
-			return eventEntry(p.node.key, 0, p.receivedAt[i], p.received[i]), true
-		}
-	}
-	return Entry{}, false
+// toldToLead reports whether the last state that the watcher received is that this process leads.
+func (p *participant) toldToLead() bool {
+	states := slices.DeleteFunc(p.events(), func(e election.Event) bool { return e.Kind == election.Notice })
+	return len(states) > 0 && states[len(states)-1].Leading
 }
 
 // startCandidates starts n nodes that campaign in one election.
@@ -110,10 +100,7 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 		}
 	}
 	try(func() { // cases read the time of the event
-		t.waitUntil(t.TTL/10, "the leader's watcher to receive the event", func() bool {
-			last, ok := leader.lastState()
-			return ok && last.Leading || !leader.Leading()
-		})
+		t.waitUntil(t.TTL/10, "the leader's watcher to receive the event", func() bool { return leader.toldToLead() || !leader.Leading() })
 	})
 	return leader, others
 }

@@ -44,7 +44,7 @@ func Cases() []Case {
 		contract[i].Contract = true
 	}
 	return slices.Concat(contract,
-		safetyCases, faultCases, placeCases, livenessCases, stormCases,
+		cutOffCases(), faultCases, placeCases, livenessCases, stormCases,
 	)
 }
 

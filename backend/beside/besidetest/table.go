@@ -82,36 +82,35 @@ func (t *Table) state(election string) beside.State {
 // A client is one process's access to a table.
 type client struct{ *Table }
 
-func (c client) Read(ctx context.Context, elections []string) ([]beside.State, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	states := make([]beside.State, len(elections))
-	for i, name := range elections {
-		states[i] = c.state(name)
-	}
-	return states, ctx.Err()
-}
-
-func (c client) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
+// each makes one statement about each of some rows, and returns what became of them.
+func each[T, R any](ctx context.Context, c client, of []T, do func(T) R) (results []R, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	results := make([]beside.Result, len(takings))
-	for i, t := range takings {
+	for _, one := range of {
+		results = append(results, do(one))
+	}
+	return results, nil
+}
+
+func (c client) Read(ctx context.Context, elections []string) ([]beside.State, error) {
+	return each(ctx, c, elections, c.state)
+}
+
+func (c client) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
+	return each(ctx, c, takings, func(t beside.Taking) beside.Result {
 		version := 0
 		if r := c.rows[t.Election]; r != nil {
 			version = r.version
 		}
 		if version != t.Was.Seen || c.state(t.Election).Firm {
-			results[i] = beside.Result{Outcome: backend.Refused, State: c.state(t.Election)}
-			continue
+			return beside.Result{Outcome: backend.Refused, State: c.state(t.Election)}
 		}
 		c.rows[t.Election] = &row{holder: t.ID, term: t.Term, sealed: t.Sealed, at: time.Now(), version: version + 1}
-		results[i] = c.granted(t.Owned)
-	}
-	return results, nil
+		return c.granted(t.Owned)
+	})
 }
 
 func (c client) granted(o beside.Owned) beside.Result {
@@ -123,37 +122,25 @@ func (c client) granted(o beside.Owned) beside.Result {
 }
 
 func (c client) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	results := make([]beside.Result, len(owned))
-	for i, o := range owned {
+	return each(ctx, c, owned, func(o beside.Owned) beside.Result {
 		r := c.rows[o.Election]
 		if r == nil || r.term != o.Term {
 			err := fmt.Errorf("the row of %q was taken or deleted", o.Election)
-			results[i] = beside.Result{Outcome: backend.Refused, State: c.state(o.Election), Err: err}
-			continue
+			return beside.Result{Outcome: backend.Refused, State: c.state(o.Election), Err: err}
 		}
 		r.at, r.sealed, r.version = time.Now(), o.Sealed, r.version+1
-		results[i] = c.granted(o)
-	}
-	return results, nil
+		return c.granted(o)
+	})
 }
 
 func (c client) Drop(ctx context.Context, owned []beside.Owned) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, o := range owned {
+	_, err := each(ctx, c, owned, func(o beside.Owned) (none struct{}) {
 		if r := c.rows[o.Election]; r != nil && r.term == o.Term {
 			*r = row{free: true, sealed: r.sealed, version: r.version + 1}
 		}
-	}
-	return nil
+		return none
+	})
+	return err
 }
 
 func (c client) Preflight(context.Context, []string) []error { return nil }

@@ -98,6 +98,8 @@ func changed(to func([]byte) []byte) mutant {
 	}}
 }
 
+const contest = "of many writers over one version one wins, and all read its value with its version"
+
 var mutants = []struct {
 	name  string
 	of    func() mutant
@@ -125,7 +127,7 @@ var mutants = []struct {
 				return value, version, err
 			},
 		}
-	}, []string{"what was swapped is read by all from then on", "a version is that of the value that is read with it"}},
+	}, []string{"what was swapped is read by all from then on", contest}},
 	{"takes the time in coarse steps for a version", func() mutant {
 		return versioned(func(_ []byte, swaps int) string { return fmt.Sprint(swaps / 3) })
 	}, []string{"no version comes twice", "a swap needs the present version"}},
@@ -139,7 +141,7 @@ var mutants = []struct {
 		return mutant{swap: func(m *mutant, _ context.Context, _ string, value []byte) (string, error) {
 			return unconditional(m, value), nil
 		}}
-	}, []string{"a swap needs the present version", "of many writers over one version one wins", back}},
+	}, []string{"a swap needs the present version", contest, back}},
 	{"makes a value though there is one", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if version == "" {
@@ -164,7 +166,7 @@ var mutants = []struct {
 			meet()
 			return unconditional(m, value), nil
 		}}
-	}, []string{"of many writers over one version one wins"}},
+	}, []string{contest}},
 	{"takes a refusal for a success", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			now, err := m.client.Swap(ctx, version, value)
@@ -173,7 +175,7 @@ var mutants = []struct {
 			}
 			return now, err
 		}}
-	}, []string{"a swap needs the present version", "of many writers over one version one wins"}},
+	}, []string{"a swap needs the present version", contest}},
 	{"believes an answer that was lost", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			now, err := m.client.Swap(ctx, version, value)
@@ -200,7 +202,7 @@ var mutants = []struct {
 			}
 			return now, err
 		}}
-	}, []string{"of many writers over one version one wins"}},
+	}, []string{contest}},
 	{"keeps text only", func() mutant {
 		return changed(func(b []byte) []byte { return []byte(strings.ToValidUTF8(string(b), "?")) })
 	}, []string{"bytes are kept as they are"}},

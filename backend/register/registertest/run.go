@@ -45,8 +45,7 @@ var all = []testrules.Rule[*lab]{
 	{Name: "what was swapped is read by all from then on", Test: written},
 	{Name: "a swap needs the present version", Test: conditional},
 	{Name: "no version comes twice", Test: versions},
-	{Name: "of many writers over one version one wins", Test: contended},
-	{Name: "a version is that of the value that is read with it", Test: pairs},
+	{Name: "of many writers over one version one wins, and all read its value with its version", Test: contended},
 	{Name: answers, Test: lost},
 	{Name: back, Test: wentBack},
 	{Name: "bytes are kept as they are", Test: hostile},
@@ -180,81 +179,61 @@ func versions(l *lab) {
 	}
 }
 
-// writers is how many clients race.
-const writers = 8
+// A writer is one of many that race.
+type writer struct {
+	r       register.Register
+	value   []byte // a large one
+	won     bool
+	read    []byte // afterwards, with
+	version string
+}
 
+// contended lets writers race over one version. What each of them reads afterwards is the value and the version from before,
+// or those of the winner, and never one of these and one of those.
 func contended(l *lab) {
-	var clients []register.Register
-	for range writers {
-		clients = append(clients, l.open(l))
+	writers := make([]writer, 8)
+	for i := range writers {
+		writers[i].r = l.open(l)
 	}
-	version := ""
+	was, version := l.get(l.r)
 	for round := 0; round < 25 && !l.Failed(); round++ {
-		var wins atomic.Int32
-		var all sync.WaitGroup
-		var winner atomic.Pointer[[]byte]
 		start := make(chan bool)
-		for _, r := range clients {
-			value := l.fresh()
+		var all sync.WaitGroup
+		for i := range writers {
+			w := &writers[i]
+			w.value = append(l.fresh(), bytes.Repeat([]byte("."), 40_000)...)
 			all.Go(func() {
 				<-start
-				_, err := r.Swap(l.ctx, version, value)
-				if err == nil {
-					wins.Add(1)
-					winner.Store(&value)
-				} else if !errors.Is(err, register.ErrChanged) {
-					l.Errorf("round %d: a swap beside others: %v", round, err)
+				_, err := w.r.Swap(l.ctx, version, w.value)
+				w.won = err == nil
+				var failed error
+				w.read, w.version, failed = w.r.Get(l.ctx)
+				if !w.won && !errors.Is(err, register.ErrChanged) || failed != nil {
+					l.Errorf("round %d: beside other writers, a swap: %v, and a reading: %v", round, err, failed)
 				}
 			})
 		}
 		close(start)
-		if all.Wait(); wins.Load() != 1 {
-			l.Errorf("round %d: %d of %d writers over version %q have won", round, wins.Load(), writers, version)
-			return
-		}
-		value, now := l.get(l.r)
-		if !bytes.Equal(value, *winner.Load()) {
-			l.Errorf("round %d: the value is not that of the winner", round)
-		}
-		version = now
-	}
-}
+		all.Wait()
 
-func pairs(l *lab) {
-	var mu sync.Mutex
-	told, read, open := map[string][]byte{}, map[string][]byte{}, map[string][]byte{} // open: by value, what may have been written
-	note := func(in map[string][]byte, version string, value []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		in[version] = value
-	}
-	first := l.fresh()
-	note(told, l.swap("", first), first)
-	var all sync.WaitGroup
-	for range writers / 2 {
-		r := l.open(l)
-		all.Go(func() {
-			for range 15 {
-				value, version, err := r.Get(l.ctx)
-				if err != nil {
-					l.Errorf("a reading beside writers: %v", err)
-					return
-				}
-				note(read, version, value)
-				next := append(l.fresh(), bytes.Repeat([]byte("."), 40_000)...)
-				if now, err := r.Swap(l.ctx, version, next); err == nil {
-					note(told, now, next)
-				} else {
-					note(open, string(next), next)
-				}
+		value, now := l.get(l.r)
+		won := 0
+		for _, w := range writers {
+			if w.won {
+				won++
 			}
-		})
-	}
-	all.Wait()
-	for version, value := range read {
-		if written, ok := told[version]; !bytes.Equal(written, value) && (ok || open[string(value)] == nil) {
-			l.Errorf("%d bytes %.40q were read as version %q, written were %d bytes %.40q", len(value), value, version, len(told[version]), told[version])
+			if w.won && !bytes.Equal(w.value, value) {
+				l.Errorf("round %d: the value is not that of the winner", round)
+			}
+			before := w.version == version && bytes.Equal(w.read, was)
+			if !before && (w.version != now || !bytes.Equal(w.read, value)) {
+				l.Errorf("round %d: %d bytes %.40q were read as version %q", round, len(w.read), w.read, w.version)
+			}
 		}
+		if won != 1 {
+			l.Errorf("round %d: %d of %d writers over version %q have won", round, won, len(writers), version)
+		}
+		was, version = value, now
 	}
 }
 
