@@ -46,7 +46,7 @@ var ErrChanged = fmt.Errorf("%w: the value has changed meanwhile", backend.ErrUn
 type Limits struct {
 	Name           string        // of the backend, for errors, such as "s3"
 	MinTTL, MaxTTL time.Duration // of a lease; MinTTL is many times what a Get and a Swap take; both > 0
-	MaxBytes       int           // of the value; at least 1 MiB, an eighth of which a session may take. An election takes 0.5 to 2.5 KB
+	MaxBytes       int           // of the value; at least 1 MB, an eighth of which a session may take. An election takes 0.5 to 2.5 KB
 }
 
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.

@@ -2,21 +2,54 @@ package natskv
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/backend/register/registertest"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
 )
+
+// TestRegister runs what every register must pass.
+func TestRegister(t *testing.T) {
+	n := startNode(t)
+	var proxy *testbed.Proxy
+	var admin, client *Register
+	registertest.Run(t, registertest.Harness{
+		MaxBytes: Limits.MaxBytes,
+		NewStore: func(t testing.TB) func(testing.TB) register.Register {
+			bucket := newBucket()
+			admin, proxy = mustOpen(t, n.addr(), bucket), testbed.NewProxy(t, n.addr())
+			return func(t testing.TB) register.Register {
+				client = mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers())
+				return client
+			}
+		},
+		Set: func(value []byte) {
+			if err := admin.set(t.Context(), value); err != nil {
+				t.Error(err)
+			}
+		},
+		LoseAnswers: func() func() {
+			proxy.CutReplies(true)
+			return func() {
+				proxy.CutReplies(false)
+				proxy.Reset()
+				testbed.Eventually(t, time.Minute, "the client is connected again", func() error {
+					_, _, err := client.Get(t.Context())
+					return err
+				})
+			}
+		},
+	})
+}
 
 // TestConformance runs the suite on one server that all cases share.
 func TestConformance(t *testing.T) {
@@ -40,33 +73,22 @@ func harness(own bool, n func(testing.TB) *node) conformance.Harness {
 
 // newStore returns a new bucket on a server behind a proxy. own: the server may be harmed.
 func newStore(t testing.TB, n *node, own bool) conformance.Store {
-	proxy := testbed.NewProxy(t, n.addr())
-	bucket := string(backend.NewNonce()[:12])
+	proxy, bucket := testbed.NewProxy(t, n.addr()), newBucket()
 	admin := mustOpen(t, n.addr(), bucket)
-	t.Cleanup(func() {
-		admin.js.DeleteStream(context.Background(), "KV_"+bucket)
-		admin.Close()
-	})
-	record := func(election string, do func(ctx context.Context, s *store, k lease.Key) error) error {
-		ctx := context.Background()
-		s, err := admin.lookUp(ctx)
-		if err != nil {
-			return err
-		}
-		return do(ctx, s, lease.Key{Kind: lease.Records, Name: election})
-	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			return lease.New(mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers()))
+			return register.New(mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers()), Limits)
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				return record(election, func(ctx context.Context, s *store, k lease.Key) error {
-					return s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject(k)))
-				})
+				return admin.edit(func(items map[string]map[string]any) { delete(items, "record/"+election) })
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return record(election, func(ctx context.Context, s *store, k lease.Key) error { return plant(ctx, admin, s, k) })
+				text := "<script>\x1b]0;\u202e"
+				return admin.edit(func(items map[string]map[string]any) {
+					value := items["record/"+election]["value"].(map[string]any)
+					value["id"], value["nonce"], value["address"], value["metadata"], value["heartbeat"] = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", "2"
+				})
 			},
 		},
 	}
@@ -76,31 +98,45 @@ func newStore(t testing.TB, n *node, own bool) conformance.Store {
 			n.kill()
 			return n.start()
 		}
-		store.Faults[conformance.FaultPause] = func(on bool, _ string) error {
-			if !on {
-				return n.process.Signal(syscall.SIGCONT)
-			}
-			return n.process.Signal(syscall.SIGSTOP)
-		}
+		store.Faults[conformance.FaultPause] = func(on bool, _ string) error { return testbed.Pause(n.process, on) }
 	}
 	return store
 }
 
-// plant overwrites a record with hostile text, as an operator's tool does.
-func plant(ctx context.Context, d *driver, s *store, k lease.Key) error {
-	_, v, err := d.read(ctx, []lease.Key{k})
-	if err != nil {
-		return err
+// set replaces or deletes the value as an operator does.
+func (r *Register) set(ctx context.Context, value []byte) error {
+	p, err := r.lookUp(ctx)
+	if err == nil && value == nil {
+		return p.Delete(ctx, p.key)
 	}
-	r, ok := v.Items[0].Value.(*lease.Record)
-	if !ok {
-		return errors.New("no record to plant over")
-	}
-	text := "<script>\x1b]0;\u202e"
-	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
-	kv, err := d.js.KeyValue(ctx, d.bucket)
 	if err == nil {
-		_, err = kv.Put(ctx, strings.TrimPrefix(s.subject(k), "$KV."+kv.Bucket()+"."), []byte(lease.Encode(r)))
+		_, err = p.Put(ctx, p.key, value)
 	}
 	return err
+}
+
+// edit changes the document as an operator does.
+func (r *Register) edit(change func(items map[string]map[string]any)) error {
+	value, _, err := r.Get(context.Background())
+	var doc map[string]json.RawMessage
+	var items map[string]map[string]any
+	if err := errors.Join(err, json.Unmarshal(value, &doc), json.Unmarshal(doc["items"], &items)); err != nil {
+		return err
+	}
+	change(items)
+	doc["items"], _ = json.Marshal(items)
+	value, _ = json.Marshal(doc)
+	return r.set(context.Background(), value)
+}
+
+func newBucket() string { return string(backend.NewNonce()[:12]) }
+
+func mustOpen(t testing.TB, url, bucket string, options ...nats.Option) *Register {
+	t.Helper()
+	r, err := Open(url, bucket, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/register"
 	"github.com/go-election/go-election/election"
 	natskv "github.com/go-election/go-election/examples/nats"
 )
@@ -32,11 +32,11 @@ func Example() {
 	ctx := context.Background()
 	leads := make(chan string)
 	candidate := func(id string) (*election.Manager, *election.Election) {
-		driver, err := natskv.Open(s.ClientURL(), "election")
+		r, err := natskv.Open(s.ClientURL(), "election")
 		if err != nil {
 			log.Fatal(err)
 		}
-		m, err := election.New(lease.New(driver), election.Options{ID: id, TTL: 3 * time.Second})
+		m, err := election.New(register.New(r, natskv.Limits), election.Options{ID: id, TTL: 3 * time.Second})
 		if err != nil {
 			log.Fatal(err)
 		}

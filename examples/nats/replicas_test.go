@@ -14,22 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/lab/testbed"
 )
-
-func TestDriver(t *testing.T) {
-	n := startNode(t)
-	leasetest.Run(t, leasetest.Harness{NewStore: func(testing.TB) func(testing.TB) lease.Driver {
-		bucket := string(backend.NewNonce()[:12])
-		return func(t testing.TB) lease.Driver {
-			d := mustOpen(t, n.addr(), bucket)
-			t.Cleanup(func() { d.Close() })
-			return d
-		}
-	}})
-}
 
 // With three replicas, a server that was stopped and continued has led to two leaders.
 func TestAStreamWithReplicasIsRefused(t *testing.T) {
@@ -51,17 +37,27 @@ func TestAStreamWithReplicasIsRefused(t *testing.T) {
 	if !s.ReadyForConnections(30 * time.Second) {
 		t.Fatal("a server does not start")
 	}
-	_, js := connect(t, s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
 	testbed.Eventually(t, time.Minute, "the cluster makes a stream of three replicas", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"$KV.b.epoch.>"}, Replicas: 3,
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowDirect: true, AllowMsgTTL: true, AllowAtomicPublish: true})
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew})
 		return err
 	})
-	d := mustOpen(t, s.ClientURL(), "b")
-	t.Cleanup(func() { d.Close() })
-	if _, err := d.Read(background(t), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "replicas") {
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r := mustOpen(t, s.ClientURL(), "b")
+	if _, _, err := r.Get(ctx); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "replicas") {
 		t.Errorf("%v, want ErrDenied because of three replicas", err)
 	}
 }
@@ -76,12 +72,4 @@ func storeDir(t *testing.T) string {
 		testbed.Eventually(t, time.Minute, "the directory is removed", func() error { return os.RemoveAll(dir) })
 	})
 	return dir
-}
-
-func mustOpen(t testing.TB, url, bucket string, options ...nats.Option) *driver {
-	d, err := Open(url, bucket, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.(*driver)
 }
