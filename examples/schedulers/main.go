@@ -21,6 +21,7 @@ import (
 	"database/sql"
 	"flag"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -28,10 +29,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/robfig/cron/v3"
+
 	_ "github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electiongocron"
+	"github.com/go-election/go-election/electiongroup"
+	"github.com/go-election/go-election/electionprom"
 )
 
 const name = "jobs"
@@ -84,7 +92,7 @@ type node struct {
 	report, settle string       // schedules of the two jobs
 }
 
-// run runs the node until ctx ends.
+// run runs the node until ctx ends. Cron runs whether the node leads or not.
 func (n node) run(ctx context.Context) error {
 	m, err := n.config.Open(ctx)
 	if err != nil {
@@ -100,31 +108,52 @@ func (n node) run(ctx context.Context) error {
 		return err
 	}
 
-	s := newService(
-		&task{name: "report", every: n.report, atStart: true, do: n.job("report", m.ID())},
-		&task{name: "settle", every: n.settle, do: n.job("settle", m.ID())},
-	)
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", s.metrics(m))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	r := prometheus.NewRegistry()
+	r.MustRegister(electionprom.New(m, electionprom.Options{}))
+	server := &http.Server{Handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{}), ReadHeaderTimeout: 5 * time.Second}
 	defer server.Close()
 	go server.Serve(n.web)
-	return s.run(ctx, e)
+
+	var gate electiongocron.Gate
+	report, settle := n.job("report", m.ID()), n.job("settle", m.ID())
+	c := cron.New(cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger)))
+	_, err = c.AddJob(n.report, onLeader(&gate, report))
+	if err == nil {
+		_, err = c.AddJob(n.settle, onLeader(&gate, settle))
+	}
+	if err != nil {
+		return err
+	}
+	c.Start()
+	defer c.Stop()
+	return electiongroup.Run(ctx, e, gate.Lead, report) // a report when a leadership begins, too
 }
 
-// job writes a row for its run. If another leader has been elected before COMMIT, nothing is
-// written, however long this process was delayed. Without an election there is no other leader
-// and no term table, so the write is not fenced.
+// onLeader returns a job for robfig/cron that runs only on the leader. Other nodes skip it without an error.
+func onLeader(g *electiongocron.Gate, job election.LeadFunc) cron.Job {
+	return cron.FuncJob(func() { g.Do(job) })
+}
+
+// job returns a job that writes a row for each run. A run that fails, or is cancelled, is logged.
 func (n node) job(job, id string) election.LeadFunc {
-	const insert = "INSERT INTO job_run (job, term, node) VALUES (?, ?, ?)"
 	return func(ctx context.Context, lead *election.Leadership) error {
-		if n.config.Backend != mysql.Name {
-			_, err := n.db.ExecContext(ctx, insert, job, lead.Term, id)
-			return err
+		if err := n.write(ctx, lead.Term, job, id); err != nil {
+			slog.Error("job failed", "job", job, "term", lead.Term, "error", err)
 		}
-		return mysql.Fence{}.Do(ctx, n.db, name, lead.Term, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, insert, job, lead.Term, id)
-			return err
-		})
+		return nil
 	}
+}
+
+// write writes a row. If another leader has been elected before COMMIT, nothing is written, however long this process
+// was delayed. Without an election there is no other leader and no term table, so the write is not fenced.
+func (n node) write(ctx context.Context, term uint64, job, id string) error {
+	const insert = "INSERT INTO job_run (job, term, node) VALUES (?, ?, ?)"
+	if n.config.Backend != mysql.Name {
+		_, err := n.db.ExecContext(ctx, insert, job, term, id)
+		return err
+	}
+	return mysql.Fence{}.Do(ctx, n.db, name, term, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, insert, job, term, id)
+		return err
+	})
 }
