@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -76,22 +75,6 @@ func readSetup(r *bufio.Reader) (h *holdings, err error) {
 	return h, err
 }
 
-// read reads what the program reports, until the pipe is closed or the program needs no guard. It calls
-// changed after each line.
-func (h *holdings) read(r *bufio.Reader, changed func()) error {
-	for !h.ended {
-		line, err := r.ReadString('\n')
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		h.apply(strings.TrimSuffix(line, "\n"))
-		changed()
-	}
-	return nil
-}
-
 func (h *holdings) apply(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -114,14 +97,6 @@ func (h *holdings) apply(line string) {
 	case "end":
 		h.ended = true
 	}
-}
-
-// one returns any of the elections that the program may hold. ok is false if there is none.
-func (h *holdings) one() (election string, ok bool) {
-	for election = range h.terms {
-		return election, true
-	}
-	return "", false
 }
 
 // held returns what the program may hold, in byte order of names.

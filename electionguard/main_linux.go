@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -188,18 +189,9 @@ func guard(open Open) error {
 		return nil // the program has ended before it held anything
 	}
 	s := &store{open: open, text: h.Store}
-	changed := func() {
-		if election, ok := h.one(); ok {
-			s.keepOpen(election, h.ttl)
-		} else {
-			s.letClose()
-		}
-	}
-	if err := h.read(r, changed); err != nil || h.ended {
-		return err
-	}
+	h.follow(r, s)
 	held := h.held()
-	if len(held) == 0 {
+	if h.ended || len(held) == 0 {
 		return nil
 	}
 	switch ended, err := awaitEnd(time.Now().Add(h.ttl)); {
@@ -215,6 +207,46 @@ func guard(open Open) error {
 	}
 	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n", time.Since(ended).Round(time.Millisecond))
 	return nil
+}
+
+// follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the program
+// holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer than a release.
+func (h *holdings) follow(r *bufio.Reader, s *store) {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			lines <- strings.TrimSuffix(line, "\n")
+		}
+	}()
+
+	var again <-chan time.Time // when a record is to be read again; nil: at once
+	for !h.ended {
+		select {
+		case line, open := <-lines:
+			if !open {
+				return
+			}
+			h.apply(line)
+		case <-again:
+			again = nil
+		}
+
+		if len(h.terms) == 0 {
+			s.close()
+			again = nil
+		} else if again == nil {
+			for election := range h.terms {
+				s.read(election, h.ttl)
+				break
+			}
+			again = time.After(h.ttl)
+		}
+	}
 }
 
 // closeInherited closes what the program has let its children inherit, such as the pipes of other

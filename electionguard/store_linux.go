@@ -3,73 +3,33 @@ package electionguard
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// A store is the guard's access to the store. While the program holds a lease a connection is kept
-// open, for which one record is read in each TTL: connecting takes longer than a release.
+// A store is the guard's access to the store.
 type store struct {
-	open Open
-	text []byte // Options.Store
-
-	mu        sync.Mutex
-	backend   backend.Backend    // nil: not open
-	endRead   context.CancelFunc // nil: it is not kept open
-	releasing bool               // release is using it
+	open    Open
+	text    []byte          // Options.Store
+	backend backend.Backend // nil: not open
 }
 
-// keepOpen keeps the store open until letClose: it reads the record of one election that the program holds.
-func (s *store) keepOpen(election string, ttl time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endRead == nil {
-		var ctx context.Context
-		ctx, s.endRead = context.WithCancel(context.Background())
-		go s.read(ctx, election, ttl)
-	}
-}
-
-func (s *store) letClose() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endRead != nil {
-		s.endRead()
-		s.endRead = nil
-	}
-}
-
-// read reads a record in each TTL, until ctx ends.
-func (s *store) read(ctx context.Context, name string, ttl time.Duration) {
-	tick := time.NewTicker(ttl)
-	defer tick.Stop()
-	for {
-		s.observe(ctx, name, ttl)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.backend != nil && !s.releasing {
-				s.backend.Close()
-				s.backend = nil
-			}
-			return
+func (s *store) opened(ctx context.Context) (b backend.Backend, err error) {
+	if s.backend == nil {
+		if b, err = s.open(ctx, s.text); err != nil {
+			return nil, err
 		}
+		s.backend = b
 	}
+	return s.backend, nil
 }
 
-func (s *store) observe(ctx context.Context, name string, ttl time.Duration) {
-	b, err := s.opened(ctx)
-	if err != nil {
-		return
-	}
-	call, cancel := callTimeout(ctx, ttl)
-	defer cancel()
-	if _, err := b.Observe(call, []backend.Lease{{Election: name}}); err != nil && ctx.Err() == nil {
-		s.close(b)
+// close closes the store. The next call opens it anew.
+func (s *store) close() {
+	if s.backend != nil {
+		s.backend.Close()
+		s.backend = nil
 	}
 }
 
@@ -78,47 +38,31 @@ func callTimeout(ctx context.Context, ttl time.Duration) (context.Context, conte
 	return context.WithTimeout(ctx, max(ttl/4, time.Millisecond))
 }
 
-func (s *store) opened(ctx context.Context) (backend.Backend, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.backend != nil {
-		return s.backend, nil
+// read reads the record of an election, so that the store stays open.
+func (s *store) read(election string, ttl time.Duration) {
+	ctx, cancel := callTimeout(context.Background(), ttl)
+	defer cancel()
+	b, err := s.opened(ctx)
+	if err == nil {
+		_, err = b.Observe(ctx, []backend.Lease{{Election: election}})
 	}
-	b, err := s.open(ctx, s.text)
 	if err != nil {
-		return nil, err
+		s.close()
 	}
-	s.backend = b
-	return b, nil
-}
-
-// close closes b, which does not work. The next call opens the store anew.
-func (s *store) close(b backend.Backend) {
-	s.mu.Lock()
-	if s.backend == b {
-		s.backend = nil
-	}
-	s.mu.Unlock()
-	b.Close()
 }
 
 // release releases leases, and tries again until they have expired.
 func (s *store) release(nonce backend.Nonce, held []backend.Held) error {
-	s.mu.Lock()
-	s.releasing = true
-	s.mu.Unlock()
 	ttl := held[0].TTL
 	ctx, cancel := context.WithTimeout(context.Background(), ttl)
 	defer cancel()
 	for {
-		b, err := s.opened(ctx)
-		if err == nil {
-			err = s.tryRelease(ctx, b, nonce, held)
-			s.close(b)
-		}
+		err := s.tryRelease(ctx, nonce, held)
+		s.close()
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-time.After(min(ttl/50, 200*time.Millisecond)):
 		case <-ctx.Done():
@@ -127,7 +71,11 @@ func (s *store) release(nonce backend.Nonce, held []backend.Held) error {
 	}
 }
 
-func (s *store) tryRelease(ctx context.Context, b backend.Backend, nonce backend.Nonce, held []backend.Held) error {
+func (s *store) tryRelease(ctx context.Context, nonce backend.Nonce, held []backend.Held) error {
+	b, err := s.opened(ctx)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := callTimeout(ctx, held[0].TTL)
 	defer cancel()
 	if err := backend.CanAdopt(b); err != nil {
