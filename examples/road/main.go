@@ -9,7 +9,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -54,83 +53,56 @@ func main() {
 }
 
 // deployments starts three members, and replaces them one by one: five stages there and back.
-func deployments(ctx context.Context) error {
-	temp, err := os.MkdirTemp("", "election-road")
+func deployments(ctx context.Context) (err error) {
+	if *dir, err = os.MkdirTemp("", "election-road"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(*dir)
+	said, say, err := os.Pipe() // what the members print
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
-	*dir = cmp.Or(*dir, temp)
-
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	f := fleet{leads: make(chan migration.Stage, 100)}
-	defer f.end()
-	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To, migration.Both, migration.From} {
+	defer context.AfterFunc(ctx, func() { said.SetReadDeadline(time.Now()) })()
+
+	lines := bufio.NewScanner(said)
+	fleet := [3]*exec.Cmd{}
+	signals := [3]os.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} // that end them
+	defer func() {
+		for _, c := range fleet {
+			end(c, syscall.SIGTERM)
+		}
+	}()
+	for deployment, stage := range []string{"from", "both", "to", "both", "from"} {
 		log.Printf("deployment: all to %q, one after the other", stage)
-		for i := range f.members {
-			f.stop(i, i == 1)
-			if err := f.start(i, stage); err != nil {
+		for i := range fleet {
+			end(fleet[i], signals[i])
+			c := exec.Command(os.Args[0], "-member", fmt.Sprint("m", 3*deployment+i+1), "-dir", *dir, "-config", *configured)
+			c.Env, c.Stdout, c.Stderr = append(os.Environ(), stageKey+"="+stage), say, os.Stderr
+			if err := c.Start(); err != nil {
 				return err
 			}
+			fleet[i] = c
 		}
-		for led := migration.Stage(""); led != stage; {
-			select {
-			case led = <-f.leads:
-			case <-ctx.Done():
-				return fmt.Errorf("nobody leads at %q: %w", stage, ctx.Err())
+		for led := false; !led; led = strings.Contains(lines.Text(), fmt.Sprintf("at %q, leads", stage)) {
+			if !lines.Scan() {
+				return fmt.Errorf("nobody leads at %q: %w", stage, lines.Err())
 			}
+			log.Print(lines.Text())
 		}
 	}
 	return nil
 }
 
-// A fleet is the processes that run, and the stages of those that begin to lead.
-type fleet struct {
-	members [3]*exec.Cmd
-	started int
-	leads   chan migration.Stage
-}
-
-func (f *fleet) start(i int, stage migration.Stage) error {
-	f.started++
-	c := exec.Command(os.Args[0], "-member", fmt.Sprint("m", f.started), "-dir", *dir, "-config", *configured)
-	c.Env, c.Stderr = append(os.Environ(), stageKey+"="+string(stage)), os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			log.Print(lines.Text())
-			if strings.Contains(lines.Text(), " leads") {
-				f.leads <- stage
-			}
-		}
-	}()
-	f.members[i] = c
-	return c.Start()
-}
-
-// stop ends a member, in order or by kill -9.
-func (f *fleet) stop(i int, kill bool) {
-	c := f.members[i]
-	if c == nil || c.Process == nil {
+// end ends a member, in order or by kill -9.
+func end(c *exec.Cmd, signal os.Signal) {
+	if c == nil {
 		return
 	}
-	end := syscall.SIGTERM
-	if kill {
-		log.Printf("kill -9 %s", c.Args[2])
-		end = syscall.SIGKILL
-	}
-	c.Process.Signal(end)
+	log.Printf("%s is sent %q", c.Args[2], signal)
+	c.Process.Signal(signal)
 	c.Wait()
-}
-
-func (f *fleet) end() {
-	for i := range f.members {
-		f.stop(i, false)
-	}
 }
 
 // member takes part until ctx ends. Only open knows of the migration.
