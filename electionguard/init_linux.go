@@ -27,7 +27,8 @@ func isInit() bool {
 func runAsChild() (code int, err error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals) // all: those that only concern this process are left out below
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: inherited()}
+	// Other files that it was started with go on to the child as well: they are not closed on exec.
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}
 	if isTerminal(0) { // its signals are for the program alone
 		attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: 0}
 	}
@@ -94,24 +95,6 @@ func awaitGuards() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// inherited returns the files that this process was started with: all that are not closed on exec.
-func inherited() (files []uintptr) {
-	list, _ := os.ReadDir("/proc/self/fd")
-	for _, f := range list {
-		fd, err := strconv.Atoi(f.Name())
-		if err != nil {
-			continue
-		}
-		if flags, err := fcntl(uintptr(fd), syscall.F_GETFD, 0); err == nil && flags&syscall.FD_CLOEXEC == 0 {
-			for len(files) < fd {
-				files = append(files, ^uintptr(0)) // closed
-			}
-			files = append(files, uintptr(fd))
-		}
-	}
-	return files
 }
 
 func isTerminal(fd uintptr) bool {
