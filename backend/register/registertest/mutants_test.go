@@ -133,7 +133,7 @@ var mutants = []struct {
 	}, []string{"no version comes twice", "a swap needs the present version"}},
 	{"takes the size for a version", func() mutant {
 		return versioned(func(value []byte, _ int) string { return fmt.Sprint(len(value)) })
-	}, []string{"no version comes twice", back}},
+	}, []string{"no version comes twice", "a store that went back refuses the versions that it lost"}},
 	{"counts versions in a circle", func() mutant {
 		return versioned(func(_ []byte, swaps int) string { return fmt.Sprint(swaps % 16) })
 	}, []string{"no version comes twice"}},
@@ -141,7 +141,7 @@ var mutants = []struct {
 		return mutant{swap: func(m *mutant, _ context.Context, _ string, value []byte) (string, error) {
 			return unconditional(m, value), nil
 		}}
-	}, []string{"a swap needs the present version", contest, back}},
+	}, []string{"a swap needs the present version", contest, "a store that went back refuses the versions that it lost"}},
 	{"makes a value though there is one", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if version == "" {
@@ -184,7 +184,7 @@ var mutants = []struct {
 			}
 			return now, err
 		}}
-	}, []string{answers}},
+	}, []string{"a swap whose answer is lost is no success and no refusal"}},
 	{"takes a lost answer for a refusal", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			now, err := m.client.Swap(ctx, version, value)
@@ -193,7 +193,7 @@ var mutants = []struct {
 			}
 			return now, err
 		}}
-	}, []string{answers}},
+	}, []string{"a swap whose answer is lost is no success and no refusal"}},
 	{"sends again what had no answer, without its condition", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			now, err := m.client.Swap(ctx, version, value)
