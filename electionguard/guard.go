@@ -31,46 +31,40 @@ type Guard struct {
 	o   Options
 	pid int
 
-	mu    sync.Mutex
-	pipe  *os.File      // nil: closed
-	nonce backend.Nonce // as the guard has been told
-	ttl   time.Duration
+	mu   sync.Mutex
+	pipe *os.File // nil: closed
 }
 
 // Bidding notes bids that are about to be sent.
 func (g *Guard) Bidding(bids []backend.Bid) {
-	g.tell(func(r *report) {
-		if b := bids[0]; b.Candidate.Nonce != g.nonce || b.TTL != g.ttl {
-			g.nonce, g.ttl = b.Candidate.Nonce, b.TTL
-			r.self(g.nonce, g.ttl)
-		}
-		for _, b := range bids {
-			r.holds(b.Election, 0)
-		}
-	})
+	lines := []report{{Nonce: string(bids[0].Candidate.Nonce), TTL: bids[0].TTL}}
+	for _, b := range bids {
+		lines = append(lines, report{Holds: b.Election})
+	}
+	g.send(lines)
 }
 
 // Answered notes the answers to those bids.
 func (g *Guard) Answered(bids []backend.Bid, answers []backend.Answer) {
-	g.tell(func(r *report) {
-		for i, a := range answers {
-			switch a.Outcome {
-			case backend.Granted:
-				r.holds(bids[i].Election, a.Term)
-			case backend.Refused:
-				r.released(bids[i].Election)
-			}
+	var lines []report
+	for i, a := range answers {
+		switch a.Outcome {
+		case backend.Granted:
+			lines = append(lines, report{Holds: bids[i].Election, Term: a.Term})
+		case backend.Refused:
+			lines = append(lines, report{Released: bids[i].Election})
 		}
-	})
+	}
+	g.send(lines)
 }
 
 // Released notes that leases are not held any more.
 func (g *Guard) Released(held []backend.Held) {
-	g.tell(func(r *report) {
-		for _, h := range held {
-			r.released(h.Election)
-		}
-	})
+	var lines []report
+	for _, h := range held {
+		lines = append(lines, report{Released: h.Election})
+	}
+	g.send(lines)
 }
 
 // PID is the guard's process id, for programs that reap all their children; 0 if g is nil.
@@ -81,26 +75,16 @@ func (g *Guard) PID() int {
 	return g.pid
 }
 
-// tell tells the guard what say reports.
-func (g *Guard) tell(say func(r *report)) {
+// send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost: then an
+// election may cost a TTL.
+func (g *Guard) send(lines []report) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.pipe != nil {
-		g.send(say)
-	}
-}
-
-// send sends what say reports. What does not fit into the pipe at once, because the guard is stopped, is
-// lost: then an election may cost a TTL.
-func (g *Guard) send(say func(r *report)) {
-	var r report
-	say(&r)
-	for _, part := range r.parts() {
-		if err := g.write(part); err != nil {
-			g.nonce = "" // to be said again with the next bids
+	for _, part := range parts(lines) {
+		if g.pipe == nil || g.write(part) != nil {
 			return
 		}
 	}
@@ -122,12 +106,12 @@ func (g *Guard) Close() error {
 	if g == nil {
 		return nil
 	}
+	g.send([]report{{End: true}})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pipe == nil {
 		return nil
 	}
-	g.send((*report).end)
 	err := g.pipe.Close()
 	g.pipe = nil
 	return err

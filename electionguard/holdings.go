@@ -3,11 +3,8 @@ package electionguard
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -19,36 +16,30 @@ type setup struct {
 	Grace time.Duration
 }
 
-// A report is text for the guard, in lines: what the program may hold.
-//
-//	self NONCE TTL
-//	holds TERM "ELECTION"
-//	released "ELECTION"
-//	end
-type report struct{ lines []string }
+// A report is a line of JSON for the guard. Each says one thing.
+type report struct {
+	Nonce string        `json:",omitempty"` // the program's
+	TTL   time.Duration `json:",omitempty"` // of its leases, with the nonce
 
-func (r *report) self(nonce backend.Nonce, ttl time.Duration) {
-	r.add("self %s %d", string(nonce), int64(ttl))
-}
-func (r *report) holds(election string, term uint64) { r.add("holds %d %q", term, election) }
-func (r *report) released(election string)           { r.add("released %q", election) }
-func (r *report) end()                               { r.add("end") }
+	Holds string `json:",omitempty"` // an election that the program may hold
+	Term  uint64 `json:",omitempty"` // in which it does; 0: that of a bid without an answer
 
-func (r *report) add(format string, args ...any) {
-	r.lines = append(r.lines, fmt.Sprintf(format, args...)+"\n")
+	Released string `json:",omitempty"` // an election that it does not hold any more
+	End      bool   `json:",omitempty"` // it needs no guard any more
 }
 
 // maxWhole is the most that the kernel writes to a pipe as a whole or not at all: pipe(7), PIPE_BUF.
 const maxWhole = 4096
 
 // parts returns the text in pieces of whole lines, none of which the kernel writes in part.
-func (r *report) parts() (parts [][]byte) {
+func parts(lines []report) (parts [][]byte) {
 	var part []byte
-	for _, l := range r.lines {
-		if len(part)+len(l) > maxWhole {
+	for _, r := range lines {
+		line, _ := json.Marshal(r) // cannot fail
+		if len(part)+len(line)+1 > maxWhole {
 			parts, part = append(parts, part), nil
 		}
-		part = append(part, l...)
+		part = append(append(part, line...), '\n')
 	}
 	if part != nil {
 		parts = append(parts, part)
@@ -75,28 +66,20 @@ func readSetup(r *bufio.Reader) (h *holdings, err error) {
 	return h, err
 }
 
-func (h *holdings) apply(line string) {
-	word, rest, _ := strings.Cut(line, " ")
-	switch word {
-	case "self":
-		nonce, ttl, _ := strings.Cut(rest, " ")
-		n, err := strconv.ParseInt(ttl, 10, 64)
-		if err == nil {
-			h.nonce, h.ttl = backend.Nonce(nonce), time.Duration(n)
-		}
-	case "holds":
-		term, name, _ := strings.Cut(rest, " ")
-		n, err := strconv.ParseUint(term, 10, 64)
-		if name, quoted := strconv.Unquote(name); err == nil && quoted == nil {
-			h.terms[name] = n
-		}
-	case "released":
-		if name, err := strconv.Unquote(rest); err == nil {
-			delete(h.terms, name)
-		}
-	case "end":
-		h.ended = true
+// apply takes in a line. One that cannot be read says nothing.
+func (h *holdings) apply(line []byte) {
+	var r report
+	if err := json.Unmarshal(line, &r); err != nil {
+		return
 	}
+	if r.Nonce != "" {
+		h.nonce, h.ttl = backend.Nonce(r.Nonce), r.TTL
+	}
+	if r.Holds != "" {
+		h.terms[r.Holds] = r.Term
+	}
+	delete(h.terms, r.Released)
+	h.ended = h.ended || r.End
 }
 
 // held returns what the program may hold, in byte order of names.

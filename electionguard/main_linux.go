@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -212,15 +211,15 @@ func guard(open Open) error {
 // follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the program
 // holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer than a release.
 func (h *holdings) follow(r *bufio.Reader, s *store) {
-	lines := make(chan string)
+	lines := make(chan []byte)
 	go func() {
 		defer close(lines)
 		for {
-			line, err := r.ReadString('\n')
+			line, err := r.ReadBytes('\n')
 			if err != nil {
 				return
 			}
-			lines <- strings.TrimSuffix(line, "\n")
+			lines <- line
 		}
 	}()
 
