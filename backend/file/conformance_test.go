@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,58 +24,21 @@ import (
 )
 
 // memoryDir returns a new directory in memory, where a write does not wait for a disk.
-func memoryDir(t testing.TB) string {
-	parent := "/dev/shm"
-	if _, err := os.Stat(parent); err != nil {
-		parent = t.TempDir()
-	}
-	dir, err := os.MkdirTemp(parent, "go-election-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
+func memoryDir(t testing.TB) string { return testbed.TempDir(t) }
 
-// edit changes the document in a directory, and leaves the other items as they are.
-func edit(t testing.TB, dir string, change func(items map[string]any)) {
-	t.Helper()
+// edit changes the document in a directory.
+func edit(t testing.TB, dir string, change func(items map[string]map[string]any)) error {
 	value := file.Value(t, dir)
 	var doc map[string]json.RawMessage
-	var items map[string]map[string]json.RawMessage
+	var items map[string]map[string]any
 	if err := errors.Join(json.Unmarshal(value, &doc), json.Unmarshal(doc["items"], &items)); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	all := map[string]any{}
-	for key, item := range items {
-		all[key] = item
-	}
-	change(all)
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc["items"] = text
-	if value, err = json.Marshal(doc); err != nil {
-		t.Fatal(err)
-	}
+	change(items)
+	doc["items"], _ = json.Marshal(items)
+	value, _ = json.Marshal(doc)
 	file.SetValue(t, dir, value)
-}
-
-// plant overwrites a record with hostile text as the holder.
-func plant(t testing.TB, dir, election string) (err error) {
-	edit(t, dir, func(items map[string]any) {
-		item, ok := items["record/"+election].(map[string]json.RawMessage)
-		var value map[string]any
-		if !ok || json.Unmarshal(item["value"], &value) != nil {
-			err = errors.New("no record to plant over")
-			return
-		}
-		text := "<script>\x1b]0;\u202e"
-		maps.Copy(value, map[string]any{"id": text, "nonce": text, "address": "javascript:alert(1)\n", "metadata": "\x00\x1b[2J", "heartbeat": "2"})
-		item["value"], _ = json.Marshal(value)
-	})
-	return err
+	return nil
 }
 
 // newStore makes a directory for the suite.
@@ -94,10 +56,16 @@ func newStore(t testing.TB, o file.Options, open func(file.Options) (*file.Backe
 		Kill: func(b backend.Backend) { file.Die(b.(*file.Backend)) },
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				edit(t, o.Dir, func(items map[string]any) { delete(items, "record/"+election) })
-				return nil
+				return edit(t, o.Dir, func(items map[string]map[string]any) { delete(items, "record/"+election) })
 			},
-			conformance.FaultPlantRecord: func(_ bool, election string) error { return plant(t, o.Dir, election) },
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				text := "<script>\x1b]0;\u202e"
+				return edit(t, o.Dir, func(items map[string]map[string]any) {
+					maps.Copy(items["record/"+election]["value"].(map[string]any), map[string]any{
+						"id": text, "nonce": text, "address": "javascript:alert(1)\n", "metadata": "\x00\x1b[2J", "heartbeat": "2",
+					})
+				})
+			},
 		},
 	}
 }

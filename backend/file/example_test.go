@@ -4,7 +4,6 @@ package file_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/election"
 )
-
-func decode(into any, text string) error { return json.Unmarshal([]byte(text), into) }
 
 // All processes of one machine that run this program elect one leader.
 func Example() {

@@ -228,17 +228,3 @@ func TestAPreflightFindsADirectoryThatCannotBeUsed(t *testing.T) {
 		t.Error("no error without a directory")
 	}
 }
-
-func TestItIsRegisteredByName(t *testing.T) {
-	dir := newDir(t)
-	b, err := backend.Open("file", func(into any) error {
-		return decode(into, `{"dir": "`+dir+`", "max_ttl": 20000000000}`)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := b.Guarantees()
-	if g.Name != "file" || g.MaxTTL != 20*time.Second || !g.Push || g.Expiry != backend.ByKernel {
-		t.Errorf("expected what was configured, got %+v", g)
-	}
-}

@@ -9,34 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-election/go-election/backend/manual"
-	"github.com/go-election/go-election/backend/memory"
 )
-
-// A store belongs to one process, the file to all. So a newly named process waits with a
-// store, too.
-func TestANewLeaderWaitsWithAStoreToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "leader.json")
-		write(t, file, `{"version": 1, "leader": "a"}`)
-		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL, Store: memory.New()}) // one process
-		b, _ := campaign(t, "b", manual.Options{File: file, MaxTTL: maxTTL, Store: memory.New()}) // another
-		takes(t, maxTTL+ttl, "a to lead", a.Leading)
-		time.Sleep(100 * time.Millisecond)
-		write(t, file, `{"version": 2, "leader": "b"}`)
-		took := takes(t, maxTTL+ttl, "b to lead", func() bool {
-			if a.Leading() && b.Leading() {
-				t.Fatal("two lead")
-			}
-			return b.Leading()
-		})
-		if took < maxTTL {
-			t.Errorf("expected b to wait %v, it led after %v", maxTTL, took)
-		}
-	})
-}
 
 // Kubernetes replaces a link when a ConfigMap changes.
 func TestALinkToTheFileMayBeReplaced(t *testing.T) {

@@ -2,7 +2,6 @@ package manual_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,9 +12,10 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const ttl, maxTTL = 10 * time.Second, 15 * time.Second
@@ -35,11 +35,6 @@ func write(t *testing.T, path, text string) {
 func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *manual.Backend) {
 	t.Helper()
 	b := open(t, o)
-	return campaignOn(t, id, b), b
-}
-
-func campaignOn(t *testing.T, id string, b backend.Backend) *election.Election {
-	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +51,7 @@ func campaignOn(t *testing.T, id string, b backend.Backend) *election.Election {
 	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return e, b
 }
 
 // takes waits until ok returns true, and returns how long that took.
@@ -119,9 +114,8 @@ func TestANewLeaderWaitsForTheGreatestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
 		write(t, file, `{"version": 1, "leader": "a"}`)
-		o := manual.Options{File: file, MaxTTL: maxTTL}
-		a, _ := campaign(t, "a", o)
-		b, _ := campaign(t, "b", o)
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
+		b, _ := campaign(t, "b", manual.Options{File: file, MaxTTL: maxTTL, Store: memory.New()}) // with a store of its own it waits, too
 		if took := takes(t, maxTTL+ttl, "a to lead", a.Leading); took < maxTTL {
 			t.Errorf("expected a process that starts to wait %v, because another may have been named until now; it led after %v", maxTTL, took)
 		}
@@ -289,40 +283,12 @@ func TestOpenRefusesInvalidOptions(t *testing.T) {
 	}
 }
 
-func TestItIsRegisteredByName(t *testing.T) {
-	b, err := backend.Open("manual", func(into any) error {
-		return json.Unmarshal([]byte(`{"leader": "a", "leaders": {"jobs": "b"}, "max_ttl": 20000000000}`), into)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := b.Guarantees()
-	if g.Name != "manual" || g.Exclusive || g.Expiry != backend.ByOperator {
-		t.Errorf("expected what a configuration can promise, got %+v", g)
-	}
-	b.Close()
-}
-
 // patience bounds waits in real time, on a busy machine.
 const patience = time.Minute
 
-// memoryDir makes a directory, in memory where the system has a place for it.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err != nil {
-		return t.TempDir()
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "go-election-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // The configurations of the two processes differ.
 func TestInADirectoryTwoNeverLead(t *testing.T) {
-	dir, file := memoryDir(t), filepath.Join(t.TempDir(), "leader.json") // a disk may be busy for seconds
+	dir, file := testbed.TempDir(t), filepath.Join(t.TempDir(), "leader.json") // a disk may be busy for seconds
 	write(t, file, `{"version": 1, "leader": "a"}`)
 	a, _ := campaign(t, "a", manual.Options{File: file, Dir: dir})
 	takes(t, patience, "a to lead", a.Leading)
@@ -349,7 +315,7 @@ func TestInADirectoryTwoNeverLead(t *testing.T) {
 
 // An operator moves the leader by one edit: all processes read the file, and the directory lets one lead.
 func TestAnEditMovesTheLeaderInADirectory(t *testing.T) {
-	dir, file := memoryDir(t), filepath.Join(t.TempDir(), "leader.json")
+	dir, file := testbed.TempDir(t), filepath.Join(t.TempDir(), "leader.json")
 	write(t, file, `{"version": 1, "leader": "a"}`)
 	a, _ := campaign(t, "a", manual.Options{File: file, Dir: dir})
 	b, _ := campaign(t, "b", manual.Options{File: file, Dir: dir})
@@ -363,25 +329,4 @@ func TestAnEditMovesTheLeaderInADirectory(t *testing.T) {
 	})
 	write(t, file, `{"version": 3, "leader": "a", "elections": {"jobs": ""}}`)
 	takes(t, patience, "no leader when nobody is named", func() bool { return !b.Leading() })
-}
-
-// Before elections of a directory move to another store, its members change to package file.
-func TestADirectoryIsSharedWithPackageFile(t *testing.T) {
-	dir, path := memoryDir(t), filepath.Join(t.TempDir(), "leader.json")
-	write(t, path, `{"version": 1, "leader": "a"}`)
-	a, _ := campaign(t, "a", manual.Options{File: path, Dir: dir, MaxTTL: time.Minute})
-	takes(t, patience, "a to lead", a.Leading)
-	inFile, err := file.Open(file.Options{Dir: dir, MaxTTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := campaignOn(t, "b", inFile)
-	takes(t, patience, "b to know that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
-	write(t, path, `{"version": 2}`)
-	takes(t, patience, "b to lead when nobody is named", func() bool {
-		if a.Leading() && b.Leading() {
-			t.Fatal("two lead")
-		}
-		return b.Leading()
-	})
 }
