@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -63,28 +64,37 @@ func inWorldOfTwoAddresses(t *testing.T) bool {
 func atTwoAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, _ := strings.Cut(server, ":")
-	l, err := net.Listen("tcp", net.JoinHostPort(liveAddress, port))
+	forward(t, net.JoinHostPort(liveAddress, port), server, 0)
+	return net.JoinHostPort(twoAddresses, port)
+}
+
+// forward leads connections to an address on to a server, each after some time, and returns the address.
+func forward(t testing.TB, addr, server string, after time.Duration) string {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	lead := func(from net.Conn) {
+		defer from.Close()
+		<-time.After(after)
+		to, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer to.Close()
+		go func() { io.Copy(to, from); to.(*net.TCPConn).CloseWrite() }()
+		io.Copy(from, to)
+	}
 	go func() {
 		for {
 			from, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go func() {
-				defer from.Close()
-				to, err := net.Dial("tcp", server)
-				if err != nil {
-					return
-				}
-				defer to.Close()
-				go func() { io.Copy(to, from); to.(*net.TCPConn).CloseWrite() }()
-				io.Copy(from, to)
-			}()
+			go lead(from)
 		}
 	}()
-	return net.JoinHostPort(twoAddresses, port)
+	return l.Addr().String()
 }
