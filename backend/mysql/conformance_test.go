@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
@@ -15,40 +13,29 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestDriver runs what every driver must pass, with several statements in a message and with one.
+// TestDriver runs what every driver must pass.
 func TestDriver(t *testing.T) {
 	t.Parallel()
-	const oneByOne = "one statement at a time"
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		server := testbed.Shared(t, k)
-		for what, options := range map[string]func(l *lab) Options{
-			"several statements in a message": func(l *lab) Options { return Options{Config: l.User} },
-			oneByOne:                          func(l *lab) Options { return Options{DB: testbed.OpenDB(t, l.User)} },
-		} {
-			if k == testbed.MySQL && what == oneByOne {
-				continue // it takes the statements apart as MariaDB does
-			}
-			t.Run(what, func(t *testing.T) {
-				t.Parallel()
-				var l *lab
-				leasetest.Run(t, leasetest.Harness{
-					NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
-						l = newLab(t, server)
-						return func(t testing.TB) lease.Driver { return open(t, options(l)) }
-					},
-					RollBack: func(k lease.Key) {
-						tx, err := l.admin.Begin()
-						if err == nil {
-							_, err = tx.Exec("UPDATE election_item SET value = CONCAT(value, ' ') WHERE kind = ? AND name = ?", k.Kind, k.Name)
-							err = errors.Join(err, tx.Rollback())
-						}
-						if err != nil {
-							t.Error(err)
-						}
-					},
-				})
-			})
-		}
+		var l *lab
+		leasetest.Run(t, leasetest.Harness{
+			NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
+				l = newLab(t, server)
+				return func(t testing.TB) lease.Driver { return open(t, Options{Config: l.User}) }
+			},
+			RollBack: func(k lease.Key) {
+				tx, err := l.admin.Begin()
+				if err == nil {
+					_, err = tx.Exec("UPDATE election_item SET value = CONCAT(value, ' ') WHERE kind = ? AND name = ?", k.Kind, k.Name)
+					err = errors.Join(err, tx.Rollback())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			},
+		})
 	})
 }
 
@@ -64,8 +51,7 @@ func TestConformance(t *testing.T) {
 			Virtual: true, Short: true, Parallel: true,
 			NewStore: func(t testing.TB) conformance.Store {
 				return newStore(t, l, func(o Options) Options {
-					several := clone(l.User, func(c *mysql.Config) { c.MultiStatements = true })
-					o.Connector, o.Poll, o.MaxTTL = testbed.Virtual(connectorOf(t, several)), true, 0
+					o.DB, o.Schema, o.Poll, o.MaxTTL = testbed.Virtual(t, l.User), l.Name, true, 0
 					return o
 				})
 			},

@@ -33,15 +33,11 @@ const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the optio
 // openPool makes the pool, which dials when it is used.
 func (d *driver) openPool(o Options) (err error) {
 	d.conns.Age, d.conns.Most, d.conns.Open, d.conns.Close = connLifetime, maxConns, d.openForCall, conn.drop
-	switch {
-	case o.DB != nil:
+	if o.DB != nil {
 		d.db = o.DB
 		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minPool {
 			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minPool)
 		}
-		return nil
-	case o.Connector != nil:
-		d.db, d.ownDB = sql.OpenDB(o.Connector), true
 		return nil
 	}
 	config := o.Config
@@ -54,7 +50,7 @@ func (d *driver) openPool(o Options) (err error) {
 		return fmt.Errorf("no schema is named: %s", schemaHint)
 	}
 	d.Password.Set(config.Passwd)
-	d.dsn = login{user: config.User, host: "%", schema: config.DBName}
+	d.account = account(config.User, "%")
 	c := config.Clone()
 	if c.Net == "tcp" {
 		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
@@ -122,27 +118,14 @@ func (c conn) drop() {
 	}
 }
 
-// open returns a new connection. One that waits for notifications has no limit of the running time, which would make
-// GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+// open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		return c, err
 	}
-	if !d.ownDB {
-		err = c.endTransaction(ctx)
-	}
-	if err == nil {
-		err = c.setUp(ctx, waits)
-	}
+	err = d.setUp(ctx, c, waits)
 	if err == nil && !d.ownDB {
 		err = d.untold(ctx, c)
-	}
-	schema := d.Settled().Schema
-	if err == nil && schema != d.dsn.schema {
-		_, err = c.ExecContext(ctx, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
-	}
-	if err == nil {
-		err = d.learn(ctx, c)
 	}
 	if err != nil {
 		c.drop()
@@ -150,15 +133,60 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	return c, err
 }
 
-// setUp sets up the session of a connection that waits for notifications, or of one for calls.
-func (c conn) setUp(ctx context.Context, waits bool) error {
+// openForCall opens a connection for calls. If the server has no place, the connection that waits for notifications gives
+// up its own.
+func (d *driver) openForCall(ctx context.Context) (conn, error) {
+	c, err := d.open(ctx, false)
+	for gave := false; is(err, full...) && (gave || d.notifier.giveWay()); gave = true {
+		select {
+		case <-time.After(openPause): // the server takes a moment to see that a connection has ended
+			c, err = d.open(ctx, false)
+		case <-ctx.Done():
+			return c, err
+		}
+	}
+	return c, err
+}
+
+// full are the errors of a server, or of an account, that has no place for another connection.
+var full = []uint16{1040, 1203, 1226}
+
+// openPause is between two attempts to open a connection when another one has given up its place.
+const openPause = 200 * time.Millisecond
+
+// setUp sets up the session of a connection in one message, and learns the server's kind. One that waits for notifications
+// has no limit of the running time, which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 	limit := 3
 	if waits {
 		limit = 0
 	}
-	_, err := c.ExecContext(ctx, fmt.Sprintf(sessionSQL, limit*1000, limit))
-	return err
+	texts := []string{fmt.Sprintf(sessionSQL, limit*1000, limit), kindSQL}
+	if !d.ownDB {
+		texts = slices.Insert(texts, 0, endTransactionSQL)
+	}
+	if schema := d.Settled().Schema; schema != "" {
+		texts = append(texts, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
+	}
+
+	rows, err := c.rows(ctx, texts)
+	switch {
+	case !d.ownDB && is(err, errSyntax):
+		return fmt.Errorf("%w: the DB must be opened with multiStatements=true, since a change is one message: %w", backend.ErrDenied, err)
+	case err != nil:
+		return err
+	}
+	kind := ""
+	if len(rows) > 0 {
+		kind = strings.ToLower(string(rows[0][0]))
+	}
+	d.identity.Store(new(identities[kind]))
+	return nil
 }
+
+// endTransactionSQL ends what the program has left open on a connection of its pool, before anything else: the snapshot is
+// old, and autocommit=1 would commit it.
+const endTransactionSQL = "ROLLBACK AND NO CHAIN NO RELEASE;\nUNLOCK TABLES"
 
 // sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
 // See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
@@ -169,31 +197,16 @@ const sessionSQL = `SET NAMES utf8mb4, autocommit=1, time_zone=_utf8mb4'+00:00',
  sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 
-// learn asks what depends on the server and on the program's connections.
-func (d *driver) learn(ctx context.Context, c conn) error {
-	var name, value string
-	err := c.QueryRowContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')").Scan(&name, &value)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	expression := identity(map[string]string{strings.ToLower(name): value})
-	d.identity.Store(&expression)
-	if d.oneStatement.Load() == nil {
-		_, err = c.ExecContext(ctx, "DO 0; DO 0")
-		single := is(err, errSyntax)
-		if err != nil && !single {
-			return err
-		}
-		d.oneStatement.Store(&single)
-	}
-	return nil
-}
-
 // query sends statements in one message, and returns the rows of all results. The server has the whole
 // message before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one does not answer or breaks, or if a late notification has ended it: all
 // changes are conditional, so that a second copy has no effect.
-func (d *driver) query(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
+func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
+	return d.queryEach(ctx, func() []string { return statements })
+}
+
+// queryEach is query with statements that differ from copy to copy, or depend on the server of the connection.
+func (d *driver) queryEach(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
 	for tries := 3; tries > 0; tries-- { // each has its part of the time that is left
 		within, cancel := ctx, context.CancelFunc(func() {})
 		if by, ok := ctx.Deadline(); ok && tries > 1 {
@@ -204,11 +217,30 @@ func (d *driver) query(ctx context.Context, statements func() []string) (rows []
 		if is(err, errLockTimeout) || tries > 1 && errors.Is(err, context.DeadlineExceeded) && d.waits(ctx, tries-1) {
 			return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
 		}
-		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || d.Denied(err) {
+		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err) {
 			break
 		}
 	}
 	return rows, err
+}
+
+// Query sends statements about another table in one message, on a connection of this Backend's own, and returns the
+// rows of all results. The session is in UTC, in strict mode, and at READ COMMITTED. A message may reach the server
+// twice, so that statements must mean the same the second time. Package mysqltable uses it.
+func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
+	d := b.driver
+	_, err := d.Place(ctx) // the schema in which connections are
+	if err != nil {
+		return nil, d.Fail(err)
+	}
+	rows, err := d.query(ctx, statements...)
+	if cause, ok := errors.AsType[*mysql.MySQLError](err); ok && cause.Number == errLockTimeout {
+		err = fmt.Errorf("%w: another session keeps a row locked: %w", backend.ErrUnavailable, cause)
+	}
+	return rows, d.FailWith(err, func(error) string { return "" })
 }
 
 // waits reports whether a statement of this account waits for the table. It takes a part of the time that is left.
@@ -230,25 +262,9 @@ func (d *driver) queryOnce(ctx context.Context, copy bool, statements func() []s
 	if err != nil {
 		return nil, d.outOfTime(ctx, err)
 	}
-	texts := statements()
-	if !*d.oneStatement.Load() {
-		texts = []string{strings.Join(texts, ";\n")}
-	} else if len(texts) > 1 { // a process that is stopped between two of them delays others for this long at most
-		texts = slices.Concat([]string{"SET SESSION wait_timeout = 2"}, texts, []string{"SET SESSION wait_timeout = 60"})
-	}
-	for _, text := range texts {
-		more, err := c.C.rows(ctx, text)
-		if err != nil {
-			if is(err, errNoTable) || is(err, rights...) {
-				err = d.denied(ctx, c.C, err)
-			}
-			d.conns.Give(c, true)
-			return nil, err
-		}
-		rows = append(rows, more...)
-	}
-	d.conns.Give(c, false)
-	return rows, nil
+	rows, err = c.C.rows(ctx, statements())
+	d.conns.Give(c, err != nil)
+	return rows, err
 }
 
 // outOfTime completes the error of a call that has found no connection: the program's pool may have none left.
@@ -260,9 +276,9 @@ func (d *driver) outOfTime(ctx context.Context, err error) error {
 	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 }
 
-// rows sends a text and reads all results.
-func (c conn) rows(ctx context.Context, text string) (all [][][]byte, err error) {
-	rows, err := c.QueryContext(ctx, text)
+// rows sends statements in one message, and reads all results.
+func (c conn) rows(ctx context.Context, statements []string) (all [][][]byte, err error) {
+	rows, err := c.QueryContext(ctx, strings.Join(statements, ";\n"))
 	if err != nil {
 		return nil, err
 	}

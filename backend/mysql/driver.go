@@ -29,12 +29,11 @@ type driver struct {
 	conns    client.Pool[conn]
 	notifier notifier
 
-	identity     atomic.Pointer[string] // in the dialect of the server of the newest connection
-	values       atomic.Pointer[values] // of the last large reading
-	oneStatement atomic.Pointer[bool]   // whether the connections take one statement at a time
+	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
+	values   atomic.Pointer[values] // of the last large reading
 
 	location string
-	dsn      login // what the DSN says of the account
+	account  string // of the DSN, as statements have it
 }
 
 var _ lease.Listener = (*driver)(nil)
@@ -72,7 +71,7 @@ func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, lim
 
 // reading runs a statement that begins with headSQL.
 func (d *driver) reading(ctx context.Context, text string, data any, more ...string) (a relational.Answer, err error) {
-	rows, err := d.query(ctx, func() []string { return []string{d.statement(text, data, more...)} })
+	rows, err := d.queryEach(ctx, func() []string { return []string{d.statement(text, data, more...)} })
 	if err != nil {
 		return a, err
 	}
@@ -158,7 +157,7 @@ func (*driver) Version(transaction string, k lease.Key, value string) string {
 
 // SetOrigin implements [relational.Dialect].
 func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
-	_, err := d.query(ctx, func() []string {
+	_, err := d.queryEach(ctx, func() []string {
 		return []string{d.statement(originSQL, nil, "{value}", literal(origin), "{kept}", literal(kept))}
 	})
 	return err
@@ -170,7 +169,7 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	if slices.ContainsFunc(b.Rows, func(r relational.Row) bool { return r.Kind == lease.Records && r.Put > 0 }) {
 		d.values.Store(nil)
 	}
-	rows, err := d.query(ctx, func() []string {
+	rows, err := d.queryEach(ctx, func() []string {
 		c.Transaction = string(backend.NewNonce()[:16])
 		for i := range b.Rows {
 			if r := &b.Rows[i]; r.Value != nil {

@@ -1,14 +1,17 @@
 package mysql
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
@@ -33,9 +36,11 @@ const (
 // readOnly are the errors of a server that has become read-only.
 var readOnly = []uint16{1290, 1792, 1836}
 
-// rights are the errors about missing rights and refused credentials: 1045, 1698 and 1251
-// are about the login, 1044 is about the schema, the others are about tables.
-var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
+// Errors about missing rights: to tables, and of those who log in, perhaps to a schema (1044).
+var (
+	tableRights = []uint16{1142, 1143, 1227, 1370, 1410}
+	rights      = append([]uint16{1044, 1045, 1251, 1698, 1820, 1862, 3118, 4151}, tableRights...)
+)
 
 // Errors about which an administrator must act, by class of their SQLSTATE and, if that says nothing, by number.
 var (
@@ -70,21 +75,20 @@ func code(err error) uint16 {
 
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
-// OfOneChange implements [relational.Dialect].
-func (*driver) OfOneChange(err error) bool {
-	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged, 1153, 1366, 1406, 3024, 1969) // too large, text, running time
+// Fault implements [relational.Dialect].
+func (*driver) Fault(err error) relational.Fault {
+	soon := is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged) // somebody has just made the row, or holds it
+	return relational.Fault{
+		Denied:      isDenied(err),
+		MayNotWrite: is(err, rights...),
+		Lacks:       is(err, errNoTable) || is(err, tableRights...),
+		OfOneChange: soon || is(err, 1153, 1366, 1406, 3024, 1969), // too large, text, running time
+		Soon:        soon,
+	}
 }
 
-// Soon implements [relational.Dialect]: somebody has just made the row, or holds it.
-func (*driver) Soon(err error) bool {
-	return is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged)
-}
-
-// MayNotWrite implements [relational.Dialect].
-func (*driver) MayNotWrite(err error) bool { return is(err, rights...) }
-
-// Denied implements [relational.Dialect].
-func (*driver) Denied(err error) bool {
+// isDenied reports whether an administrator must act.
+func isDenied(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number != 0 {
 		return slices.Contains(deniedCodes, e.Number) || slices.Contains(deniedClasses, string(e.SQLState[:2])) && !slices.Contains(transient, e.Number)
 	}
@@ -96,15 +100,24 @@ func (*driver) Denied(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
 
+// deniedLogin is the text of error 1044, which names the account. That of error 1045 has the host that the server saw.
+var deniedLogin = regexp.MustCompile(`Access denied for user '(.*)'@'([^']*)' to database '(.*)'`)
+
 // Hint implements [relational.Dialect].
-func (d *driver) Hint(err error) string {
-	account, table := d.loginIn(err), d.Settled()
+func (d *driver) Hint(err error, s *relational.Survey) string {
+	who, table := cmp.Or(s.Account, d.account, placeholderAccount), d.Settled()
+	if m := deniedLogin.FindStringSubmatch(err.Error()); m != nil && is(err, 1044) {
+		who = account(m[1], m[2])
+		if table.Schema == "" && isPlain(m[3]) {
+			table.Schema = m[3] // statements are pasted where none is selected
+		}
+	}
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
 	switch {
 	case is(err, errNoTable):
-		return account.elsewhere() + make + ", or with this: " + createSQL(account.within(table))
+		return s.Elsewhere(table) + make + ", or with this: " + createSQL(table)
 	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
-		return account.elsewhere() + make + account.grantHint(makerRights, table)
+		return s.Elsewhere(table) + make + grantHint(makerRights, table, who)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -124,9 +137,9 @@ func (d *driver) Hint(err error) string {
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
 	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):
-		return account.grantHint(makerRights, table)
+		return grantHint(makerRights, table, who)
 	case is(err, rights...):
-		return account.grantHint(memberRights, table)
+		return grantHint(memberRights, table, who)
 	case is(err, errStatementLog):
 		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	}

@@ -119,8 +119,9 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 	case is(err, errChanged): // MariaDB with innodb_snapshot_isolation; renewals do not write the row
 		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
 	case is(err, rights...):
-		err = d.denied(ctx, c, err)
-		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, d.loginIn(err).grantHint("SELECT", t))
+		var who string
+		c.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&who) // or the account stays open
+		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, grantHint("SELECT", t, accountOf(who)))
 	case err != nil:
 		return d.Fail(err)
 	case latest != term:

@@ -20,7 +20,7 @@ const longHold = time.Minute
 // withAccount makes a table of the user's own.
 func (l *lab) withAccount(t testing.TB) *lab {
 	t.Helper()
-	l.exec(t, "CREATE TABLE account (n INT NOT NULL) ENGINE=InnoDB", "INSERT INTO account VALUES (0)")
+	l.Exec(t, "CREATE TABLE account (n INT NOT NULL) ENGINE=InnoDB", "INSERT INTO account VALUES (0)")
 	return l
 }
 
@@ -133,7 +133,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 // A fence asks for SELECT on one table only, and says so.
 func TestAFenceNeedsSelectOnly(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		l.exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
+		l.Exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
 		db := testbed.OpenDB(t, l.account(t, "f", "127.0.0._", "SELECT ON "+l.Name+".other"))
 		lead(t, open(t, Options{Config: l.User}), 1, "n")
 		work := func() error {

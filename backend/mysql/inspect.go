@@ -42,11 +42,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, err
 	}
 	d := b.driver
-	_, err = d.Read(ctx, nil)
-	var rows [][][]byte
-	if err == nil {
-		rows, err = d.query(ctx, func() []string { return []string{inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL} })
+	if _, err = d.Read(ctx, nil); err != nil {
+		return nil, fmt.Errorf("mysql: inspect: %w", err)
 	}
+	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
 	}

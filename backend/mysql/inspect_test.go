@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // Inspect warns of settings that cost time after a restart or a failover, and cleans what the server says.
@@ -43,9 +44,9 @@ func TestInspectWarnsOfWeakSettings(t *testing.T) {
 
 // Error 1044 names the account, error 1045 the user that the server saw; for others the DSN must do.
 func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
-	dsn := login{user: "app", host: "%", schema: "app"}
+	const dsn, nothing = "app", ""
 	for _, c := range []struct {
-		dsn     login
+		dsn     string // user and schema
 		number  uint16
 		message string
 		says    string
@@ -53,37 +54,36 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 		{dsn, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
 		{dsn, 1044, "Benutzer 'app'@'10.0.%' hat keine Zugriffsberechtigung für Datenbank 'app'", "ON `app`.`election_item` TO 'app'@'%';"},
 		{dsn, 1044, "Access denied for user ''@'localhost' to database 'app'", "ON `app`.`election_item` TO 'user'@'host';"}, // an anonymous account
-		{login{}, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
-		{login{}, 1044, "", "ON `election_item` TO 'user'@'host';"},
+		{nothing, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
+		{nothing, 1044, "", "ON `election_item` TO 'user'@'host';"},
 		{dsn, 1142, "INSERT command denied to user 'app'@'10.0.0.7' for table `app`.`election_item`", "GRANT SELECT, INSERT, UPDATE, DELETE ON `app`.`election_item` TO 'app'@'%';"},
 		{dsn, 1045, "Access denied for user 'app'@'10.0.0.7' (using password: YES)", "(''@'localhost', which an administrator can drop) hides the user's"},
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},
 	} {
-		d := unconnected(defaultTable)
-		d.dsn = c.dsn
+		d := unconnected(relational.Table{Quote: "`", Schema: c.dsn, Prefix: DefaultPrefix})
+		d.account = account(c.dsn, "%")
 		if err := d.Fail(&mysql.MySQLError{Number: c.number, Message: c.message}); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
 			t.Errorf("%d %s: %v; want it to end in %s", c.number, c.message, err, c.says)
 		}
 	}
 }
 
-var defaultTable, _ = newTable("", "")
-
 // A name that a log escapes is in no statement to paste: the account is left open, and the schema is not named.
 func TestNamesThatALogChangesAreNotPasted(t *testing.T) {
-	const table, unknown = "`election_item`", "; an administrator can grant what is needed: GRANT SELECT ON `election_item` TO 'user'@'host';"
 	for _, s := range []string{"a\nb", "\x1b]0;x\x07", "\u202e", "\xff", "\u00a0", `"`, `\`, `\'`, strings.Repeat("x", 400)} {
-		for _, l := range []login{{user: s, host: "%"}, {user: "app", host: s}, {user: s, host: s, schema: s}} {
-			if got := l.grantHint("SELECT", defaultTable); got != unknown {
-				t.Errorf("%+q: %q", l, got)
+		for _, got := range []string{account(s, "%"), account("app", s), accountOf(s + "@%"), accountOf(s)} {
+			if got != placeholderAccount {
+				t.Errorf("%q: %q", s, got)
 			}
 		}
-		if got := (login{schema: s}).within(defaultTable).String(); got != table {
-			t.Errorf("the schema %q: %s", s, got)
+		d := unconnected(relational.Table{Quote: "`", Prefix: DefaultPrefix})
+		err := d.Fail(&mysql.MySQLError{Number: 1044, Message: "Access denied for user 'app'@'%' to database '" + s + "'"})
+		if !strings.Contains(err.Error(), " ON `election_item` TO '") {
+			t.Errorf("the schema %q: %v", s, err)
 		}
 	}
-	if got := (login{user: "o'brien", host: "%"}).grantHint("SELECT", defaultTable); !strings.HasSuffix(got, " TO 'o''brien'@'%';") {
+	if got := accountOf("o'brien@%"); got != "'o''brien'@'%'" {
 		t.Errorf("a quote: %s", got)
 	}
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"flag"
 	"os"
 	"testing"
@@ -68,16 +67,6 @@ func open(t testing.TB, o Options) *driver {
 	return d
 }
 
-// exec runs statements as the administrator.
-func (l *lab) exec(t testing.TB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := l.admin.ExecContext(t.Context(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-}
-
 // number asks the server for one number.
 func (l *lab) number(t testing.TB, query string, args ...any) (n int64) {
 	t.Helper()
@@ -104,16 +93,6 @@ func clone(c *mysql.Config, change func(*mysql.Config)) *mysql.Config {
 	c = c.Clone()
 	change(c)
 	return c
-}
-
-// connectorOf makes connections of a program's own.
-func connectorOf(t testing.TB, c *mysql.Config) sqldriver.Connector {
-	t.Helper()
-	made, err := mysql.NewConnector(clone(c, func(c *mysql.Config) { c.Logger = &mysql.NopLogger{} }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
 }
 
 func backendOn(t testing.TB, o Options) *Backend {

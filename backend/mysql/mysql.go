@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"fmt"
 	"time"
 
@@ -23,7 +22,7 @@ const (
 	DefaultMaxTTL = relational.DefaultMaxTTL
 )
 
-// Options names the server and the table. Set exactly one of DSN, Config, Connector and DB.
+// Options names the server and the table. Set exactly one of DSN, Config and DB.
 type Options struct {
 	// DSN is in the form of github.com/go-sql-driver/mysql:
 	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
@@ -36,16 +35,13 @@ type Options struct {
 	// Config has the same in separate fields. It is copied.
 	Config *mysql.Config `yaml:"-" json:"-"`
 
-	// Connector makes the connections, for programs that authenticate or dial in their own way. DB is
-	// the program's own pool, and stays open: one of its connections is kept, a second one while the program
+	// DB is the program's own pool, and stays open: one of its connections is kept, a second one while the program
 	// does not wait for it, and up to two more for some seconds while the server is slow. It must be able to open two at least,
-	// besides those that the program needs at once. With either, set multiStatements=true, or each write takes a round
-	// trip for each of its statements, and a readTimeout of none or at least 5 s.
-	Connector sqldriver.Connector `yaml:"-" json:"-"`
-	DB        *sql.DB             `yaml:"-" json:"-"`
+	// besides those that the program needs at once, with multiStatements=true and a readTimeout of none or at least 5 s.
+	DB *sql.DB `yaml:"-" json:"-"`
 
 	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and underscores, up to 48.
-	// Schema defaults to that of the DSN, Config or Connector, Prefix to DefaultPrefix. With a DB it is that of the
+	// Schema defaults to that of the DSN or Config, Prefix to DefaultPrefix. With a DB it is that of the
 	// first connection on which nobody has said USE: name it if the program says USE on each.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
@@ -107,7 +103,7 @@ func Open(o Options) (*Backend, error) {
 // A silent driver tells nobody of changes.
 type silent struct{ lease.Driver }
 
-// Location implements [backend.Located]. It is empty with a Connector or a DB, whose server is unknown.
+// Location implements [backend.Located]. It is empty with a DB, whose server is unknown.
 func (b *Backend) Location() string { return b.driver.location }
 
 func newTable(schema, prefix string) (relational.Table, error) {
@@ -129,7 +125,7 @@ func newDriver(o Options) (*driver, error) {
 	}
 	d := unconnected(t)
 	d.MaxTTL, d.KeepSchema = o.MaxTTL, o.KeepSchema
-	if err := d.CheckOptions("DSN, Config, Connector and DB", o.DSN != "", o.Config != nil, o.Connector != nil, o.DB != nil); err != nil {
+	if err := d.CheckOptions("DSN, Config and DB", o.DSN != "", o.Config != nil, o.DB != nil); err != nil {
 		return nil, err
 	}
 	d.notifier.poll, d.notifier.own = o.Poll, string(backend.NewNonce()[:12])

@@ -90,7 +90,7 @@ func (d *driver) notify(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	rows, err := c.C.rows(ctx, waitersSQL)
+	rows, err := c.C.rows(ctx, []string{waitersSQL})
 	for _, row := range rows {
 		text := bytes.Join(row, nil)
 		if err == nil && bytes.Contains(text, []byte(d.channel())) && !bytes.Contains(text, []byte(d.notifier.own)) {
@@ -212,7 +212,7 @@ func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
 	if err != nil {
 		return err
 	}
-	err = backend.Join(waits.C.setUp(ctx, false), c.C.setUp(ctx, true))
+	err = backend.Join(d.setUp(ctx, waits.C, false), d.setUp(ctx, c.C, true))
 	*c, *waits = *waits, *c
 	d.conns.Give(c, err != nil)
 	return err
@@ -223,7 +223,7 @@ func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
 func (c conn) wait(ctx context.Context, channel, own string) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, (waitSeconds+2)*time.Second)
 	defer cancel()
-	rows, err := c.rows(ctx, fmt.Sprintf(waitSQL, channel, waitSeconds, own))
+	rows, err := c.rows(ctx, []string{fmt.Sprintf(waitSQL, channel, waitSeconds, own)})
 	if is(err, errInterrupted) {
 		return "", nil
 	}

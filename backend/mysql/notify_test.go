@@ -68,7 +68,7 @@ func TestAChangeWakesWhoeverWaits(t *testing.T) {
 			far.NotTold(t, "the account of one may end statements of another")
 			l.untilWaiting(t, 3)
 			for _, id := range l.waiters(t) {
-				l.exec(t, fmt.Sprint("KILL ", id))
+				l.Exec(t, fmt.Sprint("KILL ", id))
 			}
 			one.Told(t, "its end")
 		}

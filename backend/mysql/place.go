@@ -11,21 +11,21 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// surveySQL asks for the schema of the connection, and whether the schema that is meant has a table of the name. A schema
-// is written as the server keeps it.
-const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER() UNION ALL
- SELECT i.TABLE_SCHEMA, '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
+// surveySQL asks for the schema of the connection, for the account whose rights the server applies, for another schema with
+// a table like ours that it may see, and whether the schema that is meant has a table of the name. A schema is written as the
+// server keeps it.
+const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER(), COALESCE((SELECT MIN(c.TABLE_SCHEMA) FROM information_schema.COLUMNS c
+ WHERE c.TABLE_NAME = {name} AND c.COLUMN_NAME = 'version' AND c.TABLE_SCHEMA <> {schema}), '') UNION ALL
+ SELECT i.TABLE_SCHEMA, '', '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
 
 // Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of its DSN: see
-// untold. A server has the tables of many programs, so other schemas do not matter.
+// untold. A server has the tables of many programs, so other schemas matter to hints only.
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	schema := "DATABASE()"
-	if d.Table.Schema != "" {
-		schema = hexText(d.Table.Schema)
+	if t := d.Settled(); t.Schema != "" {
+		schema = hexText(t.Schema)
 	}
-	rows, err := d.query(ctx, func() []string {
-		return []string{strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{schema}", schema).Replace(surveySQL)}
-	})
+	rows, err := d.query(ctx, strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{schema}", schema).Replace(surveySQL))
 	if err != nil {
 		return s, err
 	}
@@ -33,6 +33,10 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	s.Default = string(rows[0][0])
 	who := string(rows[0][1])
 	s.Where = fmt.Sprintf("what the account %q may see of this server", who)
+	s.Account = accountOf(who)
+	if d.Settled().Schema != "" {
+		s.Other = string(rows[0][2])
+	}
 	for _, row := range rows[1:] {
 		s.Found = append(s.Found, string(row[0]))
 		s.Default = string(row[0])
@@ -40,25 +44,13 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	if len(s.Found) == 0 && s.Default != "" { // or the account may not see it
 		t := d.Table
 		t.Schema = s.Default
-		at := max(0, strings.LastIndexByte(who, '@')) // nothing is quoted, and no host has an @
-		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), account(who[:at], strings.TrimPrefix(who[at:], "@")))
+		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), s.Account)
 	}
 	return s, nil
 }
 
 // errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema is meant.
 var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
-
-// endTransaction ends what the program has left open on a connection of its pool, before anything else: the snapshot is old, and
-// autocommit=1 would commit it.
-func (c conn) endTransaction(ctx context.Context) error {
-	for _, s := range []string{"ROLLBACK AND NO CHAIN NO RELEASE", "UNLOCK TABLES"} {
-		if _, err := c.ExecContext(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
 // statement says which schema the DSN names. A temporary table hides the table.
@@ -74,10 +66,8 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 	if !logs { // replicas would miss rows, and stop at the next change of one
 		again = append(again, "SET SESSION sql_log_bin = 1")
 	}
-	for _, s := range again {
-		if err == nil {
-			_, err = c.ExecContext(ctx, s)
-		}
+	if err == nil {
+		_, err = c.rows(ctx, again)
 	}
 	return err
 }
@@ -98,7 +88,7 @@ func saidUse(ctx context.Context, c interface {
 
 // CreateTable implements [relational.Dialect].
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
-	_, err := d.query(ctx, func() []string { return []string{createSQL(t)} })
+	_, err := d.query(ctx, createSQL(t))
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 // tenant makes a schema in which the user may make tables.
 func (l *lab) tenant(t *testing.T) (schema string) {
 	schema = l.Name + "_tenant"
-	l.exec(t, "CREATE DATABASE "+schema, fmt.Sprintf("GRANT ALL ON %s.* TO %s", schema, l.userAtHost(t)))
+	l.Exec(t, "CREATE DATABASE "+schema, fmt.Sprintf("GRANT ALL ON %s.* TO %s", schema, l.userAtHost(t)))
 	t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + schema) })
 	return schema
 }
@@ -46,8 +46,8 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 		}
 		testbed.IsAnotherStore(t, func() lease.Driver { return open(t, Options{Config: l.User}) }, func() {
 			l.copied(t, "election_item", "copied")
-			l.exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
-		}, func() { l.exec(t, "RENAME TABLE election_item TO copied, former TO election_item") })
+			l.Exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
+		}, func() { l.Exec(t, "RENAME TABLE election_item TO copied, former TO election_item") })
 	})
 }
 
@@ -84,7 +84,7 @@ func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
 				if !older {
 					l.copied(t, "election_item", "copied")
 				}
-				l.exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
+				l.Exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
 				for began := time.Now(); time.Since(began) < 4*time.Second; <-time.After(time.Millisecond) {
 					if led.Leading() && knew.Leading() {
 						t.Fatalf("two processes lead after %v", time.Since(began))
@@ -105,7 +105,7 @@ func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
 func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
 	d := open(t, Options{Config: l.User})
 	before := testbed.Read(t, d, recordKey("jobs"))
-	l.exec(t, "RENAME TABLE election_item TO moved", "RENAME TABLE moved TO election_item")
+	l.Exec(t, "RENAME TABLE election_item TO moved", "RENAME TABLE moved TO election_item")
 	if after := testbed.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
 		t.Errorf("the epoch is %s, was %s", after.Epoch, before.Epoch)
 	}
@@ -114,7 +114,7 @@ func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
 // copied makes a copy of a table with its rows, at a later second.
 func (l *lab) copied(t *testing.T, table, as string) {
 	testbed.Eventually(t, patience, "a copy is younger", func() error {
-		l.exec(t, "DROP TABLE IF EXISTS "+as, fmt.Sprintf("CREATE TABLE %s LIKE %s", as, table), fmt.Sprintf("INSERT INTO %s SELECT * FROM %s", as, table))
+		l.Exec(t, "DROP TABLE IF EXISTS "+as, fmt.Sprintf("CREATE TABLE %s LIKE %s", as, table), fmt.Sprintf("INSERT INTO %s SELECT * FROM %s", as, table))
 		if l.number(t, "SELECT COUNT(DISTINCT CREATE_TIME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN (?, ?)", table, as) != 2 {
 			return errors.New("it is of the same second")
 		}
@@ -126,12 +126,12 @@ func (l *lab) copied(t *testing.T, table, as string) {
 func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
-		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		l.Exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
 		v := testbed.Read(t, d, recordKey("jobs"))
 		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 		check := func(f Fence, statement string) error {
-			return f.Do(t.Context(), poolOf(t, l.User), "jobs", 7, func(tx *sql.Tx) error {
+			return f.Do(t.Context(), testbed.OpenDB(t, l.User), "jobs", 7, func(tx *sql.Tx) error {
 				_, err := tx.ExecContext(context.Background(), statement)
 				return err
 			})
@@ -151,10 +151,10 @@ func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 // A temporary table of the session hides the table from a fence, which must not believe a term that somebody has written there.
 func TestAFenceDoesNotReadATemporaryTable(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		l.Exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
 		d := open(t, Options{Config: l.User})
 		lead(t, d, 7, "n")
-		db := poolOf(t, l.User)
+		db := testbed.OpenDB(t, l.User)
 		db.SetMaxOpenConns(1)
 		var value []byte
 		if err := db.QueryRowContext(t.Context(), "SELECT value FROM election_item WHERE kind = 'record'").Scan(&value); err != nil {

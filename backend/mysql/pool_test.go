@@ -9,56 +9,45 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A program's own pool, or connector, serves as well as a DSN, with and without multiStatements. Close leaves
-// the pool open, and no connection of the pool has the settings of this package.
-func TestAPoolOrConnectorOfTheProgramServes(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		for what, options := range map[string]func(t *testing.T, c *mysql.Config) Options{
-			"connector": func(t *testing.T, c *mysql.Config) Options { return Options{Connector: connectorOf(t, c)} },
-			"DB": func(t *testing.T, c *mysql.Config) Options {
-				db := testbed.OpenDB(t, c)
-				db.SetMaxOpenConns(maxConns + 2)
-				return Options{DB: db}
-			},
-		} {
-			for _, several := range []bool{true, false} {
-				t.Run(what, func(t *testing.T) {
-					t.Parallel()
-					l := newLab(t, testbed.Shared(t, k))
-					servesAs(t, l, options(t, clone(l.User, func(c *mysql.Config) { c.MultiStatements = several })))
-				})
+// A program's own pool serves as well as a DSN: it follows and leads. Close leaves the pool open, and no connection of the
+// pool has the settings of this package.
+func TestAPoolOfTheProgramServes(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		db := testbed.OpenDB(t, l.User)
+		db.SetMaxOpenConns(maxConns + 2)
+		o := Options{DB: db}
+		a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: l.User.FormatDSN()})
+		testbed.HandsOver(t, b, a, 5*time.Second, func() error {
+			if n := len(l.waiters(t)); n != 1 {
+				return fmt.Errorf("%d wait, want 1", n)
 			}
-		}
+			return nil
+		})
+		untouched(t, db)
+		used := backendOn(t, o)
+		observe(t, used, "jobs")
+		used.Close()
+		untouched(t, db)
 	})
 }
 
-// servesAs takes part beside a process with a DSN, and follows and leads.
-func servesAs(t *testing.T, l *lab, o Options) {
-	a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: l.User.FormatDSN()})
-	testbed.HandsOver(t, b, a, 5*time.Second, func() error {
-		if n := len(l.waiters(t)); n != 1 {
-			return fmt.Errorf("%d wait, want 1", n)
+// A change must be one message, or a process that is stopped between two statements keeps rows locked.
+func TestAPoolThatTakesOneStatementIsDenied(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		db, err := sql.Open("mysql", l.User.FormatDSN())
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		t.Cleanup(func() { db.Close() })
+		_, err = open(t, Options{DB: db}).Read(t.Context(), nil)
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "multiStatements=true") {
+			t.Errorf("%v; want ErrDenied that says what to set", err)
+		}
 	})
-	if o.DB == nil {
-		return
-	}
-	untouched(t, o.DB)
-	used := backendOn(t, o)
-	observe(t, used, "jobs")
-	used.Close()
-	if err := o.DB.PingContext(t.Context()); err != nil {
-		t.Errorf("after Close: %v", err)
-	}
-	untouched(t, o.DB)
 }
 
 // untouched checks the connections that a program gets from its pool.

@@ -21,7 +21,7 @@ func TestRowsThatOthersEditAndLock(t *testing.T) {
 					return open(t, Options{Config: l.User, MaxTTL: greatest})
 				},
 				Backend: func(t testing.TB) backend.Backend { return backendOn(t, Options{Config: l.User}) },
-				Exec:    l.exec,
+				Exec:    l.Exec,
 				Lock:    l.lock,
 				Edits: map[string][]string{
 					"of the value":    {"UPDATE election_item SET value = REPLACE(value, 'before', 'after')" + row},

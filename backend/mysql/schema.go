@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/relational"
@@ -53,11 +55,10 @@ func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.Crea
 // Grant gives an account, app or app@host, the rights of a member on the table, which must exist. The host is % if none is
 // named. This Backend's account must hold those rights WITH GRANT OPTION.
 func (b *Backend) Grant(ctx context.Context, name string) error {
-	user, host := name, "%"
-	if i := strings.LastIndexByte(name, '@'); i >= 0 {
-		user, host = name[:i], name[i+1:]
+	to := accountOf(name)
+	if !strings.Contains(name, "@") {
+		to = account(name, "%")
 	}
-	to := account(user, host)
 	if to == placeholderAccount {
 		return fmt.Errorf("mysql: %w: the account is %.80q; it must be user@host, of printable characters", backend.ErrInvalid, name)
 	}
@@ -66,7 +67,7 @@ func (b *Backend) Grant(ctx context.Context, name string) error {
 	t, err := d.Place(ctx)
 	if err == nil {
 		statement := strings.TrimSuffix(grant(memberRights, t.String(), to), ";")
-		_, err = d.query(ctx, func() []string { return []string{statement} })
+		_, err = d.query(ctx, statement)
 	}
 	if err != nil {
 		return fmt.Errorf("mysql: grant rights to %s: %w", to, d.Fail(err))
@@ -92,4 +93,40 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 		}
 	}
 	return b.CreateTables(ctx)
+}
+
+// grantHint is part of an error about missing rights: the statement that grants these on the
+// table. It is on one line and contains nothing that a logger escapes, so that it can be pasted.
+func grantHint(rights string, t relational.Table, account string) string {
+	return "; an administrator can grant what is needed: " + grant(rights, t.String(), account)
+}
+
+func grant(rights, table, account string) string {
+	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
+}
+
+// placeholderAccount stands for an account that is not known, or anonymous: nobody should grant that one anything.
+const placeholderAccount = "'user'@'host'"
+
+// account returns an account in the form of SQL statements. Quotes are doubled, since the
+// meaning of a backslash depends on the server.
+func account(user, host string) string {
+	if user == "" || !isPlain(user) || !isPlain(host) {
+		return placeholderAccount
+	}
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+	return quote(user) + "@" + quote(host)
+}
+
+// accountOf is account of user@host, as CURRENT_USER() has it: nothing is quoted, and no host has an @.
+func accountOf(who string) string {
+	at := max(0, strings.LastIndexByte(who, '@'))
+	return account(who[:at], strings.TrimPrefix(who[at:], "@"))
+}
+
+// isPlain reports whether a log shows a name unchanged: logs escape what strconv.Quote
+// escapes. Servers allow 80 characters.
+func isPlain(name string) bool {
+	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
+	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
 }

@@ -35,7 +35,7 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 
 			epochs := map[string]bool{first.Epoch: true}
 			for _, weak := range []string{"innodb_flush_log_at_trx_commit = 2", "sync_binlog = 0"} { // recovery rolls back what the binary log does not have
-				l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL sync_binlog = 1", "SET GLOBAL "+weak)
+				l.Exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL sync_binlog = 1", "SET GLOBAL "+weak)
 				if now := testbed.Read(t, d); now.Epoch == first.Epoch {
 					t.Errorf("with %s: epoch %s", weak, now.Epoch)
 				}
@@ -81,7 +81,7 @@ func TestATableMadeAgainIsAnotherStore(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		d, other := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
 		before := testbed.Read(t, d, recordKey("jobs"))
-		l.exec(t, "DROP TABLE election_item")
+		l.Exec(t, "DROP TABLE election_item")
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE") {
 			t.Errorf("a dropped table: %v", err)
 		}
@@ -116,7 +116,7 @@ func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
 					t.Errorf("epochs %s and %s", first, other)
 				}
 			}
-			l.exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
+			l.Exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("connections of before are dropped, pool %v", own), func(t *testing.T) {
 				proxy := two.Proxy(t)
-				pool := poolOf(t, proxy.Config(l.User))
+				pool := testbed.OpenDB(t, proxy.Config(l.User))
 				o := Options{DB: pool}
 				if !own {
 					o = Options{Config: proxy.Config(l.User)}
@@ -245,7 +245,7 @@ func TestLimitsOfTheServerAreErrors(t *testing.T) {
 			_, err = testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		}
 		l.paste(t, err)
-		l.exec(t, "SET GLOBAL binlog_format = 'ROW'")
+		l.Exec(t, "SET GLOBAL binlog_format = 'ROW'")
 		d = open(t, Options{Config: l.User})
 		v := testbed.Read(t, d)
 		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})

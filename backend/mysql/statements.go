@@ -3,8 +3,9 @@ package mysql
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"strings"
+
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // serverSQL is the identity of the server that answers. MariaDB's server_uid alone is made of port and
@@ -14,21 +15,14 @@ import (
 // differ in UUID's clock sequence, which is random, and changes otherwise only if the clock is set back.
 const serverSQL = `REPLACE(REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_'), '.', '_')`
 
-const (
-	mysqlIdentity   = "@@server_id, @@server_uuid"
-	mariadbIdentity = "@@server_id, @@port, LEFT(@@hostname, 100)"
-	uidIdentity     = "@@server_id, @@port, @@server_uid, LEFT(@@hostname, 100)"
-)
+// kindSQL tells MySQL, MariaDB and its older versions apart, by the variable that the server has.
+const kindSQL = `SHOW VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid') AND Value <> ''`
 
-// identity returns the expressions of the identity for a server with these variables.
-func identity(vars map[string]string) string {
-	switch {
-	case vars["server_uuid"] != "":
-		return mysqlIdentity
-	case vars["server_uid"] != "":
-		return uidIdentity
-	}
-	return mariadbIdentity
+// identities are the expressions of the identity, by that variable.
+var identities = map[string]string{
+	"server_uuid": "@@server_id, @@server_uuid",
+	"server_uid":  "@@server_id, @@port, @@server_uid, LEFT(@@hostname, 100)",
+	"":            "@@server_id, @@port, LEFT(@@hostname, 100)",
 }
 
 // placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL the second
@@ -98,19 +92,10 @@ const (
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
 	t := d.Settled()
-	return strings.NewReplacer(append(more, "{table}", t.String(), "{schema}", hexText(t.Schema), "{name}", hexText(t.Prefix+"_item"), "{identity}", *d.identity.Load(), "{payload}", payload(data))...).Replace(text)
+	return strings.NewReplacer(append(more, "{table}", t.String(), "{schema}", hexText(t.Schema), "{name}", hexText(t.Prefix+"_item"), "{identity}", *d.identity.Load(), "{payload}", literal(relational.JSON(data)))...).Replace(text)
 }
 
-// payload returns data as JSON in an expression. Nothing in it can be SQL.
-func payload(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // cannot happen: strings, numbers and structs of them
-	}
-	return literal(string(text))
-}
-
-// literal returns a text as an expression, which depends on no mode of the session.
+// literal returns a text as an expression, which depends on no mode of the session. Nothing in it can be SQL.
 func literal(text string) string {
 	return "CONVERT(FROM_BASE64('" + base64.StdEncoding.EncodeToString([]byte(text)) + "') USING utf8mb4)"
 }

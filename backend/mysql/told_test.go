@@ -10,18 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
-
-// poolOf is a program's own pool.
-func poolOf(t *testing.T, c *mysql.Config) *sql.DB {
-	return testbed.OpenDB(t, clone(c, func(c *mysql.Config) { c.MultiStatements = true }))
-}
 
 // tell tells as many connections of a pool something as a Backend uses, and leaves them in the pool.
 func tell(t *testing.T, db *sql.DB, statement string) {
@@ -56,8 +49,8 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 					}
 					return join(t, id, 2*time.Second, o)
 				}
-				told := Options{DB: poolOf(t, l.User)}
-				testbed.FollowsBesideOneLeader(t, joined("old", Options{DB: poolOf(t, l.User)}),
+				told := Options{DB: testbed.OpenDB(t, l.User)}
+				testbed.FollowsBesideOneLeader(t, joined("old", Options{DB: testbed.OpenDB(t, l.User)}),
 					func() { tell(t, told.DB, use) },
 					func() *election.Election { return joined("new", told) })
 				if n := l.tables(t); n != 1 {
@@ -73,12 +66,12 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
-		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		l.Exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		own := open(t, Options{Config: l.User})
 		v := testbed.Read(t, own, recordKey("jobs"))
 		testbed.MustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
 		told := func() Options {
-			db := poolOf(t, l.User)
+			db := testbed.OpenDB(t, l.User)
 			tell(t, db, "USE "+tenant)
 			return Options{DB: db}
 		}
@@ -86,7 +79,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 			t.Fatalf("the record of %s is read as %+v", l.Name, got)
 		}
 
-		l.exec(t, "DROP TABLE election_item", "DROP TABLE "+tenant+".election_item", fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		l.Exec(t, "DROP TABLE election_item", "DROP TABLE "+tenant+".election_item", fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, l.userAtHost(t)))
 		b := backendOn(t, told())
 		testbed.Eventually(t, patience, "the table is made", func() error {
 			if err := b.Prepare(t.Context()); err != nil {
@@ -104,7 +97,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 // A pool that says USE on each connection leads to no schema that is certain.
 func TestAPoolThatAlwaysSaysUseNeedsASchema(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		db := sql.OpenDB(sayingUse{connectorOf(t, l.User), l.Name})
+		db := sql.OpenDB(sayingUse{testbed.Connector(l.User), l.Name})
 		t.Cleanup(func() { db.Close() })
 		_, err := backendOn(t, Options{DB: db}).Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Options name none") {
@@ -132,7 +125,7 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
 		limit := map[testbed.Kind]string{testbed.MySQL: "max_execution_time = 1", testbed.MariaDB: "max_statement_time = 0.001"}[l.kind]
-		l.exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
+		l.Exec(t, fmt.Sprintf("GRANT CREATE TEMPORARY TABLES ON %s.* TO %s", l.Name, l.userAtHost(t)))
 		value, other := "", open(t, Options{Config: l.User})
 		for _, told := range []string{
 			"CREATE TEMPORARY TABLE " + l.Name + ".election_item (kind VARBINARY(7), name VARBINARY(255))", "SET completion_type = 'RELEASE'",
@@ -143,8 +136,8 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			"SET group_concat_max_len = 4", "SET max_sort_length = 8", "SET div_precision_increment = 0", "SET optimizer_switch = 'index_condition_pushdown=off,materialization=off'",
 			"SET foreign_key_checks = 0, unique_checks = 0", "SET lc_messages = 'de_DE'", "SET @go_election = 'x', @go_election_server = 'y', @go_election_states = 'z'",
 		} {
-			l.exec(t, "CREATE TABLE IF NOT EXISTS "+tenant+".other (a INT)")
-			db := poolOf(t, l.User)
+			l.Exec(t, "CREATE TABLE IF NOT EXISTS "+tenant+".other (a INT)")
+			db := testbed.OpenDB(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
 			v := testbed.Read(t, d, recordKey("jobs"))
@@ -179,11 +172,11 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 func TestEveryStatementNamesTheSchema(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		tenant := l.tenant(t)
-		l.exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
+		l.Exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
 		use := func() {
 			t.Helper()
-			if _, err := d.query(t.Context(), func() []string { return []string{"USE " + tenant} }); err != nil {
+			if _, err := d.query(t.Context(), "USE "+tenant); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -215,7 +208,7 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		member, reader, account := l.Name+"_member", l.Name+"_reader", l.userAtHost(t)
 		within := map[testbed.Kind]string{testbed.MySQL: "TO", testbed.MariaDB: "FOR"}[l.kind]
-		l.exec(t, "REVOKE ALL PRIVILEGES ON "+l.Name+".* FROM "+account, "CREATE ROLE "+member, "CREATE ROLE "+reader,
+		l.Exec(t, "REVOKE ALL PRIVILEGES ON "+l.Name+".* FROM "+account, "CREATE ROLE "+member, "CREATE ROLE "+reader,
 			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.election_item TO %s", l.Name, member), fmt.Sprintf("GRANT SELECT ON %s.election_item TO %s", l.Name, reader),
 			fmt.Sprintf("GRANT %s TO %s", member, account), fmt.Sprintf("GRANT %s TO %s", reader, account), fmt.Sprintf("SET DEFAULT ROLE %s %s %s", member, within, account))
 		t.Cleanup(func() {
@@ -223,7 +216,7 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 			l.admin.Exec("DROP ROLE " + reader)
 		})
 		for _, told := range []string{"SET ROLE NONE", "SET ROLE " + reader} {
-			db := poolOf(t, l.User)
+			db := testbed.OpenDB(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
 			v := testbed.Read(t, d, recordKey("jobs"))
@@ -236,14 +229,14 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 // next change of such a row would stop their replication.
 func TestChangesReachTheBinaryLogWhateverWasTold(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		l.exec(t, "GRANT SUPER ON *.* TO "+l.userAtHost(t))
+		l.Exec(t, "GRANT SUPER ON *.* TO "+l.userAtHost(t))
 		if l.kind == testbed.MariaDB {
-			l.exec(t, "GRANT BINLOG ADMIN ON *.* TO "+l.userAtHost(t))
+			l.Exec(t, "GRANT BINLOG ADMIN ON *.* TO "+l.userAtHost(t))
 		}
-		db := poolOf(t, l.User)
+		db := testbed.OpenDB(t, l.User)
 		tell(t, db, "SET sql_log_bin = 0")
 		d := open(t, Options{DB: db, Schema: l.Name})
-		rows, err := d.query(t.Context(), func() []string { return []string{"SELECT @@SESSION.sql_log_bin"} })
+		rows, err := d.query(t.Context(), "SELECT @@SESSION.sql_log_bin")
 		if err != nil || string(rows[0][0]) != "1" {
 			t.Errorf("sql_log_bin is %s, want 1: %v", rows, err)
 		}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/conformance"
@@ -32,7 +30,7 @@ func TestConformance(t *testing.T) {
 				}
 			}
 			o := l.options
-			o.MySQL = virtual(t, l.User)
+			o.MySQL = mysql.Options{DB: testbed.Virtual(t, l.User), Schema: l.Name, Poll: true}
 			return conformance.Store{
 				Open: func(t testing.TB) backend.Backend { return mustOpen(t, o) },
 				Faults: map[string]conformance.Fault{
@@ -61,15 +59,4 @@ func mustOpen(t testing.TB, o Options) *Backend {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// virtual connects to a server that follows the clock of the bubble.
-func virtual(t testing.TB, user *driver.Config) mysql.Options {
-	config := user.Clone()
-	config.InterpolateParams, config.MultiStatements = true, true
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mysql.Options{Connector: testbed.Virtual(connector), Poll: true}
 }

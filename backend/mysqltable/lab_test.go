@@ -1,7 +1,6 @@
 package mysqltable
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
@@ -125,15 +124,9 @@ func (l *lab) node(t testing.TB, id string) *node {
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
-func (n *node) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(n.t.Context(), patient)
-}
-
 func (n *node) observe(election string) backend.Lease {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
+	changed, err := n.Observe(n.t.Context(), []backend.Lease{{Election: election}})
 	if err != nil || len(changed) != 1 {
 		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
 	}
@@ -145,9 +138,7 @@ const ttl = 2 * time.Second
 
 func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
 	if err != nil {
 		return backend.Answer{Err: err}
 	}
@@ -166,9 +157,7 @@ func (n *node) lead(election string) backend.Lease {
 
 func (n *node) renew(l backend.Lease) backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
+	answers, err := n.Renew(n.t.Context(), []backend.Held{l.Held()})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}
 	}
@@ -177,10 +166,8 @@ func (n *node) renew(l backend.Lease) backend.Answer {
 
 func (n *node) release(l backend.Lease) {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
 	l.End = backend.Released
-	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
+	if err := n.Release(n.t.Context(), []backend.Held{l.Held()}); err != nil {
 		n.t.Fatal(err)
 	}
 }

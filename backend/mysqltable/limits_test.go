@@ -1,7 +1,6 @@
 package mysqltable
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -85,7 +84,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: virtual(t, d.User), Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{DB: testbed.Virtual(t, d.User), Schema: d.Name, Poll: true}, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
 			if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
 				t.Fatal(err)
 			}
@@ -141,30 +140,28 @@ func TestKeysAreToldApartByTheirBytes(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		lock, s := l.lock(t), l.shape()
 		jobs, holder := beside.Owned{Election: "jobs", ID: "go-a", Term: 7}, s.holderOf("go-a", 7)
-		ctx, cancel := context.WithTimeout(t.Context(), patient)
-		defer cancel()
 
 		for _, key := range []string{"JOBS", "jobs ", "j\u00f6bs"} {
 			l.exec(t, "DELETE FROM leader_election")
 			l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES (?, ?, now())", s.key, s.holder, s.time), key, holder)
 
-			states, err := lock.Read(ctx, []string{"jobs"})
+			states, err := lock.Read(t.Context(), []string{"jobs"})
 			if err != nil || states[0].Term != 0 || states[0].Who != "" {
 				t.Fatalf("beside the row of %q: want no row of jobs to be read, got %+v, %v", key, states, err)
 			}
-			if kept, err := lock.Keep(ctx, []beside.Owned{jobs}); err != nil || kept[0].Outcome != backend.Refused {
+			if kept, err := lock.Keep(t.Context(), []beside.Owned{jobs}); err != nil || kept[0].Outcome != backend.Refused {
 				t.Errorf("beside the row of %q: want a renewal refused, got %+v, %v", key, kept, err)
 			}
-			if err := lock.Drop(ctx, []beside.Owned{jobs}); err != nil {
+			if err := lock.Drop(t.Context(), []beside.Owned{jobs}); err != nil {
 				t.Error(err)
 			}
 
-			taken, err := lock.Take(ctx, []beside.Taking{{Owned: jobs, Was: states[0]}})
+			taken, err := lock.Take(t.Context(), []beside.Taking{{Owned: jobs, Was: states[0]}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			rows := map[string]string{}
-			all, err := l.admin.QueryContext(ctx, fmt.Sprintf("SELECT %s, %s FROM leader_election", s.key, s.holder))
+			all, err := l.admin.QueryContext(t.Context(), fmt.Sprintf("SELECT %s, %s FROM leader_election", s.key, s.holder))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,9 +231,7 @@ func TestATableOfAnotherShapeIsAnError(t *testing.T) {
 		l := newLab(t, k, UpdateTime, threshold)
 		fails := func(want string) {
 			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), patient)
-			defer cancel()
-			_, err := l.node(t, "go-a").Observe(ctx, []backend.Lease{{Election: "jobs"}})
+			_, err := l.node(t, "go-a").Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("want an error of class ErrDenied with %q, got %v", want, err)
 			}

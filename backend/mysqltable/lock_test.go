@@ -60,9 +60,7 @@ func TestAGuardGivesBackTheRow(t *testing.T) {
 	if err := guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := guard.ctx()
-	defer cancel()
-	if err := guard.Release(ctx, []backend.Held{dead}); err != nil {
+	if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.node(t, "go-b").observe("jobs"); !got.Vacant() || got.ObserveFor != 0 {

@@ -85,9 +85,7 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 		a := l.node(t, "go-a")
 		held := a.lead("jobs")
 		held.MovedTo = "elsewhere"
-		ctx, cancel := a.ctx()
-		defer cancel()
-		got, err := a.Mark(ctx, []backend.Held{held.Held()})
+		got, err := a.Mark(t.Context(), []backend.Held{held.Held()})
 		if err != nil || got[0].Outcome != backend.Granted || got[0].MovedTo != "elsewhere" {
 			t.Fatalf("Mark by the holder: %+v, %v", got, err)
 		}
@@ -141,11 +139,9 @@ func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		ctx, cancel := a.ctx()
-		defer cancel()
 		var answers []backend.Answer
 		until(t, patient, "the locked row to run out of time", func() bool {
-			if answers, err = a.Renew(ctx, []backend.Held{jobs.Held(), reports.Held()}); err != nil || answers[1].Outcome != backend.Granted {
+			if answers, err = a.Renew(t.Context(), []backend.Held{jobs.Held(), reports.Held()}); err != nil || answers[1].Outcome != backend.Granted {
 				t.Fatalf("beside a locked row another one is renewed: %+v, %v", answers, err)
 			}
 			return answers[0].Outcome != backend.Granted

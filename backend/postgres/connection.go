@@ -1,9 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -176,15 +176,6 @@ func broken(err error) bool {
 	return c == "" && !isDenied(err) || standby(err) || c == queryCanceled || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
 }
 
-// payload returns data for a statement, as an expression of type json. Nothing in it can be SQL.
-func payload(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // cannot happen: strings, numbers and structs of them
-	}
-	return textSQL(string(text)) + "::json"
-}
-
 // textSQL returns text for a statement, as an expression. Nothing in it can be SQL.
 func textSQL(text string) string {
 	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
@@ -245,14 +236,20 @@ func standby(err error) bool {
 	return errors.Is(err, errStandby) || ok && !errors.Is(err, errReadOnly) && (e.Code == readOnly || e.Code == notSupported && e.File == "variable.c" || e.Code == notReady && e.File == "xlogfuncs.c")
 }
 
-// OfOneChange implements [relational.Dialect]: a lock or a deadlock, text of another encoding, its size, or
-// a cancelled statement.
-func (*driver) OfOneChange(err error) bool {
-	return slices.Contains([]string{uniqueViolation, lockNotAvailable, "40P01", "22001", "22P05", "54000", queryCanceled}, code(err))
+// Fault implements [relational.Dialect].
+func (*driver) Fault(err error) relational.Fault {
+	c := code(err)
+	return relational.Fault{
+		Denied:      isDenied(err),
+		MayNotWrite: c == noRight || errors.Is(err, errReadOnly),
+		Lacks:       c == noRight || c == undefinedTable,
+		OfOneChange: slices.Contains(ofOneChange, c),
+		Soon:        c == uniqueViolation, // somebody has just made the row
+	}
 }
 
-// Soon implements [relational.Dialect]: somebody has just made the row.
-func (*driver) Soon(err error) bool { return code(err) == uniqueViolation }
+// ofOneChange are a lock or a deadlock, text of another encoding, its size, and a cancelled statement.
+var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", "22001", "22P05", "54000", queryCanceled}
 
 // Errors about which an administrator must act, by class and by code.
 var (
@@ -293,20 +290,9 @@ func refusedByPooler(err error) bool {
 	return code(err) == "08P01" && slices.ContainsFunc([]string{"PQexec disallowed", "unsupported startup parameter", "does not exist"}, func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
-// MayNotWrite implements [relational.Dialect].
-func (*driver) MayNotWrite(err error) bool {
-	return code(err) == noRight || errors.Is(err, errReadOnly)
-}
-
-// Denied implements [relational.Dialect].
-func (*driver) Denied(err error) bool { return isDenied(err) }
-
 // Hint implements [relational.Dialect].
-func (d *driver) Hint(err error) string {
-	if a, ok := errors.AsType[absent](err); ok && a.hint != "" {
-		return a.hint
-	}
-	t := d.Settled()
+func (d *driver) Hint(err error, s *relational.Survey) string {
+	t, who := d.Settled(), cmp.Or(s.Account, account(d.user))
 	switch code(err) {
 	case wrongPassword:
 		return "; correct the account or its password in the dsn"
@@ -315,11 +301,17 @@ func (d *driver) Hint(err error) string {
 	case "3F000":
 		return "; make the schema (CREATE SCHEMA), or correct its name in the configuration"
 	case undefinedTable:
-		return d.hintToMake(t)
+		if s.Where == "" {
+			return hintToMake(t, who)
+		}
+		return " in " + s.Where + s.Elsewhere(t) + s.Hint
 	case undefinedColumn:
 		return "; it is a view, or another table than \"elect schema\" prints: name another schema or prefix, or rename it"
 	case noRight:
-		return "; " + d.hintToGrant(err, t)
+		if s.Where != "" && len(s.Found) == 0 && s.Other == "" { // it could not be made
+			return s.Hint
+		}
+		return "; " + hintToGrant(err, t, who)
 	case "22P05":
 		return "; the encoding of the database must be UTF8"
 	case notSupported:
@@ -327,7 +319,7 @@ func (d *driver) Hint(err error) string {
 			return "; the encoding of the database must be UTF8"
 		}
 	case readOnly:
-		return "; it is set for the account, the database or the server: ALTER ROLE " + d.account() + " RESET default_transaction_read_only;"
+		return "; it is set for the account, the database or the server: ALTER ROLE " + who + " RESET default_transaction_read_only;"
 	case "42704":
 		return "; make it (a role by CREATE ROLE), or correct or remove its name, in the dsn, too"
 	case "42601", "42883":
@@ -339,23 +331,19 @@ func (d *driver) Hint(err error) string {
 }
 
 // hintToGrant says what an administrator can do about missing rights.
-func (d *driver) hintToGrant(err error, t relational.Table) string {
+func hintToGrant(err error, t relational.Table, account string) string {
 	const grant = "an administrator can grant what is needed: "
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Routine == "check_enable_rls" {
 		return "rows that are hidden look like rows that are not there, so the table must show all of them to all members; its owner can let it: ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
 	}
 	if strings.Contains(err.Error(), "pg_control_system") {
-		return grant + "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + d.account() + ";"
+		return grant + "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + account + ";"
 	}
-	return grant + grantSQL(t, d.account())
+	return grant + grantSQL(t, account)
 }
 
-// account returns the name of the account, or of the role that was set for it, as a statement has it.
-func (d *driver) account() string {
-	user := d.user
-	if role := d.role.Load(); role != nil {
-		user = *role
-	}
+// account returns the name of an account, or of the role that was set for it, as a statement has it.
+func account(user string) string {
 	if user == "" || clean.Text(user, 63, false) != user {
 		return `"account"`
 	}

@@ -100,10 +100,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	d := b.driver
 	var results []*pgconn.Result
 	if _, err = d.Place(ctx); err == nil {
-		results, err = d.ask(ctx, d.statement(inspectSQL, nil))
+		results, err = d.exec(ctx, d.statement(inspectSQL, nil))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("postgres: inspect: %w", d.Fail(err))
+		return nil, fmt.Errorf("postgres: inspect: %w", d.Explain(ctx, err))
 	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +25,6 @@ type driver struct {
 	db    *sql.DB       // the program's; nil: none
 
 	location, user string
-	role           atomic.Pointer[string] // in which the server sees it; nil: not known yet
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -74,7 +72,7 @@ var errStandby = errors.New("the server is a standby, which is read-only")
 
 // reading runs a statement that begins with headSQL.
 func (d *driver) reading(ctx context.Context, statement string) (relational.Answer, error) {
-	results, err := d.ask(ctx, statement)
+	results, err := d.exec(ctx, statement)
 	if err != nil {
 		return relational.Answer{}, err
 	}
@@ -129,7 +127,7 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	if b.Inserts {
 		lock = lockSQL
 	}
-	results, err := d.ask(ctx, d.statement(writingSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
+	results, err := d.exec(ctx, d.statement(writingSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
 		d.statement(verifySQL, relational.Versions(b.Verify)))
 	if err != nil {
 		return c, err

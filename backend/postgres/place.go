@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -43,9 +40,7 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 		return s, err
 	}
 	told, begun, tables, there := results[0], results[1], results[2], results[3]
-	role := text(begun, 0, 4)
-	d.role.Store(&role)
-
+	s.Account = account(text(begun, 0, 4))
 	s.Where = fmt.Sprintf("the database %q", text(begun, 0, 1))
 	s.Default = cmp.Or(text(begun, 0, 3), text(begun, 0, 2))
 	for i := range tables.Rows {
@@ -56,18 +51,19 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	}
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
+	none := len(s.Found) == 0 && s.Other == ""
 	switch {
-	case d.Table.Schema != "" && text(there, 0, 0) != "t" && s.Other != "":
-		s.Hint = "; it has no such schema, but the schema " + clean.Text(s.Other, 63, false) + " has such a table: correct the configuration"
-	case d.Table.Schema != "" && text(there, 0, 0) != "t" && len(s.Found) == 0:
-		s.Hint = "; it has no such schema; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + d.account() + ";"
-	case d.Table.Schema != "" && text(there, 0, 0) != "t": // elsewhere says where there is one
-	case len(s.Found) == 0 && s.Other == "" && t.Schema != "":
-		s.Hint = "; if the table is in another database, correct the dsn" + d.hintToMake(t)
+	case d.Table.Schema != "" && text(there, 0, 0) != "t":
+		s.Hint = "; it has no such schema"
+		if none {
+			s.Hint += "; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + s.Account + ";"
+		}
+	case none && t.Schema != "":
+		s.Hint = "; if the table is in another database, correct the dsn" + hintToMake(t, s.Account)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
-		s.Hint = d.hintToMake(t)
+		s.Hint = hintToMake(t, s.Account)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
-		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + d.account() + ";"
+		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + s.Account + ";"
 	}
 	switch {
 	case text(told, 0, 0) != text(begun, 0, 0):
@@ -78,42 +74,6 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-// absent is the error of a request whose table is not there, with what a survey says about it.
-type absent struct {
-	error
-	hint string
-}
-
-func (e absent) Unwrap() error { return e.error }
-
-// ask is exec, and says more about a table that is not there.
-func (d *driver) ask(ctx context.Context, statements string) ([]*pgconn.Result, error) {
-	results, err := d.exec(ctx, statements)
-	switch code(err) {
-	case noRight:
-		d.Survey(ctx) // to name the role
-	case undefinedTable:
-		if s, failed := d.Survey(ctx); failed == nil {
-			err = absent{err, " in " + s.Where + d.elsewhere(&s) + s.Hint}
-		}
-	}
-	return results, err
-}
-
-// elsewhere says which other schemas have a table of the name: "; …", or "".
-func (d *driver) elsewhere(s *relational.Survey) string {
-	var shown []string
-	for _, schema := range s.Found {
-		if schema != d.Settled().Schema {
-			shown = append(shown, clean.Text(schema, 63, false))
-		}
-	}
-	if len(shown) == 0 {
-		return ""
-	}
-	return "; there is one in the schema " + strings.Join(shown, ", ") + ": correct the configuration, or start this process again if it was moved there"
-}
-
 // CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has been made
 // since the survey.
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
@@ -122,16 +82,12 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make + " END IF; END $go_election$;")
 	}
 	_, err := d.exec(ctx, writingSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+make+" COMMIT")
-	if d.MayNotWrite(err) {
-		err = absent{err, d.hintToMake(t)}
-	}
 	return err
 }
 
 // hintToMake says how an administrator makes a missing table for this account. The statements end the text, so that
 // they can be pasted.
-func (d *driver) hintToMake(t relational.Table) string {
-	account := d.account()
+func hintToMake(t relational.Table, account string) string {
 	return "; an administrator, with a dsn of their own, makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
 		createSQL(t.String()) + " " + grantSQL(t, account)
 }

@@ -106,7 +106,7 @@ const verifySQL = readingSQL + `SELECT ` + positionSQL + `, pg_snapshot_xmax(pg_
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
 	t := d.Settled()
-	return strings.NewReplacer(append(more, "{table}", ascii(t), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", payload(data))...).Replace(text)
+	return strings.NewReplacer(append(more, "{table}", ascii(t), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", textSQL(relational.JSON(data))+"::json")...).Replace(text)
 }
 
 // ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in which the server

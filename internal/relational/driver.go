@@ -42,23 +42,26 @@ type Dialect interface {
 	// of them is used for a later call.
 	Moved()
 
-	// Survey asks where the table is.
+	// Survey asks where the table is, and for whom.
 	Survey(ctx context.Context) (Survey, error)
 
 	// CreateTable creates the table in its schema if it is not there.
 	CreateTable(ctx context.Context, t Table) error
 
-	// MayNotWrite reports whether the account lacks a right.
-	MayNotWrite(err error) bool
+	// Fault says what an error means.
+	Fault(err error) Fault
 
-	// Denied reports whether an administrator must act. Hint says how: "; …", or "".
-	Denied(err error) bool
-	Hint(err error) string
+	// Hint says what an administrator must do: "; …", or "". The Survey is empty if none was made.
+	Hint(err error, s *Survey) string
+}
 
-	// OfOneChange reports whether one change of a batch may have failed the others. Soon reports whether
-	// a change may succeed if it is tried again.
-	OfOneChange(err error) bool
-	Soon(err error) bool
+// A Fault is what an error means.
+type Fault struct {
+	Denied      bool // an administrator must act
+	MayNotWrite bool // the account lacks a right
+	Lacks       bool // the table, or a right to it, is what a statement lacks: a Survey says more
+	OfOneChange bool // one change of a batch may have failed the others
+	Soon        bool // a change may succeed if it is tried again
 }
 
 // An Answer is what a server has answered to a reading.
@@ -184,7 +187,7 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 		before, position := d.origin(), d.Position()
 		a, err := read()
 		if err != nil {
-			return v, d.Fail(err)
+			return v, d.Explain(ctx, err)
 		}
 		if last := serverOf(d.Epoch()); last != "" && last != a.Server {
 			d.Dialect.Moved()
@@ -208,8 +211,8 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:
 				continue
-			case !d.Dialect.MayNotWrite(err):
-				return v, d.Fail(err)
+			case !d.Dialect.Fault(err).MayNotWrite:
+				return v, d.Explain(ctx, err)
 			}
 			epoch = a.Server + ".unknown" // this is an observer
 		}
@@ -276,19 +279,30 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 }
 
 // Fail adds to err its class and what an operator must do, and removes the password.
-func (d *Driver) Fail(err error) error { return d.FailWith(err, d.Dialect.Hint) }
+func (d *Driver) Fail(err error) error {
+	return d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &Survey{}) })
+}
 
-// FailWith is Fail about another table, for which an operator must do something else.
-func (d *Driver) FailWith(err error, hintAt func(error) string) error {
+// Explain is Fail of a call that may ask the server what its statement lacks.
+func (d *Driver) Explain(ctx context.Context, err error) error {
+	s := Survey{}
+	if err != nil && d.Dialect.Fault(err).Lacks {
+		s, _ = d.Dialect.Survey(ctx)
+	}
+	return d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &s) })
+}
+
+// FailWith is Fail with another hint.
+func (d *Driver) FailWith(err error, hint func(error) string) error {
 	if err == nil {
 		return nil
 	}
-	class, hint := backend.Class(err), ""
-	if d.Dialect.Denied(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		class, hint = backend.ErrDenied, hintAt(err)
+	class, more := backend.Class(err), ""
+	if d.Dialect.Fault(err).Denied && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		class, more = backend.ErrDenied, hint(err)
 	}
 	if err = clean.Secrets(err, d.Password.All()...); errors.Is(err, class) {
-		return fmt.Errorf("%w%s", err, hint)
+		return fmt.Errorf("%w%s", err, more)
 	}
-	return fmt.Errorf("%w: %w%s", class, err, hint)
+	return fmt.Errorf("%w: %w%s", class, err, more)
 }

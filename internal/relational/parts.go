@@ -1,6 +1,19 @@
 package relational
 
-import "github.com/go-election/go-election/backend/lease"
+import (
+	"encoding/json"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// JSON returns the data of a message: strings, numbers, and structs and lists of them.
+func JSON(data any) string {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // cannot happen
+	}
+	return string(text)
+}
 
 // maxMessage is about how many bytes of JSON one message has. In base64 and with its statements that is less than 1 MiB, the
 // least that anybody sets max_allowed_packet of MySQL or MariaDB to.

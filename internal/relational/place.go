@@ -20,7 +20,22 @@ type Survey struct {
 	Found   []string // the schemas that have a table of this name, and to which connections may lead
 	Doubt   string   // why Default may be somebody else's choice; "": it is not
 	Other   string   // a schema that has such a table, and to which nobody is led; "": none
+	Account string   // as statements have it; "": it is not known
 	Hint    string   // what an administrator can do about a table that is not there, or cannot be used: "; …", or ""
+}
+
+// Elsewhere says in which other schemas there is a table of the name: "; …", or "".
+func (s *Survey) Elsewhere(t Table) string {
+	var shown []string
+	for _, schema := range append(s.Found, s.Other) {
+		if schema != "" && schema != t.Schema {
+			shown = append(shown, clean.Text(schema, maxName, false))
+		}
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	return "; there is one in the schema " + strings.Join(shown, ", ") + ": correct the configuration, or start this process again if it was moved there"
 }
 
 // Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
@@ -82,6 +97,15 @@ func (d *Driver) settle(s *Survey) (Table, error) {
 		backend.ErrDenied, t, s.Where, has, s.Default, s.Hint)
 }
 
+// create creates the table if it is not there, unless it is in doubt where.
+func (d *Driver) create(ctx context.Context, s *Survey) error {
+	t, err := d.toMake(s)
+	if err == nil {
+		err = d.Dialect.CreateTable(ctx, t)
+	}
+	return err
+}
+
 // toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
 func (d *Driver) toMake(s *Survey) (Table, error) {
 	t := d.Table
@@ -111,15 +135,11 @@ func (d *Driver) toMake(s *Survey) (Table, error) {
 func (d *Driver) CreateTables(ctx context.Context) error {
 	s, err := d.Dialect.Survey(ctx)
 	s.Doubt = ""
-	var t Table
 	if err == nil {
-		t, err = d.toMake(&s)
-	}
-	if err == nil {
-		err = d.Dialect.CreateTable(ctx, t)
+		err = d.create(ctx, &s)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: create tables: %w", d.Name, d.Fail(err))
+		return fmt.Errorf("%s: create tables: %w", d.Name, d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &s) }))
 	}
 	return nil
 }
@@ -133,11 +153,7 @@ func (d *Driver) Prepare(ctx context.Context) error {
 	if err != nil || len(s.Found) > 0 && (d.Table.Schema == "" || slices.Contains(s.Found, d.Table.Schema)) {
 		return nil
 	}
-	t, err := d.toMake(&s)
-	if err != nil {
-		return nil
-	}
-	if err := d.Dialect.CreateTable(ctx, t); err != nil && !d.Dialect.Denied(err) {
+	if err := d.create(ctx, &s); err != nil && !d.Dialect.Fault(err).Denied {
 		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err))
 	}
 	return nil

@@ -65,8 +65,8 @@ func (d *Driver) CheckOptions(sources string, given ...bool) error {
 	return nil
 }
 
-// Preflight implements [backend.Preflighter] for a backend with this driver. It sends a change whose
-// condition is never met: the server checks the rights first.
+// Preflight implements [backend.Preflighter] for a backend with this driver. It sends the statements of a change, with
+// nothing to change: the server checks the rights first.
 func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend.Bid) []error {
 	err := b.Enter(bids[0].Candidate.Nonce)
 	var v lease.View
@@ -74,11 +74,8 @@ func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend
 		v, err = d.Read(ctx, nil)
 	}
 	if err == nil {
-		never := func(name, version string, value lease.Value) lease.Put {
-			return lease.Put{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: name}, Version: version}, Value: value}
-		}
-		s := &lease.Session{}
-		_, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{never("preflight1", "none", s), never("preflight2", "none", nil), never("preflight3", "", s)}}}, nil)
+		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Inserts: true, Updates: true, Deletes: true})
+		err = d.Explain(ctx, err)
 	}
 	errs := make([]error, len(bids))
 	for i := range errs {

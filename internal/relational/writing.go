@@ -87,7 +87,7 @@ func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	case errors.Is(err, lease.ErrEpoch):
 		return lease.Written{}, err
 	case err != nil:
-		return lease.Written{Results: w.Results}, d.Fail(err)
+		return lease.Written{Results: w.Results}, d.Explain(ctx, err)
 	}
 	return w.Written, nil
 }
@@ -154,14 +154,14 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		switch {
 		case err == nil:
 			part = busy
-		case !w.Dialect.OfOneChange(err):
+		case !w.Dialect.Fault(err).OfOneChange:
 			return err
 		case len(part) > 1:
 			if err := w.send(ctx, part[:len(part)/2]); err != nil {
 				return err
 			}
 			return w.send(ctx, part[len(part)/2:])
-		case !w.Dialect.Soon(err):
+		case !w.Dialect.Fault(err).Soon:
 			w.Results[part[0]].Err = w.Fail(err)
 			return nil
 		}

@@ -168,7 +168,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if c.Connector, err = driversql.NewConnector(config); err != nil {
 		return nil, err
 	}
-	return mysql.Open(mysql.Options{Connector: c, Poll: r.Poll})
+	return mysql.Open(mysql.Options{DB: sql.OpenDB(c), Schema: config.DBName, Poll: r.Poll})
 }
 
 // measure waits until every election has a leader, waits until the load is steady, and

@@ -3,6 +3,7 @@ package testbed
 import (
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strings"
 	"testing"
@@ -63,8 +64,8 @@ func (d *Database) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-// OpenDB opens a pool, which it closes at the end of the test. The pool does not log
-// broken connections.
+// OpenDB opens a pool, which it closes at the end of the test. A message may have several statements, and
+// the pool does not log broken connections.
 func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	db, err := attempt(func() *sql.DB { return openPool(c) })
@@ -73,10 +74,14 @@ func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	return db
 }
 
-func openPool(c *mysql.Config) *sql.DB {
+func openPool(c *mysql.Config) *sql.DB { return sql.OpenDB(Connector(c)) }
+
+// Connector is that of OpenDB.
+func Connector(c *mysql.Config) driver.Connector {
 	c = c.Clone()
+	c.MultiStatements = true
 	c.Logger = &mysql.NopLogger{} // faults break connections on purpose
-	return sql.OpenDB(must(mysql.NewConnector(c)))
+	return must(mysql.NewConnector(c))
 }
 
 // tidy cleans up on a server that outlives the test. It ignores errors.

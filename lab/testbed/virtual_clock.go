@@ -2,16 +2,25 @@ package testbed
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
-// Virtual returns a connector to a MySQL or MariaDB server for bubbles of
-// testing/synctest. Before each statement it sets the session's clock to the caller's, so
-// that virtual hours take moments on a real server. The driver must interpolate
-// parameters (InterpolateParams).
-func Virtual(c driver.Connector) driver.Connector { return virtual{c} }
+// Virtual opens a pool as OpenDB does, for bubbles of testing/synctest. Before each statement it sets the session's
+// clock to the caller's, so that virtual hours take moments on a real server.
+func Virtual(t testing.TB, c *mysql.Config) *sql.DB {
+	t.Helper()
+	c = c.Clone()
+	c.InterpolateParams = true
+	db := sql.OpenDB(virtual{Connector(c)})
+	t.Cleanup(func() { db.Close() })
+	return db
+}
 
 type virtual struct{ driver.Connector }
 
