@@ -89,7 +89,7 @@ func (t *table) key(election string) (string, error) {
 	return key, nil
 }
 
-// query sends statements. A program with another type of time would be hours away from this module's times.
+// query sends statements, once the table was checked.
 func (t *table) query(ctx context.Context, what string, statements ...string) (rows [][][]byte, err error) {
 	if !t.checked.Load() {
 		err = t.checkTable(ctx)

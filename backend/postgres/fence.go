@@ -44,13 +44,13 @@ type Fence struct {
 	Hold time.Duration
 }
 
-// fenceSQL locks the row of the record, which renewals do not write. Text goes to and fro in base64, since the program's
-// connection may have another encoding.
-const fenceSQL = `SELECT encode(convert_to(value, 'UTF8'), 'base64'), set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
+// fenceSQL locks the row of the record, which renewals do not write. Text comes in base64 and goes as bytes, since the
+// program's connection may have another encoding.
+const fenceSQL = `SELECT convert_to(value, 'UTF8'), set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
  WHERE kind = 'record' AND name = convert_from(decode($1, 'base64'), 'UTF8') FOR SHARE`
 
 // findSQL finds the table if no schema is named.
-const findSQL = `SELECT count(*), encode(convert_to(coalesce(min(n.nspname::text), ''), 'UTF8'), 'base64') ` + tablesSQL
+const findSQL = `SELECT count(*), convert_to(coalesce(min(n.nspname::text), ''), 'UTF8') ` + tablesSQL
 
 // Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It
 // waits for a grant that is being written. The error is ErrFenced if it is another term. After any
@@ -81,36 +81,26 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 	}
 	d := unconnected(t)
 	if t.Schema == "" {
-		tables := 0
-		err = query([]any{&tables, (*encoded)(&t.Schema)}, d.named(findSQL))
+		tables, schema := 0, []byte{}
+		err = query([]any{&tables, &schema}, d.named(findSQL))
+		t.Schema = string(schema)
 		if err == nil && tables != 1 {
 			err = fmt.Errorf("%w: the search_path leads to %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
 		}
 	}
-	value := ""
+	var value []byte
 	if err == nil {
 		name := base64.StdEncoding.EncodeToString([]byte(election))
-		err = query([]any{(*encoded)(&value), new(string)}, strings.ReplaceAll(fenceSQL, "{table}", ascii(t)), name, fmt.Sprint(f.Hold.Milliseconds()))
+		err = query([]any{&value, new(string)}, strings.ReplaceAll(fenceSQL, "{table}", ascii(t)), name, fmt.Sprint(f.Hold.Milliseconds()))
 	}
 
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
 		err = d.Fail(err)
-	} else if r, _ := lease.Decode(lease.Records, []byte(value)).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
+	} else if r, _ := lease.Decode(lease.Records, value).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
 		err = ErrFenced
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: fence %q term %d: %w", election, term, err)
 	}
 	return nil
-}
-
-// An encoded text is scanned from base64, which the server breaks into lines.
-type encoded string
-
-// Scan implements [sql.Scanner].
-func (e *encoded) Scan(from any) error {
-	text, _ := from.(string)
-	plain, err := base64.StdEncoding.DecodeString(text)
-	*e = encoded(plain)
-	return err
 }

@@ -41,11 +41,8 @@ func (s *Survey) Elsewhere(t Table) string {
 // Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
 // as long as the Driver is used, whatever connections are told afterwards.
 func (d *Driver) Place(ctx context.Context) (Table, error) {
-	if d.Table.Schema != "" {
-		return d.Table, nil
-	}
-	if t := d.settled.Load(); t != nil {
-		return *t, nil
+	if t := d.Settled(); t.Schema != "" {
+		return t, nil
 	}
 
 	s, err := d.Dialect.Survey(ctx)
