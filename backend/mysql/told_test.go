@@ -144,6 +144,9 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
 				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 			}
+			if rows, err := d.query(t.Context(), "SELECT DATABASE()"); err != nil || string(rows[0][0]) != l.Name {
+				t.Errorf("after %s: the statements of package mysqltable, which name no schema, are about %s: %v", told, rows, err)
+			}
 			value = told + "é€😀"
 			testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
 				results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})

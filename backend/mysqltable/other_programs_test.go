@@ -1,7 +1,6 @@
 package mysqltable
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -148,42 +146,6 @@ func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
 		})
 		if !errors.Is(answers[0].Err, backend.ErrUnavailable) {
 			t.Errorf("the locked row: %v, %v; want no outcome, since it is not renewed", answers[0].Outcome, answers[0].Err)
-		}
-	})
-}
-
-// Whatever schema the connections of a program's pool were told to use, the row is that of the schema that is named.
-func TestAnotherSchemaOfTheConnectionIsNotRead(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, k, LastSeenActive, threshold)
-		tenant := testbed.Shared(t, k).Database(t).Name
-		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], tenant+".leader_election"))
-		l.runOnce(t, "jobs", "other-1")
-		pool := testbed.OpenDB(t, l.Admin)
-		var conns []*sql.Conn
-		for range 5 {
-			conn, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.ExecContext(t.Context(), "USE "+tenant); err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, conn)
-		}
-		for _, conn := range conns {
-			conn.Close()
-		}
-
-		l.options.MySQL = mysql.Options{DB: pool, Schema: l.Name}
-		a := l.node(t, "go-a")
-		if got := a.observe("jobs"); got.Holder.ID != "other-1" {
-			t.Errorf("the table that is named has other-1 as leader, and %+v is read", got)
-		}
-		a.lead("reports")
-		if leader := l.leader(t, "reports"); !strings.HasPrefix(leader, "go-a#") {
-			t.Errorf("other programs see %q as leader, want go-a#…", leader)
 		}
 	})
 }
