@@ -8,44 +8,35 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The methods of [backend.Backend]. They copy slices, because a request may still be in
-// flight after its call has returned, when the caller may reuse the slices.
+// The methods of [backend.Backend].
 
 func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	bids = slices.Clone(bids)
-	return carry(w, ctx, callAboutBids("Acquire", bids), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.Inner.Acquire(ctx, bids)
-	}, w.recordAnswers)
+	return batch(w, ctx, "Acquire", bids, ofBid, w.Inner.Acquire)
 }
 
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	held = slices.Clone(held)
-	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.Inner.Renew(ctx, held)
-	}, w.recordAnswers)
+	return batch(w, ctx, "Renew", held, ofHeld, w.Inner.Renew)
 }
 
 // Mark implements [backend.Marker]. For a Backend that does not, it returns ErrInvalid.
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	held = slices.Clone(held)
-	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return batch(w, ctx, "Mark", held, ofHeld, func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 		m, ok := w.Inner.(backend.Marker)
 		if !ok {
 			return nil, fmt.Errorf("wire: mark: %w: the store keeps no marks", backend.ErrInvalid)
 		}
 		return m.Mark(ctx, held)
-	}, w.recordAnswers)
+	})
 }
 
 func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
-	held = slices.Clone(held)
 	// The backend resolves term 0 during the call: it finds the lease that its nonce
 	// holds and then releases exactly that one. Only the second step can arrive late, and
 	// it names a term. Delivering the whole call later would end a later grant, which no
 	// correct backend does.
-	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
-	return w.carryError(ctx, callAboutHeld("Release", held), func(ctx context.Context) error {
+	return batchError(w, ctx, "Release", held, ofHeld, func(ctx context.Context, held []backend.Held) error {
+		zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 		if zero && caller.Err() != nil {
 			return caller.Err()
 		}
@@ -54,34 +45,21 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
-	leases = slices.Clone(leases)
-	return carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
-		return w.Inner.Observe(ctx, leases)
-	}, nil)
+	return batch(w, ctx, "Observe", leases, ofLease, w.Inner.Observe)
 }
 
 func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
-	leases = slices.Clone(leases)
-	return w.carryError(ctx, callAboutLeases("Listen", leases), func(ctx context.Context) error {
-		return w.Inner.Listen(ctx, leases)
-	})
+	return batchError(w, ctx, "Listen", leases, ofLease, w.Inner.Listen)
 }
 
 func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
-	requests = slices.Clone(requests)
-	c := Call{Method: "Request"}
-	for _, x := range requests {
-		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
-	}
-	return w.carryError(ctx, c, func(ctx context.Context) error {
-		return w.Inner.Request(ctx, requests)
-	})
+	return batchError(w, ctx, "Request", requests, ofRequest, w.Inner.Request)
 }
 
 func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	return carry(w, ctx, Call{Method: "List"}, func(ctx context.Context) ([]backend.Record, error) {
 		return w.Inner.List(ctx, from, limit)
-	}, nil)
+	})
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
@@ -93,19 +71,18 @@ func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
 func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	return carry(w, ctx, Call{Method: "Members"}, func(ctx context.Context) ([]backend.Member, error) {
 		return w.Inner.Members(ctx, from, limit)
-	}, nil)
+	})
 }
 
 // Preflight implements [backend.Preflighter]. For a Backend that does not, it returns no
 // errors.
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	bids = slices.Clone(bids)
-	errs, err := carry(w, ctx, callAboutBids("Preflight", bids), func(ctx context.Context) ([]error, error) {
+	errs, err := batch(w, ctx, "Preflight", bids, ofBid, func(ctx context.Context, bids []backend.Bid) ([]error, error) {
 		if p, ok := w.Inner.(backend.Preflighter); ok {
 			return p.Preflight(ctx, bids), nil
 		}
 		return make([]error, len(bids)), nil
-	}, nil)
+	})
 	if err != nil {
 		errs = slices.Repeat([]error{err}, len(bids))
 	}
@@ -118,9 +95,7 @@ func (w *Wire) Prepare(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	return w.carryError(ctx, Call{Method: "Prepare"}, func(ctx context.Context) error {
-		return p.Prepare(ctx)
-	})
+	return w.carryError(ctx, Call{Method: "Prepare"}, p.Prepare)
 }
 
 // Adopt implements [backend.Adopter], if the Backend within does.
@@ -141,32 +116,42 @@ func (w *Wire) Close() error {
 	return w.Inner.Close()
 }
 
-func callAboutBids(method string, bids []backend.Bid) Call {
+// What the items of a batch are about.
+
+func ofBid(b backend.Bid) (election string, term uint64)         { return b.Election, 0 }
+func ofHeld(h backend.Held) (election string, term uint64)       { return h.Election, h.Term }
+func ofLease(l backend.Lease) (election string, term uint64)     { return l.Election, l.Term }
+func ofRequest(r backend.Request) (election string, term uint64) { return r.Election, r.Term }
+
+// batch carries a call about several items. It copies them, because a request may still be in
+// flight after its call has returned, when the caller may reuse the slice.
+func batch[T, R any](
+	w *Wire, ctx context.Context, method string, items []T,
+	of func(T) (election string, term uint64), do func(context.Context, []T) (R, error),
+) (R, error) {
+	items = slices.Clone(items)
 	c := Call{Method: method}
-	for _, b := range bids {
-		c.Elections = append(c.Elections, b.Election)
+	for _, item := range items {
+		election, term := of(item)
+		c.Elections = append(c.Elections, election)
+		c.Terms = append(c.Terms, term)
 	}
-	return c
+	return carry(w, ctx, c, func(ctx context.Context) (R, error) { return do(ctx, items) })
 }
 
-func callAboutHeld(method string, held []backend.Held) Call {
-	c := Call{Method: method}
-	for _, h := range held {
-		c.Elections, c.Terms = append(c.Elections, h.Election), append(c.Terms, h.Term)
-	}
-	return c
+// batchError is batch for a call that returns only an error.
+func batchError[T any](
+	w *Wire, ctx context.Context, method string, items []T,
+	of func(T) (election string, term uint64), do func(context.Context, []T) error,
+) error {
+	_, err := batch(w, ctx, method, items, of, func(ctx context.Context, items []T) (none struct{}, err error) {
+		return none, do(ctx, items)
+	})
+	return err
 }
 
-func callAboutLeases(method string, leases []backend.Lease) Call {
-	c := Call{Method: method}
-	for _, l := range leases {
-		c.Elections, c.Terms = append(c.Elections, l.Election), append(c.Terms, l.Term)
-	}
-	return c
-}
-
-// recordAnswers records the outcomes, after removing those of f.Spoil.
-func (w *Wire) recordAnswers(c *Call, f Fate, answers []backend.Answer) {
+// record records the outcomes, after removing those of f.Spoil.
+func (c *Call) record(f Fate, answers []backend.Answer) {
 	for i := range answers {
 		if i < len(c.Elections) && slices.Contains(f.Spoil, c.Elections[i]) {
 			answers[i] = backend.Answer{Err: fmt.Errorf("wire: outcome removed: %w", backend.ErrUnavailable)}

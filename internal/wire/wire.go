@@ -44,7 +44,7 @@ type Wire struct {
 type Call struct {
 	Method    string   // "Acquire", "Renew", …
 	Elections []string // the elections of the batch, in order
-	Terms     []uint64 // the terms in the batch, for methods that have terms
+	Terms     []uint64 // the terms in the batch; 0 for bids
 	Sent      time.Duration
 	Received  time.Duration // when the caller got its answer
 	Outcomes  []backend.Outcome
@@ -103,9 +103,8 @@ func (w *Wire) Count(methods ...string) (n int) {
 }
 
 // carry handles every call: it records the call, decides its Fate, and runs do, which
-// calls the inner backend. note completes the record from the result, when the caller
-// is certain to get it.
-func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Context) (R, error), note func(*Call, Fate, R)) (R, error) {
+// calls the inner backend. It records outcomes when the caller is certain to get them.
+func carry[R any](w *Wire, ctx context.Context, c Call, do func(context.Context) (R, error)) (R, error) {
 	w.mu.Lock()
 	w.counts[c.Method]++
 	fate, f := w.decide, Fate{Lost: w.cut}
@@ -120,8 +119,8 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 		r, err = none, waitForEnd(ctx)
 	}
 	c.Received, c.Err = time.Since(w.Began), err
-	if note != nil {
-		note(&c, f, r)
+	if answers, ok := any(r).([]backend.Answer); ok {
+		c.record(f, answers)
 	}
 	w.mu.Lock()
 	ended := w.notify
@@ -138,7 +137,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 
 // carryError handles a call that returns only an error.
 func (w *Wire) carryError(ctx context.Context, c Call, do func(ctx context.Context) error) error {
-	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) { return none, do(ctx) }, nil)
+	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) { return none, do(ctx) })
 	return err
 }
 
