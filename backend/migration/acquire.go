@@ -11,18 +11,10 @@ import (
 
 // An attempt is one bid on its way through both stores.
 type attempt struct {
-	bid      backend.Bid // Expected and MinTerm are set anew for each store
-	pair     pair        // as it was read
-	old, new backend.Answer
-	answer   *backend.Answer // for the caller
-}
-
-// answerOf is where an attempt keeps the answer of a store.
-func (b *Backend) answerOf(t *attempt, store backend.Backend) *backend.Answer {
-	if store == b.old {
-		return &t.old
-	}
-	return &t.new
+	bid    backend.Bid // Expected and MinTerm are set anew for each store
+	pair   pair        // as it was read
+	got    [2]backend.Answer
+	answer *backend.Answer // for the caller
 }
 
 // Acquire implements [backend.Backend]. It reads both stores, and bids for the old lease and
@@ -33,7 +25,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		return nil, err
 	}
 	if b.stage == From {
-		return b.old.Acquire(ctx, bids)
+		return b.stores[older].Acquire(ctx, bids)
 	}
 	names := make([]string, len(bids))
 	for i, bid := range bids {
@@ -67,24 +59,25 @@ func (b *Backend) judge(bids []backend.Bid, answers []backend.Answer) (newOnly, 
 
 		switch moved := b.movedElsewhere(p); {
 		case p.combined.Election == "": // the old store is needed, and could not be read
-			t.fail("%w: %s does not answer, so it is not known whether it is sealed", backend.ErrUnavailable, b.oldName)
+			t.fail("%w: %s does not answer, so it is not known whether it is sealed",
+				backend.ErrUnavailable, b.names[older])
 		case moved != "":
 			t.refuse(p.combined)
 			t.fail("%w: the election has moved to %s, and this process migrates from %s to %s",
-				backend.ErrDenied, moved, b.oldName, b.newName)
+				backend.ErrDenied, moved, b.names[older], b.names[newer])
 		case b.ambiguous(p):
 			t.fail("%w: the election came to %s from another store that is called %q: give this one another name (to_name)",
-				backend.ErrDenied, b.oldName, b.newName)
+				backend.ErrDenied, b.names[older], b.names[newer])
 		case !mine && !p.combined.Unchanged(bid.Expected):
 			t.refuse(p.combined)
 		case b.newDecides(p):
 			newOnly = append(newOnly, t)
-		case p.new.remaining(now) == 0 && p.old.remaining(now) == 0:
+		case p.half[newer].remaining(now) == 0 && p.half[older].remaining(now) == 0:
 			both = append(both, t)
 		default: // a bid for one half alone would be of no use
 			t.refuse(p.combined)
 			if mine {
-				t.old.Outcome, t.new.Outcome = backend.Granted, backend.Granted // either, in whatever term
+				t.got[older].Outcome, t.got[newer].Outcome = backend.Granted, backend.Granted // either, in whatever term
 				leftovers = append(leftovers, t)
 			}
 		}
@@ -105,28 +98,28 @@ func (t *attempt) fail(format string, args ...any) {
 // this process leads: the mark tells members that go back to seal the new store.
 func (b *Backend) acquireNew(ctx context.Context, attempts []*attempt) error {
 	for _, t := range attempts {
-		t.bid.Expected = t.pair.new.Lease
-		t.old.Outcome = backend.Refused // no bid is made there
+		t.bid.Expected = t.pair.half[newer].Lease
+		t.got[older].Outcome = backend.Refused // no bid is made there
 	}
-	err := b.bid(ctx, b.new, attempts)
+	err := b.bid(ctx, newer, attempts)
 
 	var granted, done []*attempt
 	for _, t := range attempts {
-		if t.new.Outcome == backend.Granted {
+		if t.got[newer].Outcome == backend.Granted {
 			granted = append(granted, t)
 		} else {
 			done = append(done, t)
 		}
 	}
-	marked, markErr := b.mark(ctx, b.new, granted, func(h *backend.Held) {
-		if h.MovedFrom != b.oldName {
+	marked, markErr := b.mark(ctx, newer, granted, func(h *backend.Held) {
+		if h.MovedFrom != b.names[older] {
 			h.MovedFrom = b.unsealedMark()
 		}
 	})
 
 	for _, t := range append(done, marked...) {
-		*t.answer = t.new
-		if t.new.Outcome != backend.Unknown {
+		*t.answer = t.got[newer]
+		if t.got[newer].Outcome != backend.Unknown {
 			t.answer.Lease = b.note(t)
 		}
 	}
@@ -144,20 +137,20 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
-		t.bid.Expected = t.pair.old.Lease
-		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.old.Term, t.pair.new.Term) + lead
-		t.new.Outcome = backend.Refused // until a bid is made there
+		t.bid.Expected = t.pair.half[older].Lease
+		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + lead
+		t.got[newer].Outcome = backend.Refused // until a bid is made there
 	}
-	oldErr := b.bid(reserved, b.old, attempts)
+	oldErr := b.bid(reserved, older, attempts)
 
 	var next, complete, half []*attempt
 	for _, t := range attempts {
-		if t.old.Outcome == backend.Granted {
-			t.bid.Expected, t.bid.MinTerm = t.pair.new.Lease, t.old.Term-1
+		if t.got[older].Outcome == backend.Granted {
+			t.bid.Expected, t.bid.MinTerm = t.pair.half[newer].Lease, t.got[older].Term-1
 			next = append(next, t)
 		}
 	}
-	newErr := b.bid(reserved, b.new, next)
+	newErr := b.bid(reserved, newer, next)
 	agreeErr := b.agree(reserved, next)
 
 	for _, t := range attempts {
@@ -177,7 +170,7 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 }
 
 func (t *attempt) hasBoth() bool {
-	return t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted
+	return t.got[older].Outcome == backend.Granted && t.got[newer].Outcome == backend.Granted
 }
 
 // termLead is by how many microseconds a term for both stores exceeds the known terms and the
@@ -201,31 +194,35 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // agreed reports whether a leadership has the same term in both stores, so that either can
 // fence it. At stage To only the new store's term counts.
-func (b *Backend) agreed(t *attempt) bool { return t.new.Term == t.old.Term || b.stage == To }
+func (b *Backend) agreed(t *attempt) bool {
+	return t.got[newer].Term == t.got[older].Term || b.stage == To
+}
 
 // agree raises the lesser of two terms by another bid for a lease that we hold: a store may
 // have given out a greater term than the bid asked for.
 func (b *Backend) agree(ctx context.Context, attempts []*attempt) (err error) {
 	for range 4 {
-		var olds, news []*attempt
+		var lesser [2][]*attempt
 		for _, t := range attempts {
-			switch {
-			case !t.hasBoth() || b.agreed(t):
-			case t.old.Term < t.new.Term:
-				t.bid.Expected, t.bid.MinTerm = t.old.Lease, t.new.Term-1
-				olds = append(olds, t)
-			default:
-				t.bid.Expected, t.bid.MinTerm = t.new.Lease, t.old.Term-1
-				news = append(news, t)
+			if !t.hasBoth() || b.agreed(t) {
+				continue
 			}
+			low, high := older, newer
+			if t.got[low].Term > t.got[high].Term {
+				low, high = high, low
+			}
+			t.bid.Expected, t.bid.MinTerm = t.got[low].Lease, t.got[high].Term-1
+			lesser[low] = append(lesser[low], t)
 		}
-		err = errors.Join(err, b.bid(ctx, b.old, olds), b.bid(ctx, b.new, news))
+		for s := range lesser {
+			err = errors.Join(err, b.bid(ctx, s, lesser[s]))
+		}
 	}
 	return err
 }
 
 // bid makes the bids of attempts in one store.
-func (b *Backend) bid(ctx context.Context, store backend.Backend, attempts []*attempt) error {
+func (b *Backend) bid(ctx context.Context, s side, attempts []*attempt) error {
 	if len(attempts) == 0 {
 		return nil
 	}
@@ -233,9 +230,9 @@ func (b *Backend) bid(ctx context.Context, store backend.Backend, attempts []*at
 	for i, t := range attempts {
 		bids[i] = t.bid
 	}
-	answers, err := store.Acquire(ctx, bids)
+	answers, err := b.stores[s].Acquire(ctx, bids)
 	for i, t := range attempts {
-		*b.answerOf(t, store) = item(answers, i, err)
+		t.got[s] = item(answers, i, err)
 	}
 	return err
 }

@@ -17,13 +17,13 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 		return err
 	}
 	m.Stage = cmp.Or(m.Stage, string(b.stage))
-	if b.stage != Both {
-		return b.needed()[0].Announce(ctx, m)
-	}
-	return cmp.Or(parallel(
-		func() error { return b.old.Announce(ctx, m) },
-		func() error { return b.new.Announce(ctx, m) },
-	))
+	errs := b.both(func(s side) error {
+		if b.stage == To && s == older {
+			return nil
+		}
+		return b.stores[s].Announce(ctx, m)
+	})
+	return cmp.Or(errs[older], errs[newer])
 }
 
 // Members implements [backend.Backend]. It merges the members of both stores.
@@ -31,16 +31,16 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
-	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Member, error) {
+	all, err := fromBoth(b, func(store backend.Backend) ([]backend.Member, error) {
 		return store.Members(ctx, from, limit)
-	})
-	if err := cmp.Or(newErr, oldErr); err != nil && (b.stage != To || news == nil) {
+	}, nonceOf, func(_, n backend.Member) backend.Member { return n })
+	if err != nil {
 		return nil, fmt.Errorf("migration: members: %w", err)
 	}
-	nonce := func(m backend.Member) string { return string(m.Nonce) }
-	all := merge(olds, news, nonce, func(_, n backend.Member) backend.Member { return n })
 	return all[:min(len(all), limit)], nil
 }
+
+func nonceOf(m backend.Member) string { return string(m.Nonce) }
 
 // List implements [backend.Backend]. For an election that is in both stores it returns the
 // record with the greater term.
@@ -49,19 +49,18 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 		return nil, err
 	}
 	if b.stage == From {
-		return b.old.List(ctx, from, limit)
+		return b.stores[older].List(ctx, from, limit)
 	}
 
-	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Record, error) {
-		if b.unsealed && store == b.old {
+	all, err := fromBoth(b, func(store backend.Backend) ([]backend.Record, error) {
+		if b.unsealed && store == b.stores[older] {
 			return nil, nil // it may be gone
 		}
 		return store.List(ctx, from, limit)
-	})
-	if err := cmp.Or(newErr, oldErr); err != nil && (b.stage != To || news == nil) {
+	}, func(r backend.Record) string { return r.Election }, b.record)
+	if err != nil {
 		return nil, fmt.Errorf("migration: list: %w", err)
 	}
-	all := merge(olds, news, func(r backend.Record) string { return r.Election }, b.record)
 	for i := range all {
 		all[i].MovedTo, all[i].MovedFrom = "", ""
 	}
@@ -74,7 +73,7 @@ func (b *Backend) record(o, n backend.Record) backend.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	p := pair{old: half{o.Lease, true, now}, new: half{n.Lease, true, now}}
+	p := pair{half: [2]half{{o.Lease, true, now}, {n.Lease, true, now}}}
 	b.combine(&p, now)
 	if o.Term > n.Term {
 		n = o
@@ -83,9 +82,21 @@ func (b *Backend) record(o, n backend.Record) backend.Record {
 	return n
 }
 
-// merge merges two lists in order of their keys. pick combines two items with the same key.
-func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) (merged []T) {
-	all := slices.Concat(olds, news)
+// fromBoth lists what is in both stores, in order of keys. pick combines two items with the same key. At stage
+// To the new store suffices if there is something.
+func fromBoth[T any](
+	b *Backend, list func(backend.Backend) ([]T, error), key func(T) string, pick func(o, n T) T,
+) (merged []T, err error) {
+	var found [2][]T
+	errs := b.both(func(s side) (err error) {
+		found[s], err = list(b.stores[s])
+		return err
+	})
+	if err := cmp.Or(errs[newer], errs[older]); err != nil && (b.stage != To || found[newer] == nil) {
+		return nil, err
+	}
+
+	all := slices.Concat(found[:]...)
 	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 	for _, next := range all {
 		if last := len(merged) - 1; last >= 0 && key(merged[last]) == key(next) {
@@ -94,5 +105,5 @@ func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) (merg
 			merged = append(merged, next)
 		}
 	}
-	return merged
+	return merged, nil
 }

@@ -14,18 +14,25 @@ import (
 	"github.com/go-election/go-election/backend/single"
 )
 
+// A side is one of the two stores.
+type side = int
+
+const (
+	older side = 0
+	newer side = 1
+)
+
 // A Backend elects by two stores at once. It implements [backend.Backend].
 type Backend struct {
-	old, new         backend.Backend
-	oldName, newName string
-	stage            Stage
-	unsealed         bool
-	owner            single.Owner
+	stores   [2]backend.Backend // by side; the newer one may be nil at stage From
+	names    [2]string          // what marks call them
+	stage    Stage
+	unsealed bool
+	owner    single.Owner
 
-	mu        sync.Mutex
-	announced bool                    // this process has a member record in the new store
-	pairs     map[string]*pair        // by election
-	stages    map[backend.Nonce]Stage // of members, by nonce
+	mu     sync.Mutex
+	pairs  map[string]*pair        // by election
+	stages map[backend.Nonce]Stage // of members, by nonce
 }
 
 var _ interface {
@@ -52,28 +59,30 @@ func New(o Options) (*Backend, error) {
 	}
 
 	b := &Backend{
-		old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed,
+		stores: [2]backend.Backend{o.From, o.To}, names: [2]string{o.FromName, o.ToName},
+		stage: o.Stage, unsealed: o.Unsealed,
 		pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{},
 	}
-	b.oldName = cmp.Or(o.FromName, o.From.Guarantees().Name)
-	if b.newName = o.ToName; o.To != nil {
-		b.newName = cmp.Or(o.ToName, o.To.Guarantees().Name)
-	}
-	for _, name := range []string{b.oldName, b.newName} {
+	for s, store := range b.stores {
+		if store != nil {
+			b.names[s] = cmp.Or(b.names[s], store.Guarantees().Name)
+		}
+		name := b.names[s]
 		if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return invalid("a store is called %.50q; a name has at most 40 printable ASCII characters, and no spaces", name)
+			return invalid("a store is called %.50q; a name has at most 40 printable ASCII characters, and no spaces",
+				name)
 		}
 	}
-	if b.oldName == b.newName {
-		return invalid("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
+	if b.names[older] == b.names[newer] {
+		return invalid("both stores are called %q; give each a name (from_name, to_name)", b.names[older])
 	}
 
-	if o.Stage == To && !o.Unsealed && !keepsMarks(b.old) {
+	if o.Stage == To && !o.Unsealed && !keepsMarks(o.From) {
 		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; "+
-			"stop all processes that elect by it, and set unsealed", b.old.Guarantees().Name, To)
+			"stop all processes that elect by it, and set unsealed", o.From.Guarantees().Name, To)
 	}
-	if o.Stage != From && !o.Unsealed && !keepsMarks(b.new) {
-		return invalid("the store %q cannot keep the record of a seal", b.new.Guarantees().Name)
+	if o.Stage != From && !o.Unsealed && !keepsMarks(o.To) {
+		return invalid("the store %q cannot keep the record of a seal", o.To.Guarantees().Name)
 	}
 	if g := b.Guarantees(); g.MaxTTL != 0 && g.MinTTL > g.MaxTTL {
 		return invalid("no TTL suits both stores: one needs %v at least, and %v is the most for both", g.MinTTL, g.MaxTTL)
@@ -94,17 +103,17 @@ func (b *Backend) Stage() Stage { return b.stage }
 
 // Stores returns the two stores, for callers that inspect each of them. They belong to the
 // Backend. At stage From, to is nil.
-func (b *Backend) Stores() (from, to backend.Backend) { return b.old, b.new }
+func (b *Backend) Stores() (from, to backend.Backend) { return b.stores[older], b.stores[newer] }
 
 // Names returns what marks call the two stores: see [Options].FromName. At stage From the
 // second name may be empty.
-func (b *Backend) Names() (from, to string) { return b.oldName, b.newName }
+func (b *Backend) Names() (from, to string) { return b.names[older], b.names[newer] }
 
 // Location implements [backend.Located]: the locations of the stores that this process uses.
 func (b *Backend) Location() string {
-	where := "from " + strings.TrimSpace(b.oldName+" "+clean.Where(b.old))
+	where := "from " + strings.TrimSpace(b.names[older]+" "+clean.Where(b.stores[older]))
 	if b.stage != From {
-		where += " to " + strings.TrimSpace(b.newName+" "+clean.Where(b.new))
+		where += " to " + strings.TrimSpace(b.names[newer]+" "+clean.Where(b.stores[newer]))
 	}
 	return where
 }
@@ -113,11 +122,22 @@ func (b *Backend) Location() string {
 func (b *Backend) needed() []backend.Backend {
 	switch b.stage {
 	case From:
-		return []backend.Backend{b.old}
+		return b.stores[:newer]
 	case To:
-		return []backend.Backend{b.new}
+		return b.stores[newer:]
 	}
-	return []backend.Backend{b.old, b.new}
+	return b.stores[:]
+}
+
+// both makes a call to each store that this process uses, at the same time. The errors are by side.
+func (b *Backend) both(call func(side) error) (errs [2]error) {
+	var calls sync.WaitGroup
+	calls.Go(func() { errs[older] = call(older) })
+	if b.stage != From {
+		calls.Go(func() { errs[newer] = call(newer) })
+	}
+	calls.Wait()
+	return errs
 }
 
 // Format prints the name of the type for every verb, and so no secret.
@@ -134,9 +154,9 @@ func (b *Backend) enter(ctx context.Context, nonce backend.Nonce) error {
 // Guarantees are those of the store that is used alone, or those that both stores can
 // keep together.
 func (b *Backend) Guarantees() backend.Guarantees {
-	g := b.old.Guarantees()
+	g := b.stores[older].Guarantees()
 	if b.stage != From {
-		n := b.new.Guarantees()
+		n := b.stores[newer].Guarantees()
 		g.Poll = g.Poll || n.Poll || !g.Push || !n.Push
 		g.Push = g.Push || n.Push
 		g.MinTTL, g.MaxTTL = max(g.MinTTL, n.MinTTL), lesser(g.MaxTTL, n.MaxTTL)
@@ -157,8 +177,9 @@ func (b *Backend) Close() error {
 	if !b.owner.Close() {
 		return nil
 	}
-	if b.new == nil {
-		return b.old.Close()
+	err := b.stores[older].Close()
+	if b.stores[newer] != nil {
+		err = errors.Join(err, b.stores[newer].Close())
 	}
-	return errors.Join(b.old.Close(), b.new.Close())
+	return err
 }

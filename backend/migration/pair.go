@@ -12,7 +12,7 @@ import (
 
 // A pair is one election as last read from both stores.
 type pair struct {
-	old, new    half
+	half        [2]half       // by side
 	combined    backend.Lease // as this process must treat it; made anew when a half changes
 	preflighted bool          // the new store would grant it to this process
 }
@@ -44,19 +44,22 @@ func (h *half) remaining(now time.Time) time.Duration {
 }
 
 // sealRecorded reports whether the new store says that the old one is sealed.
-func (b *Backend) sealRecorded(p *pair) bool { return p.new.known && p.new.MovedFrom == b.oldName }
+func (b *Backend) sealRecorded(p *pair) bool {
+	return p.half[newer].known && p.half[newer].MovedFrom == b.names[older]
+}
 
 // UnsealedMark is the mark in a new store that members led by it while the old store of this
 // name was not known to be sealed ([Options].Unsealed). It counts only for members with
 // that option. No store has such a name.
 func UnsealedMark(name string) string { return "unsealed " + name }
 
-func (b *Backend) unsealedMark() string { return UnsealedMark(b.oldName) }
+func (b *Backend) unsealedMark() string { return UnsealedMark(b.names[older]) }
 
 // newDecides reports whether the new store alone decides who leads. If the new store is
 // sealed itself, neither its record nor Unsealed counts.
 func (b *Backend) newDecides(p *pair) bool {
-	return b.stage == To && p.new.known && p.new.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
+	n := &p.half[newer]
+	return b.stage == To && n.known && n.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
 }
 
 // ambiguous reports whether the new store has the name of the store from which the election
@@ -64,17 +67,18 @@ func (b *Backend) newDecides(p *pair) bool {
 // members of the earlier migration that the election goes back. If it is the same store,
 // it is sealed in favour of the old one.
 func (b *Backend) ambiguous(p *pair) bool {
-	return !b.newDecides(p) && p.old.known && p.new.known && p.old.MovedTo == "" && p.old.MovedFrom == b.newName &&
-		p.new.MovedTo != b.oldName
+	o, n := &p.half[older], &p.half[newer]
+	return !b.newDecides(p) && o.known && n.known &&
+		o.MovedTo == "" && o.MovedFrom == b.names[newer] && n.MovedTo != b.names[older]
 }
 
 // movedElsewhere returns the name of a third store to which another migration has moved the
 // election, or "". Seals in favour of the two stores of this migration do not count.
 func (b *Backend) movedElsewhere(p *pair) string {
-	switch o, n := p.old.MovedTo, p.new.MovedTo; {
-	case n != "" && n != b.oldName:
+	switch o, n := p.half[older].MovedTo, p.half[newer].MovedTo; {
+	case n != "" && n != b.names[older]:
 		return n
-	case o != "" && o != b.newName && !b.newDecides(p):
+	case o != "" && o != b.names[newer] && !b.newDecides(p):
 		return o
 	}
 	return ""
@@ -82,10 +86,10 @@ func (b *Backend) movedElsewhere(p *pair) string {
 
 // combine makes the combined lease of a pair of which one half has changed.
 func (b *Backend) combine(p *pair, now time.Time) {
-	if !p.new.known || !p.old.known && !b.newDecides(p) {
+	if !p.half[newer].known || !p.half[older].known && !b.newDecides(p) {
 		return
 	}
-	v := p.new.Lease
+	v := p.half[newer].Lease
 	if !b.newDecides(p) {
 		v = b.combineBoth(p, now)
 	}
@@ -95,7 +99,7 @@ func (b *Backend) combine(p *pair, now time.Time) {
 
 // combineBoth returns the lease for a process that needs both leases.
 func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
-	o, n := &p.old, &p.new
+	o, n := &p.half[older], &p.half[newer]
 	v := n.Lease
 	if o.Term > n.Term {
 		v = o.Lease // for the end and the holder of the last leadership
@@ -129,7 +133,7 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 // leader returns the half that names the leader: the new one, or the old one if its holder needs no
 // other lease. A process that needs both and holds one does not lead.
 func (b *Backend) leader(p *pair) *half {
-	o, n := &p.old, &p.new
+	o, n := &p.half[older], &p.half[newer]
 	sealed := o.MovedTo != ""
 	recorded := n.MovedTo == "" && (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark())
 	stage := b.stages[o.Holder.Nonce]
@@ -172,8 +176,12 @@ func (b *Backend) note(t *attempt) backend.Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, now := b.pairOf(t.bid.Election), time.Now()
-	changed := t.old.Outcome != backend.Unknown && t.old.Election != "" && p.old.update(t.old.Lease, now)
-	changed = t.new.Outcome != backend.Unknown && t.new.Election != "" && p.new.update(t.new.Lease, now) || changed
+	changed := false
+	for s, got := range t.got {
+		if got.Outcome != backend.Unknown && got.Election != "" && p.half[s].update(got.Lease, now) {
+			changed = true
+		}
+	}
 	if changed {
 		b.combine(p, now)
 	}

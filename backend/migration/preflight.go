@@ -20,7 +20,6 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 	var untested []*attempt
 	var bids []backend.Bid
 	b.mu.Lock()
-	announced := b.announced
 	for _, t := range attempts {
 		if b.pairs[t.bid.Election].preflighted {
 			ready = append(ready, t)
@@ -33,23 +32,21 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 		return ready
 	}
 
+	store := b.stores[newer]
+	member := backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
 	errs := make([]error, len(bids))
-	var err error
-	if !announced {
-		err = b.new.Announce(ctx, backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)})
-	}
+	err := store.Announce(ctx, member)
 	if err != nil && !errors.Is(err, backend.ErrInvalid) { // which is about this one bid, which will be refused
 		errs = slices.Repeat([]error{err}, len(bids))
-	} else if p, ok := b.new.(backend.Preflighter); ok {
+	} else if p, ok := store.(backend.Preflighter); ok {
 		errs = p.Preflight(ctx, bids)
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.announced = err == nil
 	for i, t := range untested {
 		if errs[i] != nil {
-			t.fail("the new store %s cannot be used: %w", b.newName, errs[i])
+			t.fail("the new store %s cannot be used: %w", b.names[newer], errs[i])
 			continue
 		}
 		b.pairs[t.bid.Election].preflighted = true
@@ -77,34 +74,25 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
-	fromOld, fromNew, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Diagnostic, error) {
-		return b.inspect(ctx, store, ttl, renew)
+	var found [2][]backend.Diagnostic
+	errs := b.both(func(s side) (err error) {
+		store, ok := b.stores[s].(backend.Inspector)
+		if !ok {
+			return nil
+		}
+		found[s], err = store.Inspect(ctx, ttl, renew)
+		for i := range found[s] {
+			found[s][i].Text = b.names[s] + ": " + found[s][i].Text
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", b.names[s], err)
+		}
+		return err
 	})
-	if b.stage == To && oldErr != nil {
-		text := fmt.Sprintf("%v; only elections that are not sealed there need it", oldErr)
-		fromOld, oldErr = []backend.Diagnostic{{What: "servers", Text: clean.Text(text, 1000, true), Warning: true}}, nil
+	if b.stage == To && errs[older] != nil {
+		text := "%v; only elections that are not sealed there need it"
+		found[older] = []backend.Diagnostic{clean.Diagnosticf(true, "servers", text, errs[older])}
+		errs[older] = nil
 	}
-	return append(fromOld, fromNew...), errors.Join(oldErr, newErr)
-}
-
-// inspect asks one store, and puts its name before each diagnostic.
-func (b *Backend) inspect(
-	ctx context.Context, store backend.Backend, ttl, renew time.Duration,
-) ([]backend.Diagnostic, error) {
-	name := b.newName
-	if store == b.old {
-		name = b.oldName
-	}
-	i, ok := store.(backend.Inspector)
-	if !ok {
-		return nil, nil
-	}
-	list, err := i.Inspect(ctx, ttl, renew)
-	for n := range list {
-		list[n].Text = name + ": " + list[n].Text
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return list, err
+	return slices.Concat(found[:]...), errors.Join(errs[:]...)
 }

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // read updates the pairs of these elections. It reads both stores at the same time, except at
@@ -17,12 +17,10 @@ import (
 // unknown there while it cannot be reached, and the others go on.
 func (b *Backend) read(ctx context.Context, names []string) error {
 	if b.stage != To {
-		return cmp.Or(parallel(
-			func() error { return b.observe(ctx, b.old, names) },
-			func() error { return b.observe(ctx, b.new, names) },
-		))
+		errs := b.both(func(s side) error { return b.observe(ctx, s, names) })
+		return cmp.Or(errs[older], errs[newer])
 	}
-	if err := b.observe(ctx, b.new, names); err != nil {
+	if err := b.observe(ctx, newer, names); err != nil {
 		return err
 	}
 
@@ -37,41 +35,11 @@ func (b *Backend) read(ctx context.Context, names []string) error {
 	if need == nil {
 		return nil
 	}
-	err := b.observe(ctx, b.old, need)
+	err := b.observe(ctx, older, need)
 	if len(need) < len(names) {
 		return nil
 	}
 	return err
-}
-
-// parallel runs two calls at the same time.
-func parallel(f, g func() error) (fErr, gErr error) {
-	var wg sync.WaitGroup
-	wg.Go(func() { fErr = f() })
-	gErr = g()
-	wg.Wait()
-	return fErr, gErr
-}
-
-// fromBoth makes the same call to both stores at the same time. At stage From there is only the old one.
-func fromBoth[T any](b *Backend, call func(backend.Backend) ([]T, error)) (olds, news []T, oldErr, newErr error) {
-	if b.stage == From {
-		olds, oldErr = call(b.old)
-		return olds, nil, oldErr, nil
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { olds, oldErr = call(b.old) })
-	news, newErr = call(b.new)
-	wg.Wait()
-	return olds, news, oldErr, newErr
-}
-
-// halfOf is the half of a pair that is in a store.
-func (b *Backend) halfOf(p *pair, store backend.Backend) *half {
-	if store == b.old {
-		return &p.old
-	}
-	return &p.new
 }
 
 // pairOf returns the pair of an election.
@@ -83,30 +51,28 @@ func (b *Backend) pairOf(election string) *pair {
 }
 
 // observe reads one store into one half of each pair.
-func (b *Backend) observe(ctx context.Context, store backend.Backend, names []string) error {
+func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	seen := make([]backend.Lease, len(names))
 	b.mu.Lock()
 	for i, name := range names {
-		seen[i] = b.halfOf(b.pairOf(name), store).Lease
+		seen[i] = b.pairOf(name).half[s].Lease
 		seen[i].Election = name
 	}
 	b.mu.Unlock()
 
-	changed, err := store.Observe(ctx, seen)
+	changed, err := b.stores[s].Observe(ctx, seen)
+	if err == nil && s == older {
+		err = b.readStages(ctx, changed)
+	}
 	if err != nil {
 		return err
-	}
-	if store == b.old {
-		if err := b.readStages(ctx, changed); err != nil {
-			return err
-		}
 	}
 
 	now := time.Now() // received
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range changed {
-		if p := b.pairOf(l.Election); b.halfOf(p, store).update(l, now) {
+		if p := b.pairOf(l.Election); p.half[s].update(l, now) {
 			b.combine(p, now)
 		}
 	}
@@ -127,20 +93,13 @@ func (b *Backend) readStages(ctx context.Context, leases []backend.Lease) error 
 		return nil
 	}
 
-	const page = 500
 	stages := map[backend.Nonce]Stage{}
-	for from := ""; ; {
-		members, err := b.old.Members(ctx, from, page)
+	call := func(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
+	for m, err := range page.All(ctx, call, b.stores[older].Members, nonceOf) {
 		if err != nil {
 			return err
 		}
-		for _, m := range members {
-			stages[m.Nonce] = Stage(m.Stage)
-		}
-		if len(members) < page {
-			break
-		}
-		from = string(members[len(members)-1].Nonce) + "\x00"
+		stages[m.Nonce] = Stage(m.Stage)
 	}
 
 	b.mu.Lock()
@@ -155,7 +114,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		return nil, err
 	}
 	if b.stage == From {
-		return b.old.Observe(ctx, seen)
+		return b.stores[older].Observe(ctx, seen)
 	}
 	names := make([]string, len(seen))
 	for i, l := range seen {
@@ -181,10 +140,10 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 		return err
 	}
 	if b.stage == From {
-		return b.old.Listen(ctx, seen)
+		return b.stores[older].Listen(ctx, seen)
 	}
 
-	var olds, news []backend.Lease
+	var known [2][]backend.Lease
 	b.mu.Lock()
 	for _, l := range seen {
 		p := b.pairs[l.Election]
@@ -192,24 +151,25 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 			b.mu.Unlock()
 			return nil // a change that the caller has not seen
 		}
-		news = append(news, p.new.Lease)
+		known[newer] = append(known[newer], p.half[newer].Lease)
 		if !b.newDecides(p) {
-			olds = append(olds, p.old.Lease)
+			known[older] = append(known[older], p.half[older].Lease)
 		}
 	}
 	b.mu.Unlock()
-	return beside.First(ctx, append(b.listens(b.old, olds), b.listens(b.new, news)...)...)
-}
 
-// listens returns how to listen to a store, if it notifies.
-func (b *Backend) listens(store backend.Backend, leases []backend.Lease) []func(context.Context) error {
-	if len(leases) == 0 || !store.Guarantees().Push {
-		return nil
-	}
-	return []func(context.Context) error{func(ctx context.Context) error {
-		if b.Guarantees().Poll { // the manager reads at each expected renewal anyway
-			return beside.ListenPastRenewals(ctx, store, leases)
+	polled := b.Guarantees().Poll // then the manager reads at each expected renewal anyway
+	var listens []func(context.Context) error
+	for s, store := range b.stores {
+		switch leases := known[s]; {
+		case len(leases) == 0 || !store.Guarantees().Push:
+		case polled:
+			listens = append(listens, func(ctx context.Context) error {
+				return beside.ListenPastRenewals(ctx, store, leases)
+			})
+		default:
+			listens = append(listens, func(ctx context.Context) error { return store.Listen(ctx, leases) })
 		}
-		return store.Listen(ctx, leases)
-	}}
+	}
+	return beside.First(ctx, listens...)
 }

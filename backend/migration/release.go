@@ -13,14 +13,13 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return err
 	}
 	if b.stage == From {
-		return b.old.Release(ctx, held)
+		return b.stores[older].Release(ctx, held)
 	}
-	// The old lease, too, if the new store does not answer: members at From need only that one.
 	olds := held
 	if b.stage == To {
 		olds = b.leftInOld(held)
 	}
-	if err := b.releaseBoth(ctx, olds, held); err != nil {
+	if err := b.releaseBoth(ctx, [2][]backend.Held{olds, held}); err != nil {
 		return fmt.Errorf("migration: release: %w", err)
 	}
 	return nil
@@ -38,48 +37,41 @@ func (b *Backend) leftInOld(held []backend.Held) (left []backend.Held) {
 	return left
 }
 
-// releaseBoth releases leases of both stores at the same time. A store that hangs must not
+// releaseBoth releases leases of both stores at the same time. A store that hangs or fails must not
 // withhold the other lease from members that need only that one.
-func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Held) error {
-	oldErr, newErr := parallel(
-		func() error { return releaseAll(ctx, b.old, olds) },
-		func() error { return releaseAll(ctx, b.new, news) },
-	)
-	return backend.Join(newErr, oldErr)
-}
-
-func releaseAll(ctx context.Context, store backend.Backend, held []backend.Held) error {
-	if len(held) == 0 {
-		return nil
-	}
-	return store.Release(ctx, held)
+func (b *Backend) releaseBoth(ctx context.Context, held [2][]backend.Held) error {
+	errs := b.both(func(s side) error {
+		if len(held[s]) == 0 {
+			return nil
+		}
+		return b.stores[s].Release(ctx, held[s])
+	})
+	return backend.Join(errs[newer], errs[older])
 }
 
 // releaseHalves releases what attempts hold that did not get everything. They have not led.
 // If it is not certain that all is released, the answer is Unknown, and the manager releases
-// it later. It releases the old lease even if the new store does not answer.
+// it later.
 func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt) {
-	var olds, news []backend.Held
+	var held [2][]backend.Held
 	for _, t := range attempts {
-		held := backend.Held{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}
-		if t.new.Outcome == backend.Granted {
-			held.Term = t.new.Term
-			news = append(news, held)
-		}
-		if t.old.Outcome == backend.Granted {
-			held.Term = t.old.Term
-			olds = append(olds, held)
+		for s, got := range t.got {
+			if got.Outcome == backend.Granted {
+				held[s] = append(held[s], backend.Held{
+					Election: t.bid.Election, Term: got.Term, Holder: t.bid.Candidate, End: backend.Released,
+				})
+			}
 		}
 	}
-	err := b.releaseBoth(ctx, olds, news)
+	err := b.releaseBoth(ctx, held)
 
 	for _, t := range attempts {
-		if err != nil || t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown {
+		if err != nil || t.got[older].Outcome == backend.Unknown || t.got[newer].Outcome == backend.Unknown {
 			*t.answer = backend.Answer{}
 		} else {
 			t.refuse(b.note(t))
 		}
-		t.answer.Err = backend.Join(t.old.Err, t.new.Err, err)
+		t.answer.Err = backend.Join(t.got[older].Err, t.got[newer].Err, err)
 	}
 }
 
@@ -91,7 +83,7 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("migration: %w", err)
 	}
-	for _, store := range []backend.Backend{b.old, b.new} {
+	for _, store := range b.stores {
 		if a, ok := store.(backend.Adopter); ok {
 			if err := a.Adopt(nonce, held); err != nil {
 				return fmt.Errorf("migration: %w", err)

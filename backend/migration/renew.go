@@ -18,14 +18,16 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 		return b.needed()[0].Renew(ctx, held)
 	}
 
-	olds, news, oldErr, newErr := fromBoth(b, func(store backend.Backend) ([]backend.Answer, error) {
-		return store.Renew(ctx, held)
+	var got [2][]backend.Answer
+	errs := b.both(func(s side) (err error) {
+		got[s], err = b.stores[s].Renew(ctx, held)
+		return err
 	})
 	answers := make([]backend.Answer, len(held))
 	for i, h := range held {
-		answers[i] = b.renewed(h.Election, item(olds, i, oldErr), item(news, i, newErr))
+		answers[i] = b.renewed(h.Election, item(got[older], i, errs[older]), item(got[newer], i, errs[newer]))
 	}
-	if err := backend.Join(oldErr, newErr); err != nil {
+	if err := backend.Join(errs[:]...); err != nil {
 		return answers, fmt.Errorf("migration: renew: %w", err)
 	}
 	return answers, nil
@@ -42,7 +44,7 @@ func (b *Backend) renewed(election string, o, n backend.Answer) backend.Answer {
 	default:
 		return a
 	}
-	a.Lease = b.note(&attempt{bid: backend.Bid{Election: election}, old: o, new: n})
+	a.Lease = b.note(&attempt{bid: backend.Bid{Election: election}, got: [2]backend.Answer{o, n}})
 	return a
 }
 
@@ -70,7 +72,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	var errs []error
 	for _, r := range requests {
 		one := []backend.Request{r}
-		oldErr, newErr := b.old.Request(ctx, one), b.new.Request(ctx, one)
+		oldErr, newErr := b.stores[older].Request(ctx, one), b.stores[newer].Request(ctx, one)
 		switch {
 		case errors.Is(newErr, backend.ErrStale):
 			errs = append(errs, oldErr)

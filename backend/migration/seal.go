@@ -10,21 +10,21 @@ import (
 // record into the new one, which allows members to lead by that alone. So the record exists
 // only while the seal does.
 func (b *Backend) seal(ctx context.Context, attempts []*attempt) error {
-	record := b.oldName
-	if b.unsealed && !keepsMarks(b.old) {
+	record := b.names[older]
+	if b.unsealed && !keepsMarks(b.stores[older]) {
 		record = b.unsealedMark()
 	}
-	sealed, oldErr := b.mark(ctx, b.old, attempts, func(h *backend.Held) { h.MovedTo = b.newName })
-	recorded, newErr := b.mark(ctx, b.new, sealed, func(h *backend.Held) { h.MovedTo, h.MovedFrom = "", record })
+	sealed, oldErr := b.mark(ctx, older, attempts, func(h *backend.Held) { h.MovedTo = b.names[newer] })
+	recorded, newErr := b.mark(ctx, newer, sealed, func(h *backend.Held) { h.MovedTo, h.MovedFrom = "", record })
 
 	var needless []backend.Held
 	for _, t := range recorded {
 		b.grant(t)
-		l := t.old.Held()
+		l := t.got[older].Held()
 		l.End = backend.Released
 		needless = append(needless, l)
 	}
-	releaseAll(ctx, b.old, needless) // if this fails, they expire
+	b.releaseBoth(ctx, [2][]backend.Held{older: needless}) // if this fails, they expire
 	return backend.Join(oldErr, newErr)
 }
 
@@ -34,15 +34,18 @@ func (b *Backend) unseal(ctx context.Context, attempts []*attempt) error {
 	var right, wrong []*attempt
 	for _, t := range attempts {
 		// Members at To lead by a record under whatever name of the old store.
-		recorded := t.new.MovedFrom == b.oldName || t.new.MovedFrom != "" && t.new.MovedTo == ""
-		if recorded || t.old.MovedTo != "" {
+		n := &t.got[newer]
+		recorded := n.MovedFrom == b.names[older] || n.MovedFrom != "" && n.MovedTo == ""
+		if recorded || t.got[older].MovedTo != "" {
 			wrong = append(wrong, t)
 		} else {
 			right = append(right, t)
 		}
 	}
-	cleared, newErr := b.mark(ctx, b.new, wrong, func(h *backend.Held) { h.MovedTo, h.MovedFrom = b.oldName, "" })
-	unsealed, oldErr := b.mark(ctx, b.old, cleared, func(h *backend.Held) { h.MovedTo = "" })
+	cleared, newErr := b.mark(ctx, newer, wrong, func(h *backend.Held) {
+		h.MovedTo, h.MovedFrom = b.names[older], ""
+	})
+	unsealed, oldErr := b.mark(ctx, older, cleared, func(h *backend.Held) { h.MovedTo = "" })
 
 	for _, t := range append(right, unsealed...) {
 		b.grant(t)
@@ -59,13 +62,13 @@ func keepsMarks(store backend.Backend) bool {
 // mark changes the marks of leases of one store, and returns the attempts that have them. It
 // releases and answers the others. It leaves alone a store without marks, and marks that are right.
 func (b *Backend) mark(
-	ctx context.Context, store backend.Backend, attempts []*attempt, change func(*backend.Held),
+	ctx context.Context, s side, attempts []*attempt, change func(*backend.Held),
 ) (done []*attempt, err error) {
-	marker, marks := store.(backend.Marker)
+	marker, marks := b.stores[s].(backend.Marker)
 	var wrong []*attempt
 	var held []backend.Held
 	for _, t := range attempts {
-		was := b.answerOf(t, store).Held()
+		was := t.got[s].Held()
 		h := was
 		change(&h)
 		if !marks || h == was {
@@ -81,7 +84,7 @@ func (b *Backend) mark(
 	answers, err := marker.Mark(ctx, held)
 	var not []*attempt
 	for i, t := range wrong {
-		was, now := b.answerOf(t, store), item(answers, i, err)
+		was, now := &t.got[s], item(answers, i, err)
 		if now.Outcome != backend.Granted { // the lease is lost, or the mark may not be there
 			was.Err = now.Err
 			not = append(not, t)
@@ -97,5 +100,8 @@ func (b *Backend) mark(
 
 // grant answers an attempt that holds both leases, with their marks.
 func (b *Backend) grant(t *attempt) {
-	*t.answer = backend.Answer{Outcome: backend.Granted, ValidFor: min(t.old.ValidFor, t.new.ValidFor), Lease: b.note(t)}
+	*t.answer = backend.Answer{
+		Lease: b.note(t), Outcome: backend.Granted,
+		ValidFor: min(t.got[older].ValidFor, t.got[newer].ValidFor),
+	}
 }
