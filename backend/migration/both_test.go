@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 )
@@ -138,10 +139,10 @@ func TestSlowStoresAgreeOnATerm(t *testing.T) {
 }
 
 // An expiring backend looks as if it expired leases by itself.
-type expiring struct{ backend.Backend }
+type expiring struct{ beside.Inner }
 
 func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	changed, err = e.Backend.Observe(ctx, seen)
+	changed, err = e.Inner.Observe(ctx, seen)
 	for i := range changed {
 		if changed[i].ObserveFor > 0 {
 			changed[i].ObserveFor = backend.ExpiresInStore
@@ -150,15 +151,11 @@ func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, err
 }
 
-func (e expiring) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return e.Backend.(backend.Marker).Mark(ctx, held)
-}
-
 // A process finds that it holds the new lease, while another one leads by the old lease, whoever expires that.
 func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
-	for what, old := range map[string]func(backend.Backend) backend.Backend{
-		"challengers observe":   func(b backend.Backend) backend.Backend { return b },
-		"the old store expires": func(b backend.Backend) backend.Backend { return expiring{b} },
+	for what, old := range map[string]func(beside.Inner) backend.Backend{
+		"challengers observe":   func(b beside.Inner) backend.Backend { return b },
+		"the old store expires": func(b beside.Inner) backend.Backend { return expiring{b} },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(false, 0)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
@@ -15,23 +17,44 @@ import (
 // TestConformance runs the suite on two stores in memory, at each stage.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
+	for _, stage := range []migration.Stage{from, both, to} {
 		for _, poll := range []bool{false, true} {
-			name := string(stage) + ", pushed"
-			if poll {
-				name = string(stage) + ", polled"
-			}
-			t.Run(name, func(t *testing.T) {
-				conformance.Run(t, conformance.Harness{
-					Virtual: true, Short: true,
-					NewStore: func(testing.TB) conformance.Store {
-						p := newPair(poll, 0)
-						return conformance.Store{Open: func(t testing.TB) backend.Backend { return p.open(t, stage) }}
-					},
-				})
+			name := string(stage) + map[bool]string{false: ", pushed", true: ", polled"}[poll]
+			runInMemory(t, name, func() func(testing.TB) backend.Backend {
+				p := newPair(poll, 0)
+				return func(t testing.TB) backend.Backend { return p.open(t, stage) }
 			})
 		}
 	}
+}
+
+// The old store is manual: programs that had their leader in a configuration. Every candidate
+// is named. Without a directory an assignment cannot be sealed, so members at stage to have
+// Unsealed.
+func TestConformanceFromAPinnedMachine(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []migration.Stage{both, to} {
+		runInMemory(t, string(stage), func() func(testing.TB) backend.Backend {
+			pinned, fresh := memory.New(), memory.New()
+			return func(t testing.TB) backend.Backend {
+				from, err := manual.Open(manual.Options{Leader: manual.Self, Store: pinned})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == to})
+			}
+		})
+	}
+}
+
+// runInMemory runs the suite in virtual time. place makes fresh stores, and returns how to open them.
+func runInMemory(t *testing.T, name string, place func() (open func(testing.TB) backend.Backend)) {
+	t.Run(name, func(t *testing.T) {
+		conformance.Run(t, conformance.Harness{
+			Virtual: true, Short: true,
+			NewStore: func(testing.TB) conformance.Store { return conformance.Store{Open: place()} },
+		})
+	})
 }
 
 // A pair is two stores.
@@ -51,22 +74,18 @@ type store struct {
 	ahead time.Duration
 }
 
-func (s store) Backend() backend.Backend { return client{s.Store.Backend(), s} }
+func (s store) Backend() beside.Inner { return client{s.Store.Backend().(beside.Inner), s} }
 
 // A client is a client of a store.
 type client struct {
-	backend.Backend
+	beside.Inner
 	store store
 }
 
 func (v client) Guarantees() backend.Guarantees {
-	g := v.Backend.Guarantees()
+	g := v.Inner.Guarantees()
 	g.Push, g.Poll = !v.store.poll, v.store.poll
 	return g
-}
-
-func (v client) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return v.Backend.(backend.Marker).Mark(ctx, held)
 }
 
 // Acquire makes terms start at the time of the store's clock. A store's clock decides nothing
@@ -76,7 +95,7 @@ func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answ
 	for i := range bids {
 		bids[i].MinTerm = max(bids[i].MinTerm, uint64(time.Now().Add(v.store.ahead).UnixMicro()-1))
 	}
-	return v.Backend.Acquire(ctx, bids)
+	return v.Inner.Acquire(ctx, bids)
 }
 
 // open returns a migration at a stage.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
@@ -108,7 +109,7 @@ func TestTheOldLeaseIsReleasedIfTheNewStoreIsDown(t *testing.T) {
 
 // deposing deposes a holder just before it writes a mark.
 type deposing struct {
-	backend.Backend
+	beside.Inner
 	store store
 }
 
@@ -116,7 +117,7 @@ func (d deposing) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	if err := d.store.Backend().Request(ctx, []backend.Request{{Election: held[0].Election, Term: held[0].Term, Kind: backend.Depose}}); err != nil {
 		return nil, err
 	}
-	return d.Backend.(backend.Marker).Mark(ctx, held)
+	return d.Inner.Mark(ctx, held)
 }
 
 // A process that is deposed before its mark is written keeps no lease.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
@@ -18,17 +19,13 @@ import (
 
 // slow takes its time to release.
 type slow struct {
-	backend.Backend
+	beside.Inner
 	by time.Duration
 }
 
 func (s slow) Release(ctx context.Context, held []backend.Held) error {
 	time.Sleep(s.by)
-	return s.Backend.Release(ctx, held)
-}
-
-func (s slow) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return s.Backend.(backend.Marker).Mark(ctx, held)
+	return s.Inner.Release(ctx, held)
 }
 
 // However far the two releases are apart, the follower follows until the second is done, and leads then.
@@ -40,7 +37,7 @@ func TestAHalfThatIsReleasedLateCostsNoReading(t *testing.T) {
 				logger := slog.New(slog.NewTextHandler(&lines, nil)) // one, since a handler locks its writer
 				from, to := memory.New(), memory.New()
 				start := func(id string) (*election.Election, func()) {
-					b := road(t, migration.Options{From: slow{from.Backend(), by[0]}, To: slow{to.Backend(), by[1]}, ToName: "new", Stage: both})
+					b := road(t, migration.Options{From: slow{from.Backend().(beside.Inner), by[0]}, To: slow{to.Backend().(beside.Inner), by[1]}, ToName: "new", Stage: both})
 					return campaignAs(t, b, election.Options{ID: id, TTL: 5 * time.Second, Logger: logger})
 				}
 				_, stop := start("0")

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 )
 
 // An inspected store has one thing to say, or cannot be reached.
 type inspected struct {
-	backend.Backend
+	beside.Inner
 	err error
 }
 
@@ -25,15 +26,11 @@ func (i inspected) Inspect(context.Context, time.Duration, time.Duration) ([]bac
 	return []backend.Diagnostic{{What: "server", Text: "fine"}}, nil
 }
 
-func (i inspected) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return i.Backend.(backend.Marker).Mark(ctx, held)
-}
-
 // Each diagnostic begins with the name of its store.
 func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 	silent := memory.New().Backend()
-	answers, other := inspected{memory.New().Backend(), nil}, inspected{memory.New().Backend(), nil}
-	unreachable := inspected{memory.New().Backend(), backend.ErrUnavailable}
+	store := func(err error) backend.Backend { return inspected{memory.New().Backend().(beside.Inner), err} }
+	answers, other, unreachable := store(nil), store(nil), store(backend.ErrUnavailable)
 	for _, c := range []struct {
 		stage    migration.Stage
 		from, to backend.Backend

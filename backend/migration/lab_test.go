@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
@@ -23,18 +24,14 @@ func road(t testing.TB, o migration.Options) backend.Backend {
 
 // A named backend has a name of its own, as stores of different kinds do.
 type named struct {
-	backend.Backend
+	beside.Inner
 	name string
 }
 
 func (n named) Guarantees() backend.Guarantees {
-	g := n.Backend.Guarantees()
+	g := n.Inner.Guarantees()
 	g.Name = n.name
 	return g
-}
-
-func (n named) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return n.Backend.(backend.Marker).Mark(ctx, held)
 }
 
 // Stores are several stores, by name. The part of the name before the number is the kind.
@@ -44,7 +41,7 @@ func (s stores) open(name string) backend.Backend {
 	if s[name] == nil {
 		s[name] = memory.New()
 	}
-	return named{s[name].Backend(), strings.TrimRight(name, "0123456789")}
+	return named{s[name].Backend().(beside.Inner), strings.TrimRight(name, "0123456789")}
 }
 
 // A place is where a member stands: at a stage between two stores, or, without a stage, at the first store alone.

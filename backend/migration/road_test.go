@@ -52,35 +52,6 @@ func TestTheRoadThereAndBack(t *testing.T) {
 	}
 }
 
-// A program that uses the old store alone wakes up late.
-func TestAStragglerCannotLeadOnceTheOldStoreIsSealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1)
-		f.start(both, nil)
-		f.run(5 * time.Second)
-		f.stop(f.nodes[0])
-		leader := f.start(to, nil)
-		if f.led(time.Minute) != leader {
-			t.Fatal("expected the only member at stage to to lead")
-		}
-		for _, stage := range []migration.Stage{"", from} {
-			straggler := f.start(stage, nil)
-			f.run(time.Minute)
-			if ev := straggler.Current(); straggler.Leading() || ev.Reason != "moved" {
-				t.Errorf("a straggler at stage %q: expected the reason moved, got %v", stage, ev)
-			}
-		}
-		f.kill(leader)
-		f.run(5 * time.Minute)
-		for _, n := range f.nodes {
-			if n.Leading() {
-				t.Errorf("%s leads by the old store, which is sealed", n.id)
-			}
-		}
-		f.end(t)
-	})
-}
-
 // A jump goes from the old store to stage to at once. Without the seal it makes two leaders,
 // and this test finds them.
 func TestOnlyTheSealMakesAJumpSafe(t *testing.T) {
