@@ -57,19 +57,11 @@ func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) ti
 	began := time.Now()
 	for !cond() {
 		if waited := time.Since(began); waited > limit+t.Late {
-			fail("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
+			fail("expected within %v: %s; it did not happen in %v", limit, what, waited)
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
 	return time.Since(began)
-}
-
-// failedCalls describes the failed calls of all managers.
-func (t *Trial) failedCalls() (all string) {
-	for _, n := range t.nodes {
-		all += n.wire.FailureSummary(n.key)
-	}
-	return all
 }
 
 // waitForResult waits for a result from ch.

@@ -142,16 +142,21 @@ func found(answer *api.KVTxnResponse, keys []string) (map[string]*api.KVPair, er
 	return pairs, nil
 }
 
-// List reads all keys with a prefix consistently.
-func (a *agent) List(ctx context.Context, prefix string) (api.KVPairs, uint64, error) {
-	pairs, meta, err := a.Client.KV().List(prefix, a.Consistent(ctx))
+// List reads all keys with a prefix consistently, and their index. With after, it waits until the index differs from
+// that, or for a while.
+func (a *agent) List(ctx context.Context, prefix string, after uint64) (api.KVPairs, uint64, error) {
+	q := a.Consistent(ctx)
+	if after > 0 {
+		q.WaitIndex, q.WaitTime = after, listenWait
+	}
+	pairs, meta, err := a.Client.KV().List(prefix, q)
 	if err != nil {
 		return nil, 0, err
 	}
 	if err := a.Complete(ctx, prefix, meta); err != nil {
 		return nil, 0, err
 	}
-	if len(pairs) == 0 { // without a token, the servers do not say that they left out keys
+	if len(pairs) == 0 && after == 0 { // without a token, the servers do not say that they left out keys
 		if _, err := a.Get(ctx, prefix); err != nil {
 			return nil, 0, err
 		}

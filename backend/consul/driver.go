@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,7 +218,7 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	if kind == lease.Records {
 		items, err = d.listRecords(ctx, 0, 0)
 	} else {
-		items, _, err = d.list(ctx, kind)
+		items, _, err = d.list(ctx, kind, 0)
 	}
 	if err != nil {
 		return v, d.Fail(err)
@@ -233,10 +234,10 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, nil
 }
 
-// list reads all items of a kind, and the index of their keys.
-func (d *driver) list(ctx context.Context, kind lease.Kind) (map[string]lease.Item, uint64, error) {
+// list reads all items of a kind, by name, and the index of their keys. With after, it waits until that differs.
+func (d *driver) list(ctx context.Context, kind lease.Kind, after uint64) (map[string]lease.Item, uint64, error) {
 	call := d.begin()
-	found, index, err := d.agent.List(ctx, d.directory(kind))
+	found, index, err := d.agent.List(ctx, d.directory(kind), after)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -290,7 +291,7 @@ func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Durat
 	}
 	if next.items == nil {
 		var err error
-		if next.items, next.index, err = d.list(ctx, lease.Records); err != nil {
+		if next.items, next.index, err = d.list(ctx, lease.Records, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -366,26 +367,17 @@ func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on fu
 
 // waitForRecords returns the records once the index of their keys differs, and those that are
 // known and no longer there.
-func (d *driver) waitForRecords(ctx context.Context, after uint64, known []lease.Item) (items []lease.Item, now uint64, err error) {
-	q := d.Consistent(ctx)
-	q.WaitIndex, q.WaitTime = after, listenWait
-	found, meta, err := d.Client.KV().List(d.directory(lease.Records), q)
+func (d *driver) waitForRecords(
+	ctx context.Context, after uint64, known []lease.Item,
+) (items []lease.Item, now uint64, err error) {
+	there, now, err := d.list(ctx, lease.Records, after)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := d.Complete(ctx, d.directory(lease.Records), meta); err != nil {
-		return nil, 0, err
-	}
-	there := make(map[string]bool, len(found))
-	for _, p := range found {
-		name := strings.TrimPrefix(p.Key, d.directory(lease.Records))
-		there[name] = true
-		items = append(items, d.item(lease.Key{Kind: lease.Records, Name: name}, p))
-	}
 	for _, it := range known {
-		if it.Kind == lease.Records && !there[it.Name] {
-			items = append(items, lease.Item{Key: it.Key, Order: meta.LastIndex, Age: -1})
+		if _, is := there[it.Name]; it.Kind == lease.Records && !is {
+			items = append(items, lease.Item{Key: it.Key, Order: now, Age: -1})
 		}
 	}
-	return items, meta.LastIndex, nil
+	return slices.AppendSeq(items, maps.Values(there)), now, nil
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,15 +17,9 @@ type Renewed[T any] struct {
 	mu      sync.Mutex
 	now     T
 	since   time.Time
-	opening bool       // the next one
-	late    []*late[T] // those that were replaced lately
-	closed  bool
-}
-
-// A late is one that was replaced, and is still open for calls that have begun.
-type late[T any] struct {
-	one   T
-	timer *time.Timer
+	opening bool            // the next one
+	within  context.Context // ends with End
+	end     context.CancelFunc
 }
 
 const (
@@ -36,7 +29,10 @@ const (
 )
 
 // Set sets the first one, which need not be connected.
-func (r *Renewed[T]) Set(first T) { r.now, r.since = first, time.Now() }
+func (r *Renewed[T]) Set(first T) {
+	r.now, r.since = first, time.Now()
+	r.within, r.end = context.WithCancel(context.Background())
+}
 
 // Get returns the present one.
 func (r *Renewed[T]) Get() T {
@@ -56,12 +52,12 @@ func (r *Renewed[T]) Renew() {
 }
 
 func (r *Renewed[T]) renew() {
-	if r.opening || r.closed {
+	if r.opening || r.within.Err() != nil {
 		return
 	}
 	r.opening = true
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+		ctx, cancel := context.WithTimeout(r.within, openLimit)
 		defer cancel()
 		next, err := r.Open(ctx)
 
@@ -71,10 +67,10 @@ func (r *Renewed[T]) renew() {
 		switch {
 		case err != nil:
 			r.since = time.Now().Add(againAfter - r.Age)
-		case r.closed:
+		case r.within.Err() != nil:
 			go r.Close(next)
 		default:
-			r.closeLater(r.now)
+			go r.closeLater(r.now)
 			r.now, r.since = next, time.Now()
 		}
 	}()
@@ -82,28 +78,19 @@ func (r *Renewed[T]) renew() {
 
 // closeLater closes one that was replaced, after lateCalls or at the end.
 func (r *Renewed[T]) closeLater(one T) {
-	closing := &late[T]{one: one}
-	closing.timer = time.AfterFunc(lateCalls, func() {
-		r.mu.Lock()
-		r.late = slices.DeleteFunc(r.late, func(l *late[T]) bool { return l == closing })
-		r.mu.Unlock()
-		r.Close(one)
-	})
-	r.late = append(r.late, closing)
+	select {
+	case <-time.After(lateCalls):
+	case <-r.within.Done():
+	}
+	r.Close(one)
 }
 
 // End closes the present one and those that it has replaced, and replaces it no more.
 func (r *Renewed[T]) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return
+	if r.within.Err() == nil {
+		r.end()
+		go r.Close(r.now)
 	}
-	r.closed = true
-	for _, l := range r.late {
-		if l.timer.Stop() {
-			go r.Close(l.one)
-		}
-	}
-	go r.Close(r.now)
 }

@@ -17,7 +17,7 @@ import (
 // every call.
 func Wrap(b backend.Backend) *Wire {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Wire{Inner: b, Began: time.Now(), ctx: ctx, cancel: cancel, Closed: make(chan struct{}), counts: map[string]int{}, failed: map[string]int{}}
+	return &Wire{Inner: b, Began: time.Now(), ctx: ctx, cancel: cancel, Closed: make(chan struct{}), counts: map[string]int{}}
 }
 
 // A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
@@ -30,13 +30,11 @@ type Wire struct {
 	Closed   chan struct{} // closed at the end of Close
 	closing  sync.Once
 
-	mu         sync.Mutex
-	decide     func(Call) Fate
-	cut        bool
-	notify     func(Call)
-	counts     map[string]int // calls, by method
-	failed     map[string]int // calls that returned an error, by method
-	lastFailed Call
+	mu     sync.Mutex
+	decide func(Call) Fate
+	cut    bool
+	notify func(Call)
+	counts map[string]int // calls, by method
 }
 
 // A Call is one call of a Backend, as the wire saw it. Times count from the creation of
@@ -124,10 +122,6 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(context.Context)
 	}
 	w.mu.Lock()
 	ended := w.notify
-	if err != nil {
-		w.failed[c.Method]++
-		w.lastFailed = c
-	}
 	w.mu.Unlock()
 	if ended != nil {
 		ended(c)
@@ -139,21 +133,6 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(context.Context)
 func (w *Wire) carryError(ctx context.Context, c Call, do func(ctx context.Context) error) error {
 	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) { return none, do(ctx) })
 	return err
-}
-
-// FailureSummary says how many calls of a node have failed, and how the last one failed.
-func (w *Wire) FailureSummary(node string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	failed, all := 0, 0
-	for method, n := range w.counts {
-		failed, all = failed+w.failed[method], all+n
-	}
-	if failed == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; %d of %d calls of %s failed, the last one, %s %q, from %v to %v: %v",
-		failed, all, node, w.lastFailed.Method, w.lastFailed.Elections, w.lastFailed.Sent, w.lastFailed.Received, w.lastFailed.Err)
 }
 
 // answerIsLost reports whether the wire was cut during a call, so that its answer is
