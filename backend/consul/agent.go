@@ -60,30 +60,16 @@ func (a *agent) Consistent(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Datacenter: a.datacenter, Namespace: a.namespace, Partition: a.partition}).WithContext(ctx)
 }
 
-// Complete returns an error if a listing has no index, by which it is known whether anything has changed. It returns
-// errFiltered if the servers have left out keys, because the token may not read them. They do not say so in an answer to
-// a request without a token. So it is made again by the name of the token that they then use, unless the agent has put
-// one of its own in its place.
-func (a *agent) Complete(ctx context.Context, prefix string, meta *api.QueryMeta) error {
-	if meta.LastIndex == 0 {
+// complete returns an error if a listing has no index, by which it is known whether anything has changed, or if the
+// servers have left out keys, because the token may not read them. They say so only to a request with a token.
+func complete(meta *api.QueryMeta) error {
+	switch {
+	case meta.LastIndex == 0:
 		return errNoIndex
-	}
-	if meta.ResultsFilteredByACLs {
+	case meta.ResultsFilteredByACLs:
 		return errFiltered
 	}
-	if a.token.Get() != "" || meta.DefaultACLPolicy != "deny" {
-		return nil
-	}
-	q := a.Consistent(ctx)
-	q.Token = anonymous
-	_, named, err := a.Client.KV().Keys(prefix, "/", q)
-	if denied(err) || err == nil && named.ResultsFilteredByACLs {
-		_, _, err = a.Client.ACL().TokenReadSelf(a.Consistent(ctx)) // only the anonymous token may not read itself
-		if denied(err) {
-			return errFiltered
-		}
-	}
-	return err
+	return nil
 }
 
 // maxOps is the most operations of one transaction that Consul allows.
@@ -95,13 +81,6 @@ func (a *agent) Txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api
 		op.Namespace, op.Partition = a.namespace, a.partition
 	}
 	ok, answer, _, err = a.Client.KV().Txn(ops, a.Consistent(ctx))
-	if err != nil && strings.Contains(err.Error(), "connection reset") { // some are wrapped, others only printed
-		// An agent that expects TLS says so and closes the connection. If it has not read
-		// the whole request, only the reset arrives. A short request gets the answer.
-		if _, why := a.Client.Status().LeaderWithQueryOptions(a.Consistent(ctx)); why != nil {
-			err = why
-		}
-	}
 	return ok, answer, err
 }
 
@@ -153,7 +132,7 @@ func (a *agent) List(ctx context.Context, prefix string, after uint64) (api.KVPa
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := a.Complete(ctx, prefix, meta); err != nil {
+	if err := complete(meta); err != nil {
 		return nil, 0, err
 	}
 	if len(pairs) == 0 && after == 0 { // without a token, the servers do not say that they left out keys
@@ -179,5 +158,5 @@ func (a *agent) Index(ctx context.Context, prefix string, after uint64) (uint64,
 	if err != nil {
 		return 0, err
 	}
-	return meta.LastIndex, a.Complete(ctx, prefix, meta)
+	return meta.LastIndex, complete(meta)
 }

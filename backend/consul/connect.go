@@ -117,9 +117,6 @@ type aclToken struct {
 	file string // "": none
 }
 
-// anonymous is the token that the servers use for a request without one.
-const anonymous = "anonymous"
-
 // isToken reports whether the text can be sent in a header.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -161,7 +158,7 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if now := v.token.Get(); now != "" {
 		r.Header.Set("X-Consul-Token", now)
-	} else if r.Header.Get("X-Consul-Token") != anonymous {
+	} else {
 		r.Header.Del("X-Consul-Token")
 	}
 	if r.Header.Get("User-Agent") == "" {

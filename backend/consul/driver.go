@@ -164,7 +164,7 @@ func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lea
 	for try := range 2 {
 		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", d.Consistent(ctx))
 		if err == nil {
-			err = d.Complete(ctx, d.directory(lease.Records), q)
+			err = complete(q)
 		}
 		if err != nil {
 			return 0, err

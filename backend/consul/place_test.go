@@ -18,84 +18,47 @@ import (
 )
 
 // A token loses the right to read one record and one session. They are not missing: whatever would have to show them is
-// denied. So it is for a program without a token, although the servers then do not say that they left keys out. What
-// the process leads itself goes on.
+// denied. What the process leads itself goes on.
 func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
-	for _, anonymous := range []bool{false, true} {
-		t.Run(map[bool]string{false: "a token", true: "no token"}[anonymous], func(t *testing.T) {
-			l := newLab(t, agent)
-			strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
-			held := strong.win("hidden")
-			n := l.node(t, "n")
-			rules := n.driver.Policy
-			policy, _, err := l.root.ACL().PolicyCreate(&api.ACLPolicy{Name: string(backend.NewNonce()), Rules: rules}, nil)
-			fatal(t, err)
-			bound := &api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}
-			if anonymous {
-				bound.AccessorID = "00000000-0000-0000-0000-000000000002"
-				_, _, err = l.root.ACL().TokenUpdate(bound, nil)
-			} else {
-				bound, _, err = l.root.ACL().TokenCreate(bound, nil)
-				n = l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
-			}
-			fatal(t, err)
-			testbed.Eventually(t, time.Minute, "the right is there", func() error {
-				_, err := n.List(t.Context(), "", 10)
-				return err
-			})
-			own := n.win("own")
-			if seen := n.observe("hidden"); seen.Term != held.Term {
-				t.Fatalf("with all rights: %+v", seen)
-			}
+	l := newLab(t, agent)
+	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	held := strong.win("hidden")
+	bound := token(t, l.root, strong.driver.Policy)
+	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
+	own := n.win("own")
+	if seen := n.observe("hidden"); seen.Term != held.Term {
+		t.Fatalf("with all rights: %+v", seen)
+	}
 
-			policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.me.Nonce))
-			_, _, err = l.root.ACL().PolicyUpdate(policy, nil)
-			fatal(t, err)
-			ctx, cancel := n.ctx()
-			defer cancel()
-			many := make([]backend.Lease, maxByKey+1)
-			for i := range many {
-				many[i].Election = fmt.Sprint("e", i)
+	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
+	fatal(t, err)
+	policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.me.Nonce))
+	_, _, err = l.root.ACL().PolicyUpdate(policy, nil)
+	fatal(t, err)
+	ctx, cancel := n.ctx()
+	defer cancel()
+	many := make([]backend.Lease, maxByKey+1)
+	for i := range many {
+		many[i].Election = fmt.Sprint("e", i)
+	}
+	for what, call := range map[string]func() error{
+		"List":                 func() error { _, err := n.List(ctx, "", 10); return err },
+		"Members":              func() error { _, err := n.Members(ctx, "", 10); return err },
+		"Observe":              func() error { _, err := n.Observe(ctx, []backend.Lease{{Election: "hidden"}}); return err },
+		"Observe of many":      func() error { _, err := n.Observe(ctx, many); return err },
+		"Observe of a new one": func() error { _, err := n.Observe(ctx, many[:1]); return err },
+		"Listen":               func() error { return n.driver.Listen(ctx, 0, nil, func([]lease.Item, uint64) bool { return false }) },
+	} {
+		testbed.Eventually(t, 20*time.Second, what+" is denied", func() error {
+			if err := call(); !errors.Is(err, backend.ErrDenied) {
+				return fmt.Errorf("%v; want ErrDenied", err)
 			}
-			for what, call := range map[string]func() error{
-				"List":                 func() error { _, err := n.List(ctx, "", 10); return err },
-				"Members":              func() error { _, err := n.Members(ctx, "", 10); return err },
-				"Observe":              func() error { _, err := n.Observe(ctx, []backend.Lease{{Election: "hidden"}}); return err },
-				"Observe of many":      func() error { _, err := n.Observe(ctx, many); return err },
-				"Observe of a new one": func() error { _, err := n.Observe(ctx, many[:1]); return err },
-				"Listen":               func() error { return n.driver.Listen(ctx, 0, nil, func([]lease.Item, uint64) bool { return false }) },
-			} {
-				testbed.Eventually(t, 20*time.Second, what+" is denied", func() error {
-					if err := call(); !errors.Is(err, backend.ErrDenied) {
-						return fmt.Errorf("%v; want ErrDenied", err)
-					}
-					return nil
-				})
-			}
-			n.want("a renewal of its own", n.renew(own)[0], backend.Granted)
+			return nil
 		})
 	}
-}
-
-// A program without a token uses that of its agent, which may read what is hidden from others.
-func TestTheTokenOfTheAgentIsUsed(t *testing.T) {
-	t.Parallel()
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
-	l := newLab(t, agent)
-	_, err := l.root.Agent().UpdateDefaultACLToken(agent.AdminToken(), nil)
-	fatal(t, err)
-	n := l.node(t, "n")
-	testbed.Eventually(t, time.Minute, "the agent uses its token", func() error {
-		_, err := n.List(t.Context(), "", 10)
-		return err
-	})
-	held := n.win("x")
-	if records, err := n.List(t.Context(), "", 10); err != nil || len(records) != 1 {
-		t.Errorf("a list of one record: %v, %v", records, err)
-	}
-	n.want("a renewal", n.renew(held)[0], backend.Granted)
+	n.want("a renewal of its own", n.renew(own)[0], backend.Granted)
 }
 
 // An agent without namespaces, partitions or that datacenter refuses them, whoever names them. Nobody leads in another
