@@ -24,56 +24,50 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	ready, err := b.sealFirst(ctx, held, answers)
-	if len(ready) == 0 {
-		return answers, err
-	}
+	sealErr := b.seal(ctx, held, answers)
 
-	marks := make([]backend.Held, len(ready))
-	for n, i := range ready {
-		marks[n] = held[i]
+	var marks []backend.Held
+	var of []int // answer by mark
+	for i, h := range held {
+		if h.MovedTo == "" || answers[i].Outcome == backend.Granted {
+			marks, of = append(marks, h), append(of, i)
+			answers[i] = backend.Answer{}
+		}
 	}
-	marked, markErr := b.inner.Mark(ctx, marks)
-	err = backend.Join(err, markErr, b.keep(ctx, marked))
+	if marks == nil {
+		return answers, sealErr
+	}
+	marked, err := b.inner.Mark(ctx, marks)
+	err = backend.Join(sealErr, err, b.keep(ctx, marked))
 	for n, a := range marked {
-		answers[ready[n]] = a
+		answers[of[n]] = a
 	}
 	return answers, err
 }
 
-// sealFirst seals the locks of those leases that get the mark. It returns the indices of the leases that
-// may be marked, and answers the others.
-func (b *Backend) sealFirst(ctx context.Context, held []backend.Held, answers []backend.Answer) ([]int, error) {
-	var ready, sealing []int
-	var owned []Owned
+// seal seals the locks beside those leases that get the mark, and says which are sealed.
+func (b *Backend) seal(ctx context.Context, held []backend.Held, answers []backend.Answer) error {
 	var names []string
+	var sealing []*backend.Answer
+	var owned []Owned
 	for i, h := range held {
-		if h.MovedTo == "" {
-			ready = append(ready, i)
-			continue
+		if h.MovedTo != "" {
+			names = append(names, h.Election)
+			sealing, owned = append(sealing, &answers[i]), append(owned, ownedBy(h))
 		}
-		sealing, owned, names = append(sealing, i), append(owned, ownedBy(h)), append(names, h.Election)
 	}
-	if owned == nil {
-		return ready, nil
+	if names == nil {
+		return nil
 	}
 
 	pairs, err := b.read(ctx, names)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	results, err := b.lock.Keep(ctx, owned)
-	for n, i := range sealing {
-		switch r := result(results, n, err); r.Outcome {
-		case backend.Granted:
-			ready = append(ready, i)
-		case backend.Refused:
-			answers[i] = backend.Answer{Lease: pairs[n].lease, Outcome: backend.Refused, Err: r.Err}
-		default:
-			answers[i] = backend.Answer{Err: r.Err}
-		}
+	for n, a := range sealing {
+		a.Lease = pairs[n].inner
 	}
-	return ready, err
+	return b.keepLocks(ctx, sealing, owned)
 }
 
 // keep renews the locks of leases that were renewed or marked, and turns the answers about leases into
@@ -90,10 +84,11 @@ func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
 			refused, names = append(refused, a), append(names, a.Election)
 		}
 	}
-	return backend.Join(b.keepGranted(ctx, granted, owned), b.showRefused(ctx, refused, names))
+	return backend.Join(b.keepLocks(ctx, granted, owned), b.showRefused(ctx, refused, names))
 }
 
-func (b *Backend) keepGranted(ctx context.Context, answers []*backend.Answer, owned []Owned) error {
+// keepLocks renews locks, and completes the answers about the leases beside them.
+func (b *Backend) keepLocks(ctx context.Context, answers []*backend.Answer, owned []Owned) error {
 	if len(owned) == 0 {
 		return nil
 	}
