@@ -3,7 +3,6 @@ package consul
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,9 +29,11 @@ func (a *agent) connect(o *Options) error {
 		return err
 	}
 	a.host = cmp.Or(socket, address)
-	plain := o.TLS == nil && o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" && o.ServerName == ""
+	files := o.CAFile+o.CertFile+o.KeyFile+o.ServerName != ""
 	switch {
-	case !plain && !secure:
+	case o.TLS != nil && files:
+		return errors.New("both TLS and files for TLS are set")
+	case (o.TLS != nil || files) && !secure:
 		return errors.New("TLS is configured, so the address must begin with https://")
 	case o.Token != "" && o.TokenFile != "":
 		return errors.New("both Token and TokenFile are set")
@@ -44,9 +45,12 @@ func (a *agent) connect(o *Options) error {
 	if err := a.token.reload(); err != nil {
 		return fmt.Errorf("token_file: %w", err)
 	}
-	config, err := o.tlsConfig()
-	if err != nil {
-		return err
+	config := o.TLS.Clone()
+	if config == nil {
+		if config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
+			return err
+		}
+		config.ServerName = o.ServerName
 	}
 	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
 	next := &http.Transport{
@@ -94,21 +98,6 @@ func parseAddress(address string) (to, socket string, secure bool, err error) {
 		return "", "", false, fmt.Errorf("address: %w", err)
 	}
 	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), "", u.Scheme == "https", nil
-}
-
-func (o *Options) tlsConfig() (*tls.Config, error) {
-	files := o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.ServerName != ""
-	switch {
-	case o.TLS != nil && files:
-		return nil, errors.New("both TLS and files for TLS are set")
-	case o.TLS != nil:
-		return o.TLS.Clone(), nil
-	}
-	config, err := client.TLS(o.CAFile, o.CertFile, o.KeyFile)
-	if err == nil {
-		config.ServerName = o.ServerName
-	}
-	return config, err
 }
 
 // An aclToken is the ACL token, which may change in its file.

@@ -30,7 +30,7 @@ func (d *driver) identify(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		d.noteOrigin(call, text)
+		d.noteAll(call, nil, text)
 	}
 	return err
 }
@@ -39,17 +39,6 @@ func (d *driver) identify(ctx context.Context) error {
 type origin struct {
 	text string
 	call uint64
-}
-
-// noteOrigin reports whether a call has read another text than was read before it began; "": it is not there.
-func (d *driver) noteOrigin(call uint64, text string) (other bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if last := d.origin; text != "" && (last.text == "" || last.call < call) {
-		d.origin = origin{text, d.calls}
-		other = last.text != "" && last.text != text
-	}
-	return other
 }
 
 // begin returns the number of a call that begins.
@@ -63,7 +52,7 @@ func (d *driver) begin() uint64 {
 // note notes items that a call has read or written, and the text of the key origin; "": it was not read. If
 // an item is older than it was when the call began, or that text another one, the store went back.
 func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, text string) error {
-	if other := d.noteOrigin(call, text); !d.noteAll(call, items) && !other {
+	if !d.noteAll(call, items, text) {
 		return nil
 	}
 	now, err := d.Index(ctx, d.Prefix+"/", 0)
@@ -77,9 +66,13 @@ func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, text
 	return nil
 }
 
-func (d *driver) noteAll(call uint64, items []lease.Item) (wentBack bool) {
+func (d *driver) noteAll(call uint64, items []lease.Item, text string) (wentBack bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if last := d.origin; text != "" && (last.text == "" || last.call < call) {
+		d.origin = origin{text, d.calls}
+		wentBack = last.text != "" && last.text != text
+	}
 	for i := range items {
 		it := &items[i]
 		last := d.newest[it.Key]

@@ -25,13 +25,12 @@ type Pool[C any] struct {
 	changed chan struct{} // closed when something below has changed; nil: nobody waits
 	idle    []*Conn[C]    // the one that was used last is the last one
 	used    int           // connections that are neither idle nor being opened
-	places  int           // those that are open, and those that have begun to be opened lately
 	waiting int           // calls of Take
 	stop    func()        // ends the watching of a connection; nil: none is watched
 
 	generation   int // connections of another one are not used again
 	opening      int // how many are being opened, also as successors, or for long
-	begun        int // how many of them have a place
+	begun        int // how many of them have begun lately, and are no successors
 	failures     int // of opening, so far
 	failed       error
 	replaceAfter time.Time
@@ -47,7 +46,7 @@ type Conn[C any] struct {
 }
 
 const (
-	openSoon   = 3 * time.Second  // one that takes longer keeps no place: it may hang, and others can connect meanwhile
+	openSoon   = 3 * time.Second  // one that takes longer may hang, and others can be opened meanwhile
 	openAtOnce = 2                // a server that is slow since it has too many logins to do gets no more of them
 	openAgain  = 5 * time.Second  // after a successor could not be opened
 	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
@@ -94,7 +93,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 		case p.stop != nil && may():
 			p.stop()
 			p.stop = nil
-		case p.failures == failures && p.places < most && p.begun == 0 && p.opening < openAtOnce:
+		case p.failures == failures && p.used+len(p.idle) < most && p.begun == 0 && p.opening < openAtOnce:
 			p.begin(false)
 		}
 		if err := p.wait(ctx); err != nil {
@@ -133,15 +132,13 @@ func (p *Pool[C]) note() {
 // begin begins to open a connection, or the successor of all. The caller holds p.mu.
 func (p *Pool[C]) begin(successor bool) {
 	p.opening++
-	generation, placed := p.generation, !successor
-	if placed {
-		p.places++
+	generation, recent := p.generation, !successor
+	if recent {
 		p.begun++
 	}
 	leave := func() {
-		if placed {
-			placed = false
-			p.places--
+		if recent {
+			recent = false
 			p.begun--
 			p.note()
 		}
@@ -174,16 +171,10 @@ func (p *Pool[C]) begin(successor bool) {
 			if successor {
 				p.leave()
 			}
-			p.add(c)
+			p.idle = append(p.idle, p.conn(c))
 		}
 		p.note()
 	}()
-}
-
-// add adds a connection of the present generation. The caller holds p.mu.
-func (p *Pool[C]) add(c C) {
-	p.places++
-	p.idle = append(p.idle, p.conn(c))
 }
 
 // conn makes a connection one of the present generation. They get old at different times, so that not all processes open
@@ -200,7 +191,7 @@ func (p *Pool[C]) old(c *Conn[C]) bool { return time.Since(c.opened) > p.Age }
 func (p *Pool[C]) leave() {
 	p.generation++
 	for _, c := range p.idle {
-		p.drop(c)
+		go p.Close(c.C)
 	}
 	p.idle = nil
 	if p.stop != nil {
@@ -210,25 +201,19 @@ func (p *Pool[C]) leave() {
 	p.note()
 }
 
-// drop closes a connection that has a place. The caller holds p.mu.
-func (p *Pool[C]) drop(c *Conn[C]) {
-	p.places--
-	go p.Close(c.C)
-}
-
 // Give gives a connection back. One that is broken is closed.
 func (p *Pool[C]) Give(c *Conn[C], broken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used--
 	if broken || p.closed || c.generation != p.generation {
-		p.drop(c)
+		go p.Close(c.C)
 	} else {
 		c.usedAt = time.Now()
 		p.idle = append(p.idle, c)
 	}
 	if len(p.idle) > 1 && time.Since(p.idle[0].usedAt) > idleLimit {
-		p.drop(p.idle[0])
+		go p.Close(p.idle[0].C)
 		p.idle = p.idle[1:]
 	}
 	p.note()
