@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // An agent is access to a Consul agent: what the driver needs, and nothing about leases. Its errors have a class, say what
@@ -19,8 +20,9 @@ type agent struct {
 	Prefix    string
 	Policy    string // the rights that the token needs, for errors
 
-	token aclToken // none with Options.Client
-	host  string   // or the path of a unix socket; empty with Options.Client
+	token     client.Secret // none with Options.Client
+	tokenFile string        // where it may be replaced; "": nowhere
+	host      string        // or the path of a unix socket; empty with Options.Client
 
 	datacenter, namespace, partition string // "": that of Client
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/consul/api"
 
@@ -37,14 +38,17 @@ func (a *agent) connect(o *Options) error {
 		return errors.New("TLS is configured, so the address must begin with https://")
 	case o.Token != "" && o.TokenFile != "":
 		return errors.New("both Token and TokenFile are set")
-	case o.Token != "" && !isToken(o.Token):
+	}
+	token := o.Token
+	if a.tokenFile = o.TokenFile; a.tokenFile != "" {
+		if token, err = readToken(a.tokenFile); err != nil {
+			return err
+		}
+	}
+	if strings.ContainsFunc(token, unicode.IsControl) {
 		return errors.New("the token has a character that no header may have, such as a line break")
 	}
-	a.token.file = o.TokenFile
-	a.token.Set(o.Token)
-	if err := a.token.reload(); err != nil {
-		return fmt.Errorf("token_file: %w", err)
-	}
+	a.token.Set(token)
 	config := o.TLS.Clone()
 	if config == nil {
 		if config, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
@@ -70,7 +74,7 @@ func (a *agent) connect(o *Options) error {
 			return dialer.DialContext(ctx, "unix", socket)
 		}
 	}
-	a.Transport = &transport{Next: next, idle: next.CloseIdleConnections, token: &a.token, namespace: o.Namespace, partition: o.Partition}
+	a.Transport = &transport{Next: next, idle: next.CloseIdleConnections, agent: a}
 	// The library fills in zero fields from the environment. So every field that matters
 	// is set here, and transport removes the rest.
 	a.Client, err = api.NewClient(&api.Config{
@@ -100,33 +104,17 @@ func parseAddress(address string) (to, socket string, secure bool, err error) {
 	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), "", u.Scheme == "https", nil
 }
 
-// An aclToken is the ACL token, which may change in its file.
-type aclToken struct {
-	client.Secret
-	file string // "": none
-}
-
-// isToken reports whether the text can be sent in a header.
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// reload reads the file, if there is one, for the next request. If it contains no token, for example
-// while it is being written, the last one stays.
-func (t *aclToken) reload() error {
-	if t.file == "" {
-		return nil
-	}
-	text, err := os.ReadFile(t.file)
+// readToken returns the token in a file.
+func readToken(file string) (string, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return clean.FileError(err)
+		return "", fmt.Errorf("token_file: %w", clean.FileError(err))
 	}
-	now := strings.TrimSpace(string(text))
-	if !isToken(now) {
-		return errors.New("it is empty, or has more than one line")
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", errors.New("token_file: it is empty")
 	}
-	t.Set(now)
-	return nil
+	return token, nil
 }
 
 // maxAnswer is the most that is read of one answer.
@@ -137,15 +125,14 @@ const maxAnswer = 256 << 20
 type transport struct {
 	Next http.RoundTripper // tests replace it before the first request
 
-	idle                 func() // closes idle connections
-	token                *aclToken
-	namespace, partition string
+	idle  func() // closes idle connections
+	agent *agent
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	if now := v.token.Get(); now != "" {
+	if now := v.agent.token.Get(); now != "" {
 		r.Header.Set("X-Consul-Token", now)
 	} else {
 		r.Header.Del("X-Consul-Token")
@@ -154,7 +141,7 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("User-Agent", client.Name())
 	}
 	q := r.URL.Query()
-	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
+	for name, value := range map[string]string{"ns": v.agent.namespace, "partition": v.agent.partition} {
 		if value == "" && q.Has(name) {
 			q.Del(name)
 			r.URL.RawQuery = q.Encode()
@@ -165,9 +152,6 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	status := answer.StatusCode
-	if status == http.StatusForbidden {
-		v.token.reload()
-	}
 	if strings.HasSuffix(r.URL.Path, "/v1/txn") && status != http.StatusOK && status != http.StatusConflict {
 		defer answer.Body.Close() // the library would keep the code to itself, and a proxy may say no more than that
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))

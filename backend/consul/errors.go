@@ -39,7 +39,7 @@ func (a *agent) Fail(err error) error {
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied { // not only status 403 says so: lists lack keys, too
-			a.token.reload()
+			a.token.ReadAgain(a.tokenFile)
 		}
 		return a.redact(err)
 	}
@@ -81,7 +81,7 @@ func (a *agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		a.token.reload()
+		a.token.ReadAgain(a.tokenFile)
 	}
 	return a.redact(fmt.Errorf("%w: %w%s", class, err, hint))
 }

@@ -124,14 +124,14 @@ func (s *Secret) Set(value string) {
 }
 
 // ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports whether it
-// is another one. What cannot be read, or is empty, as while it is being written, is not used.
+// is another one. What cannot be read, is empty or has several lines, as while it is being written, is not used.
 func (s *Secret) ReadAgain(file string) bool {
 	if file == "" {
 		return false
 	}
 	content, err := os.ReadFile(file)
 	now := strings.TrimRight(string(content), "\r\n")
-	if err != nil || now == "" || now == s.Get() {
+	if err != nil || now == "" || strings.Contains(now, "\n") || now == s.Get() {
 		return false
 	}
 	s.Set(now)
