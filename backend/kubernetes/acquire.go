@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	api "k8s.io/apimachinery/pkg/api/errors"
@@ -25,46 +24,22 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	return answers, allFailed(answers)
 }
 
-// acquire makes one attempt at a lease. It begins with what was read last, if that is as the bid expects it.
-// Each write requires the Lease as it was read; if only something else of it has changed, acquire tries again.
-func (b *Backend) acquire(ctx context.Context, bid *backend.Bid) (backend.Answer, error) {
-	if err := checkTTL(bid.TTL); err != nil {
+// acquire bids for one lease. It begins with what was read last. Each write requires the Lease as it was read; if
+// only something else of it has changed, acquire tries again.
+func (b *Backend) acquire(ctx context.Context, bid *backend.Bid) (answer backend.Answer, err error) {
+	err = b.attempt(ctx, bid.Election, func(s *state) (bool, error) {
+		if !s.own && !s.Unchanged(bid.Expected) || s.MovedTo != bid.Expected.MovedTo {
+			answer = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
+			return false, nil
+		}
+		after, err := b.grant(ctx, bid, *s)
+		answer = backend.Answer{Lease: after.Lease, Outcome: backend.Granted, ValidFor: bid.TTL}
+		return true, err
+	})
+	if err != nil {
 		return backend.Answer{}, err
 	}
-	b.mu.Lock()
-	b.longest = max(b.longest, bid.TTL)
-	b.mu.Unlock()
-
-	s, ok := b.remembered(bid.Election)
-	ok = ok && !s.suspect && s.Unchanged(bid.Expected)
-	for range rounds {
-		if !ok {
-			var err error
-			if s, err = b.readOne(ctx, bid.Election); err != nil {
-				return backend.Answer{}, err
-			}
-		}
-		ok = false
-		if !s.own && !s.Unchanged(bid.Expected) || s.MovedTo != bid.Expected.MovedTo {
-			return backend.Answer{Lease: s.Lease, Outcome: backend.Refused}, nil
-		}
-
-		after, err := b.grant(ctx, bid, s)
-		switch {
-		case err == nil:
-			return backend.Answer{Lease: after.Lease, Outcome: backend.Granted, ValidFor: bid.TTL}, nil
-		case !conflict(err):
-			return backend.Answer{}, b.fail(err)
-		}
-	}
-	return backend.Answer{}, errBusy
-}
-
-func checkTTL(ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL {
-		return fmt.Errorf("%w: TTL is %v; it must be %v to %v", backend.ErrInvalid, ttl, MinTTL, MaxTTL)
-	}
-	return nil
+	return answer, nil
 }
 
 // grant writes a grant over what was read, after the census has the election and the TTL. A conflict means that
@@ -79,15 +54,10 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s state) (after s
 		return state{}, err
 	}
 
-	b.mu.Lock()
-	longest := b.longest
-	b.pending[s.name] = true
-	b.mu.Unlock()
-	after, err = b.write(ctx, &s, change{record: s.grant(bid, term, now, longest)})
+	b.setPending(s.name, true)
+	after, err = b.write(ctx, &s, s.grant(bid, term, now).put)
 	if err == nil || conflict(err) || api.IsNotFound(err) { // whatever else says nothing of an earlier copy
-		b.mu.Lock()
-		delete(b.pending, s.name)
-		b.mu.Unlock()
+		b.setPending(s.name, false)
 	}
 	if err == nil && (!after.own || after.Term != term) {
 		err = errBack // noticed meanwhile
@@ -98,12 +68,14 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s state) (after s
 // enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none: see
 // docs/design/kubernetes.md, "The first grant". It returns the state over which the grant is to be written.
 func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state, error) {
-	missing := s.lease == nil
-	known := !missing && s.record != nil && s.record.Epoch == string(s.lease.UID)
+	election, missing := bid.Election, ""
+	if s.lease != nil && s.record != nil && s.record.Epoch == string(s.lease.UID) {
+		election = "" // the census has it
+	}
 	b.mu.Lock()
-	enrolled := known && b.census != nil && b.census.MaxTTL >= bid.TTL
+	c, _ := b.lastCensus()
 	b.mu.Unlock()
-	if enrolled {
+	if election == "" && c != nil && c.MaxTTL >= bid.TTL {
 		return s, nil
 	}
 
@@ -113,26 +85,24 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state,
 	case <-ctx.Done():
 		return state{}, ctx.Err()
 	}
-	switch {
-	case known:
-		return s, b.writeCensus(ctx, "", "", bid.TTL)
-	case !missing:
-		return s, b.writeCensus(ctx, bid.Election, "", bid.TTL)
+	if s.lease == nil {
+		missing = s.Version
+		var err error
+		if s, err = b.make(ctx, s); err != nil {
+			return state{}, err
+		}
 	}
-	made, err := b.make(ctx, s)
-	if err != nil {
-		return state{}, err
-	}
-	return made, b.writeCensus(ctx, bid.Election, s.Version, bid.TTL)
+	return s, b.writeCensus(ctx, election, missing, bid.TTL)
 }
 
 // make makes the Lease of an election that has none. By itself it grants nothing: a record without the UID
 // frees nothing either.
 func (b *Backend) make(ctx context.Context, missing state) (made state, err error) {
 	now := time.Now().UTC()
-	made, err = b.write(ctx, &missing, change{record: &record{Record: lease.Record{
+	r := &record{Record: lease.Record{
 		Election: missing.Election, Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
-	}}})
+	}}
+	made, err = b.write(ctx, &missing, r.put)
 	made.Lease, made.suspect = missing.Lease, missing.suspect
 	return made, err
 }

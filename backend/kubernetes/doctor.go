@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -29,19 +30,16 @@ rules:
 // dry run: it checks rights and runs admission, and stores nothing.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
-	fleet := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
-	if fleet == nil {
-		fleet = wrap("preflight", b.fail(b.rehearseFleet(ctx, bids[0].Candidate.Nonce)))
+	err := b.enter(ctx, "preflight", bids[0].Candidate.Nonce)
+	if err == nil {
+		err = wrap("preflight", b.fail(b.rehearseFleet(ctx, bids[0].Candidate.Nonce)))
+	}
+	if err != nil {
+		return slices.Repeat([]error{err}, len(bids))
 	}
 	b.each(len(bids), func(i int) {
-		if errs[i] = fleet; fleet != nil {
-			return
-		}
-		err := checkTTL(bids[i].TTL)
-		if err == nil {
-			err = b.fail(b.rehearse(ctx, b.names.election(bids[i].Election)))
-		}
-		errs[i] = wrap(about("preflight", 1, bids[i].Election), err)
+		err := b.rehearse(ctx, b.names.election(bids[i].Election))
+		errs[i] = wrap(about("preflight", 1, bids[i].Election), b.fail(err))
 	})
 	return errs
 }
@@ -126,7 +124,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	list = append(list, clean.Diagnosticf(took > ttl/10, "latency", "all %d Leases of the namespace were read in %v", len(all), took.Round(time.Millisecond)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.census; b.records && (c == nil || c.Partial) {
+	if c, _ := b.lastCensus(); b.records && (c == nil || c.Partial) {
 		list = append(list, clean.Diagnosticf(true, "census", "the Lease %s was deleted or is damaged: a new election waits once for %v, as if it had been led", b.names.census(), b.greatestTTL()))
 	}
 	return list, nil

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,8 +34,6 @@ func class(err error) error {
 	}
 	text := err.Error()
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return backend.ErrUnavailable
 	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
 		api.IsNotFound(err), api.IsNotAcceptable(err), api.IsUnsupportedMediaType(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "), strings.Contains(text, fullEtcd):
 		return backend.ErrDenied

@@ -66,24 +66,19 @@ type Backend struct {
 	names     naming
 	owner     single.Owner
 
-	mu         sync.Mutex
-	objects    map[string]*object // by name of the Lease: those that were read
-	followed   map[string]bool    // names of Leases that this process reads, or has begun to read
-	census     *census            // as it was read last; nil: there is none
-	censusRead bool               // census is set
-	records    bool               // some Lease has, or had, a record
-	longest    time.Duration      // the greatest TTL that was granted, as far as this process knows
-	terms      map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
-	pending    map[string]bool    // names of Leases for which a bid was sent without an answer
+	mu      sync.Mutex
+	objects map[string]*object // by name: the census, and each Lease that this process follows; nil: not read yet
+	records bool               // some Lease has, or had, a record
+	longest time.Duration      // the greatest TTL that was granted, as far as this process knows
+	terms   map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
+	pending map[string]bool    // names of Leases for which a bid was sent without an answer
 
-	highest  uint64 // the greatest resourceVersion that was read
-	back     int    // how often the store was seen to go back
-	backTo   uint64 // what has this resourceVersion or an older one may be from before that
-	backRead bool   // backTo is set
+	highest uint64 // the greatest resourceVersion that was read
+	back    int    // how often the store was seen to go back
+	backTo  uint64 // what has this resourceVersion or an older one may be from before that
 
-	unread    int // how often Observe has answered without a request, since the last reading
-	watch     *watch
-	listeners map[*listener]bool
+	unread int // how often Observe has answered without a request, since the last reading
+	watch  *watch
 
 	member    *coordination.Lease // this process's own, as it was written last
 	enrolling chan struct{}       // held while this process writes the census
@@ -155,11 +150,13 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, clean.Secrets(err, secrets...)
 	}
+	names := naming{o.Prefix}
 	return &Backend{
-		client: leases.Leases(at.namespace), rest: leases.RESTClient(), close: func() { net.CloseIdleConnectionsFor(client.Transport) },
-		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, secrets: secrets, names: naming{o.Prefix},
-		objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}, pending: map[string]bool{},
-		listeners: map[*listener]bool{}, enrolling: make(chan struct{}, 1),
+		client: leases.Leases(at.namespace), rest: leases.RESTClient(),
+		close:     func() { net.CloseIdleConnectionsFor(client.Transport) },
+		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, secrets: secrets, names: names,
+		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{}, pending: map[string]bool{},
+		enrolling: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -17,23 +17,10 @@ import (
 // between calls of Listen: to begin one for each call would cost as many requests as polling.
 type watch struct {
 	cancel  context.CancelFunc
-	version uint64 // all changes up to this one were told
+	version uint64        // all changes up to this one were told
+	told    chan struct{} // closed, and replaced, with each change of a Lease that is followed
 	ended   chan struct{}
 	err     error // why it has ended; nil: it cannot tell what comes next
-}
-
-// A listener is a call of Listen that waits.
-type listener struct {
-	seen  map[string]*backend.Lease // by name of the Lease
-	woken chan struct{}             // has one element if a change was told
-	timer *time.Timer               // wakes a moment after the first renewal; nil: there was none
-}
-
-func (l *listener) wake() {
-	select {
-	case l.woken <- struct{}{}:
-	default:
-	}
 }
 
 // Listen implements [backend.Backend]. It returns at once for anything but a renewal, and a moment after the
@@ -50,36 +37,65 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return wrap(what, err)
 }
 
+// lull is for how long Listen waits, after a renewal, for those of other elections.
+const lull = 20 * time.Millisecond
+
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	l := &listener{seen: make(map[string]*backend.Lease, len(seen)), woken: make(chan struct{}, 1)}
+	names := make([]string, len(seen))
 	for i := range seen {
-		l.seen[b.names.election(seen[i].Election)] = &seen[i]
+		names[i] = b.names.election(seen[i].Election)
 	}
-	w, err := b.watching(ctx, seen)
+	w, err := b.watching(ctx, names, seen)
 	if err != nil || w == nil {
 		return err
 	}
-	b.mu.Lock()
-	b.listeners[l] = true
-	for name := range l.seen {
-		b.tell(l, name)
-	}
-	b.mu.Unlock()
-	defer func() {
+
+	var quiet <-chan time.Time // set by the first renewal
+	upTo := uint64(0)
+	for {
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		if delete(b.listeners, l); l.timer != nil {
-			l.timer.Stop()
+		told := w.told
+		renewed, more := b.newsAfter(upTo, names, seen)
+		upTo = w.version
+		b.mu.Unlock()
+		if more {
+			return nil
 		}
-	}()
-	select {
-	case <-l.woken:
-		return nil
-	case <-w.ended:
-		return w.err
-	case <-ctx.Done():
-		return ctx.Err()
+		if renewed && quiet == nil {
+			quiet = time.After(lull)
+		}
+		select {
+		case <-told:
+		case <-quiet:
+			return nil
+		case <-w.ended:
+			return w.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+}
+
+// newsAfter reports what has changed of the leases in seen by writes after a version: whether one was renewed, and whether
+// there was more than renewals. names are those of their Leases. The caller holds b.mu.
+func (b *Backend) newsAfter(version uint64, names []string, seen []backend.Lease) (renewed, more bool) {
+	for i := range seen {
+		o := b.objects[names[i]]
+		if o == nil || o.version <= version {
+			continue
+		}
+		s := b.classify(seen[i].Election, o)
+		if !s.Differs(seen[i]) {
+			continue
+		}
+		renewal := s.Lease
+		renewal.Version = seen[i].Version
+		if s.Vacant() || s.suspect || renewal.Differs(seen[i]) {
+			return false, true
+		}
+		renewed = true
+	}
+	return renewed, false
 }
 
 // maxLag is how long after another reading a watch must have told the same, or it hangs.
@@ -87,11 +103,11 @@ const maxLag = time.Second
 
 // watching returns the watch, after it has begun one if there is none. It returns nil if a lease has
 // changed before the watch began.
-func (b *Backend) watching(ctx context.Context, seen []backend.Lease) (*watch, error) {
+func (b *Backend) watching(ctx context.Context, names []string, seen []backend.Lease) (*watch, error) {
 	b.mu.Lock()
 	w := b.watch
-	for i := range seen {
-		o := b.objects[b.names.election(seen[i].Election)]
+	for _, name := range names {
+		o := b.objects[name]
 		if w != nil && (o == nil || o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag) {
 			b.stopWatch()
 			w = nil
@@ -123,7 +139,7 @@ func (b *Backend) watching(ctx context.Context, seen []backend.Lease) (*watch, e
 		return nil, err
 	}
 	inner, cancel := context.WithCancel(context.Background())
-	b.watch = &watch{cancel: cancel, version: version, ended: make(chan struct{})}
+	b.watch = &watch{cancel: cancel, version: version, told: make(chan struct{}), ended: make(chan struct{})}
 	go b.hear(inner, b.watch)
 	return b.watch, nil
 }
@@ -140,15 +156,12 @@ func (b *Backend) stopWatch() {
 // another one begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	defer close(w.ended)
+	defer w.cancel()
 	err := b.stream(ctx, w)
-	if ctx.Err() == nil {
-		w.err = err
-	}
-	w.cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == w {
-		b.watch = nil
+		b.watch, w.err = nil, err
 	}
 }
 
@@ -167,7 +180,7 @@ func (b *Backend) stream(ctx context.Context, w *watch) error {
 			return b.watchError(api.FromObject(e.Object))
 		}
 		if l, ok := e.Object.(*coordination.Lease); ok {
-			b.told(w, e.Type, l)
+			b.tell(w, e.Type, l)
 		}
 	}
 	return nil
@@ -180,8 +193,8 @@ func (b *Backend) watchError(err error) error {
 	return b.fail(err)
 }
 
-// told keeps what the watch has told, and wakes the listeners that wait for it.
-func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
+// tell keeps what the watch has told.
+func (b *Backend) tell(w *watch, kind events.EventType, l *coordination.Lease) {
 	o := newObject(l, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,48 +203,16 @@ func (b *Backend) told(w *watch, kind events.EventType, l *coordination.Lease) {
 	}
 	w.version = max(w.version, o.version)
 	b.highest = max(b.highest, o.version)
-	if l.Name == b.names.census() {
-		c := newCensus(l)
-		if kind == events.Deleted {
-			c = nil
-		}
-		b.keepCensus(c, o.version)
-		return
-	}
 	b.noteRecord(l.Name, o)
-	if !b.followed[l.Name] {
+	if _, followed := b.objects[l.Name]; !followed {
 		return
 	}
 	if kind == events.Deleted {
 		o = &object{version: o.version, at: o.at}
 	}
 	b.keep(l.Name, o)
-	for listener := range b.listeners {
-		b.tell(listener, l.Name)
-	}
-}
-
-// lull is for how long a listener waits, after a renewal, for those of other elections.
-const lull = 20 * time.Millisecond
-
-// tell wakes a listener if an election has changed since it was seen. The caller holds b.mu.
-func (b *Backend) tell(l *listener, name string) {
-	seen, o := l.seen[name], b.objects[name]
-	if seen == nil || o == nil {
-		return
-	}
-	s := b.classify(seen.Election, o)
-	if !s.Differs(*seen) {
-		return
-	}
-	renewed := s.Lease
-	renewed.Version = seen.Version
-	switch {
-	case s.Vacant() || s.suspect || renewed.Differs(*seen): // more than a renewal
-		l.wake()
-	case l.timer == nil:
-		l.timer = time.AfterFunc(lull, l.wake)
-	}
+	close(w.told)
+	w.told = make(chan struct{})
 }
 
 // maxUnread is how often in a row Observe answers without a request.

@@ -23,49 +23,50 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.mu.Lock()
 	l := b.member
 	b.mu.Unlock()
-	written, err := b.announce(ctx, l, m)
-	if err != nil {
-		return wrap("announce", b.fail(err))
+	first := l == nil
+
+	var refusal error
+	for range rounds {
+		o, err := b.send(ctx, b.memberLease(l, m))
+		if err == nil {
+			b.mu.Lock()
+			b.member = o.lease
+			b.mu.Unlock()
+			if first {
+				b.cleanUp(ctx) // if it fails, the next process does it
+			}
+			return nil
+		}
+		if refusal = err; conflict(err) || api.IsNotFound(err) { // deleted, or made by a request whose answer was lost
+			l, err = b.client.Get(ctx, b.names.member(m.Nonce), meta.GetOptions{})
+		}
+		if api.IsNotFound(err) {
+			l = nil
+		} else if err != nil {
+			return wrap("announce", b.fail(err))
+		}
 	}
-	b.mu.Lock()
-	b.member = written
-	b.mu.Unlock()
-	if l == nil {
-		b.cleanUp(ctx) // if it fails, the next process does it
-	}
-	return nil
+	return wrap("announce", b.fail(refusal))
 }
 
-// announce writes the member record over l; nil: there is none, as far as is known.
-func (b *Backend) announce(ctx context.Context, l *coordination.Lease, m backend.Member) (written *coordination.Lease, err error) {
-	name, holder := b.names.member(m.Nonce), clean.Text(m.ID, backend.MaxID, false)
-	text := lease.Encode(&lease.Session{
-		ID: m.ID, Nonce: string(m.Nonce), Address: m.Address, Metadata: m.Metadata, Stage: m.Stage, Elections: m.Elections, TTL: lease.Span(m.TTL),
-	})
-	for range rounds {
-		next := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{kindKey: kindMember}}}
-		if l != nil {
-			next = l.DeepCopy()
-		}
-		next.Annotations = map[string]string{memberKey: text}
-		next.Spec = coordination.LeaseSpec{
-			HolderIdentity: &holder, LeaseDurationSeconds: new(wholeSeconds(m.TTL)), RenewTime: &meta.MicroTime{Time: micro(time.Now())},
-		}
-		if written, err = b.send(ctx, next); err == nil {
-			written.ManagedFields = nil
-			return written, nil
-		}
-		if !conflict(err) && !api.IsNotFound(err) {
-			return nil, err
-		}
-		var other error
-		if l, other = b.client.Get(ctx, name, meta.GetOptions{}); api.IsNotFound(other) {
-			l = nil
-		} else if other != nil {
-			return nil, other
-		}
+// memberLease returns the record of a member, to be written over l; nil: there is none, as far as is known.
+func (b *Backend) memberLease(l *coordination.Lease, m backend.Member) *coordination.Lease {
+	if l == nil {
+		l = &coordination.Lease{ObjectMeta: meta.ObjectMeta{
+			Name: b.names.member(m.Nonce), Labels: map[string]string{kindKey: kindMember},
+		}}
 	}
-	return nil, err
+	next := l.DeepCopy()
+	meta.SetMetaDataAnnotation(&next.ObjectMeta, memberKey, lease.Encode(&lease.Session{
+		ID: m.ID, Nonce: string(m.Nonce), Address: m.Address, Metadata: m.Metadata, Stage: m.Stage,
+		Elections: m.Elections, TTL: lease.Span(m.TTL),
+	}))
+	next.Spec = coordination.LeaseSpec{
+		HolderIdentity:       new(clean.Text(m.ID, backend.MaxID, false)),
+		LeaseDurationSeconds: new(wholeSeconds(m.TTL)),
+		RenewTime:            &meta.MicroTime{Time: micro(time.Now())},
+	}
+	return next
 }
 
 // goneAfter is how long a member has not announced itself, by its own clock, if it is taken for gone. One that was only

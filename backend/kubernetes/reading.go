@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +19,14 @@ import (
 	"github.com/go-election/go-election/backend/page"
 )
 
-// An object is an election's Lease as it was read last, or its absence.
+// An object is a Lease as it was read last, or its absence.
 type object struct {
 	lease   *coordination.Lease // nil: there was none
-	version uint64              // of the Lease, or of the listing or event that has shown its absence
+	version uint64              // of the Lease; of its absence: a version of the store at which it was missing
+	at      time.Time           // when it was received
 	record  *record             // nil: there is none, or a damaged one
 	damaged bool
-	at      time.Time // when it was received
+	census  *census // of the Lease that has it
 }
 
 // errNumbers says that what answers is no API server as Kubernetes describes it.
@@ -41,7 +44,7 @@ func versionOf(text string) uint64 {
 
 func formatVersion(v uint64) string { return strconv.FormatUint(v, 10) }
 
-// newObject returns what was read as an object. name is that of the Lease.
+// newObject returns a Lease as it was read.
 func newObject(l *coordination.Lease, at time.Time) *object {
 	l.ManagedFields = nil // the server keeps them
 	o := &object{lease: l, version: versionOf(l.ResourceVersion), at: at}
@@ -68,19 +71,23 @@ type moment struct {
 	versions map[string]uint64 // of some Leases
 }
 
-// now begins a request about Leases.
+// now begins a request about Leases, which are followed from now on.
 func (b *Backend) now(names ...string) moment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := moment{highest: b.highest, back: b.back, versions: make(map[string]uint64, len(names))}
 	for _, name := range names {
-		b.followed[name] = true
-		if o := b.objects[name]; o != nil && o.lease != nil {
+		o := b.objects[name]
+		b.objects[name] = o
+		if o != nil && o.lease != nil {
 			m.versions[name] = o.version
 		}
 	}
 	return m
 }
+
+// unknownVersion is Backend.backTo until the listing that follows.
+const unknownVersion = math.MaxUint64
 
 // notBefore returns errBack if an answer is older than what was known when its request began. version
 // is that of the store as a whole (name ""), or of one Lease. The caller holds b.mu.
@@ -99,39 +106,30 @@ func (b *Backend) notBefore(m *moment, name string, version uint64) error {
 		return nil
 	}
 	b.back++
-	b.backRead, b.backTo, b.highest, b.census, b.censusRead = false, 0, 0, nil, false
-	clear(b.objects)
+	b.backTo, b.highest = unknownVersion, 0
+	for name := range b.objects {
+		b.objects[name] = nil
+	}
 	b.stopWatch()
 	return errBack
 }
 
-// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one has no
-// Lease, no record or a suspect one, it reads all Leases of the namespace in one request: then the
-// census is from the same moment.
+// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one of them
+// depends on the census, it reads all Leases of the namespace in one request: then the census is from the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
-	b.mu.Lock()
-	few := len(elections) <= maxRequests/2 && (b.back == 0 || b.backRead)
-	for _, e := range elections {
-		o := b.objects[b.names.election(e)]
-		few = few && (o == nil || o.record != nil)
-	}
-	b.mu.Unlock()
-	if !few {
-		states, _, err := b.list(ctx, elections)
-		return states, err
-	}
-
-	states := make([]state, len(elections))
-	errs := make([]error, len(elections))
-	b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
-	for i, err := range errs {
-		if api.IsNotFound(err) || err == nil && (states[i].record == nil || states[i].record.Epoch == "" || states[i].suspect) {
-			states, _, err := b.list(ctx, elections)
+	states, errs := make([]state, len(elections)), make([]error, len(elections))
+	if len(elections) <= maxRequests/2 {
+		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
+		if err := cmp.Or(errs...); err != nil || !slices.ContainsFunc(states, state.needsCensus) {
 			return states, err
 		}
 	}
-	return states, cmp.Or(errs...)
+	states, _, err := b.list(ctx, elections)
+	return states, err
 }
+
+// needsCensus reports whether it depends on the census if the lease is free.
+func (s state) needsCensus() bool { return s.record == nil || s.record.Epoch == "" || s.suspect }
 
 // readOne reads one election.
 func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
@@ -142,27 +140,42 @@ func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
 	return states[0], nil
 }
 
-// get reads one Lease. The API server answers with what a majority of its store has, after the request
-// began.
-func (b *Backend) get(ctx context.Context, election string) (s state, err error) {
+// get reads one election.
+func (b *Backend) get(ctx context.Context, election string) (state, error) {
 	name := b.names.election(election)
+	if err := b.fetch(ctx, name); err != nil {
+		return state{}, b.fail(err)
+	}
+	s, ok := b.remembered(election)
+	if !ok {
+		return state{}, errBack // noticed meanwhile
+	}
+	return s, nil
+}
+
+// fetch reads one Lease, or that there is none. The API server answers with what a majority of its store has,
+// after the request began.
+func (b *Backend) fetch(ctx context.Context, name string) error {
 	m := b.now(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
-	if err != nil {
-		if api.IsNotFound(err) {
-			return s, err
-		}
-		return s, b.fail(err)
+	if err != nil && !api.IsNotFound(err) {
+		return err
 	}
-	o := newObject(l, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.notBefore(&m, name, o.version); err != nil {
-		return s, err
+	if b.back != m.back { // noticed meanwhile
+		return errBack
+	}
+	o := &object{version: m.highest, at: time.Now()}
+	if err == nil {
+		o = newObject(l, o.at)
+		if err := b.notBefore(&m, name, o.version); err != nil {
+			return err
+		}
 	}
 	b.unread = 0
 	b.keep(name, o)
-	return b.classify(election, b.objects[name]), nil
+	return nil
 }
 
 // notMembers selects all Leases but those of members, which change often.
@@ -176,36 +189,30 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 	}
 	now := time.Now()
 	all, version = make(map[string]*object, len(list.Items)), versionOf(list.ResourceVersion)
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.notBefore(m, "", version); err != nil {
 		return nil, 0, err
 	}
-	var c *census
 	for i := range list.Items {
 		l := &list.Items[i]
-		if l.Name == b.names.census() {
-			c = newCensus(l)
-			continue
-		}
 		o := newObject(l, now)
 		if err := b.notBefore(m, l.Name, o.version); err != nil {
 			return nil, 0, err
 		}
 		all[l.Name] = o
 		b.noteRecord(l.Name, o)
-		if b.followed[l.Name] {
-			b.keep(l.Name, o)
-		}
 	}
-	b.keepCensus(c, version)
-	for name := range b.followed {
-		if all[name] == nil {
-			b.keep(name, &object{version: version, at: now})
+	for name := range b.objects {
+		o := all[name]
+		if o == nil {
+			o = &object{version: version, at: now}
 		}
+		b.keep(name, o)
 	}
-	if b.back > 0 && !b.backRead {
-		b.backRead, b.backTo = true, version
+	if b.backTo == unknownVersion {
+		b.backTo = version
 	}
 	b.unread = 0
 	return all, version, nil
@@ -239,6 +246,11 @@ func (b *Backend) keep(name string, o *object) {
 	}
 	b.objects[name] = o
 	b.noteRecord(name, o)
+	if name == b.names.census() && o.lease != nil {
+		o.census = newCensus(o.lease)
+		b.longest = max(b.longest, o.census.MaxTTL) // the census may be deleted later
+		b.records = b.records || o.census.Partial || len(o.census.Made) > 0
+	}
 }
 
 // noteRecord remembers what a Lease says of the fleet. The caller holds b.mu.
@@ -249,7 +261,7 @@ func (b *Backend) noteRecord(name string, o *object) {
 	b.records = true
 	term := uint64(0)
 	if r := o.record; r != nil {
-		b.longest = max(b.longest, time.Duration(r.MaxTTL), time.Duration(r.TTL))
+		b.longest = max(b.longest, time.Duration(r.TTL))
 		if r.Term <= backend.MaxTerm { // a greater one was forged
 			term = r.Term
 		}

@@ -39,8 +39,7 @@ const (
 // Its Heartbeat is fresh with each renewal, too, and Write is random. A vacant one was Elected when the last leadership ended.
 type record struct {
 	lease.Record
-	Transitions int32      `json:"transitions"` // leaseTransitions
-	MaxTTL      lease.Span `json:"max_ttl"`     // the greatest TTL that its writer knew of
+	Transitions int32 `json:"transitions"` // leaseTransitions
 }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
@@ -55,14 +54,6 @@ func (r *record) encode() string {
 	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
 }
 
-func marshal(v any) []byte {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic("kubernetes: " + err.Error()) // times were cleaned; nothing else can fail
-	}
-	return text
-}
-
 // decode returns the record in an annotation, or nil if this module has not written it so.
 func decode(text string) *record {
 	r, end := new(record), strings.LastIndex(text, sumMark)
@@ -71,7 +62,7 @@ func decode(text string) *record {
 		return nil
 	}
 	r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
-	r.TTL, r.MaxTTL = min(r.TTL, lease.Span(MaxTTL)), min(r.MaxTTL, lease.Span(MaxTTL))
+	r.TTL = min(r.TTL, lease.Span(MaxTTL))
 	return r
 }
 
@@ -113,15 +104,13 @@ func (r *record) wrote(s *coordination.LeaseSpec) bool {
 // micro returns the time as Kubernetes keeps it.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// specText returns the text of a spec, by which two of them are compared.
+// specText returns a text by which two specs are compared: without its location a time is the same.
 func specText(s *coordination.LeaseSpec) string {
-	text := []any{s.HolderIdentity, s.LeaseDurationSeconds, nil, nil, s.LeaseTransitions}
-	for i, t := range []*meta.MicroTime{s.AcquireTime, s.RenewTime} {
-		if t != nil {
-			text[2+i] = t.UnixMicro()
-		}
+	text, err := s.Marshal()
+	if err != nil {
+		panic("kubernetes: " + err.Error()) // cannot happen: it has texts and numbers
 	}
-	return string(marshal(text))
+	return string(text)
 }
 
 // holder, seconds and transitions return fields of a spec; zero if they are missing.

@@ -76,14 +76,14 @@ func (n *node) mustRenewIf(yes bool, held backend.Lease) backend.Lease {
 // where it was, as after etcdutl snapshot restore --bump-revision. What began before that was noticed is
 // not believed, and counts no second restore.
 func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
-	b := &Backend{objects: map[string]*object{}, followed: map[string]bool{}, terms: map[string]uint64{}}
+	b := &Backend{objects: map[string]*object{}, terms: map[string]uint64{}}
 	b.highest = 60
 	b.keep("jobs", newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: "50"}}, time.Now()))
 	first, second := b.now("jobs"), b.now("jobs")
 	if err := errors.Join(b.notBefore(&first, "", 1000), b.notBefore(&first, "jobs", 50)); err != nil {
 		t.Errorf("newer answers: %v", err)
 	}
-	if err := b.notBefore(&first, "jobs", 40); !errors.Is(err, errBack) || b.back != 1 || len(b.objects) > 0 {
+	if err := b.notBefore(&first, "jobs", 40); !errors.Is(err, errBack) || b.back != 1 || b.objects["jobs"] != nil {
 		t.Errorf("an older version: %v, %d restores, %d Leases remembered; want errBack, 1, 0", err, b.back, len(b.objects))
 	}
 	if err := b.notBefore(&second, "", 2000); !errors.Is(err, errBack) || b.back != 1 {
@@ -131,9 +131,10 @@ func FuzzLease(f *testing.F) {
 	f.Add(r.encode(), "a", int32(1), int64(0), int32(3), "{}")
 	f.Add("{", "\x1b]0;", int32(-5), int64(1)<<62, int32(-1), `{"layout":1,"max_ttl":-1,"made":{"x":-1}}`)
 	f.Fuzz(func(t *testing.T, text, id string, seconds int32, at int64, transitions int32, counted string) {
-		b := &Backend{names: naming{}}
-		b.census = newCensus(&coordination.Lease{ObjectMeta: meta.ObjectMeta{UID: "2", Annotations: map[string]string{censusKey: counted}}})
-		b.censusRead = true
+		b := &Backend{objects: map[string]*object{}}
+		b.keep(b.names.census(), newObject(&coordination.Lease{
+			ObjectMeta: meta.ObjectMeta{UID: "2", Annotations: map[string]string{censusKey: counted}},
+		}, time.Now()))
 		when := meta.NewMicroTime(time.UnixMicro(at))
 		for _, sum := range []bool{false, true} {
 			if sum { // whoever can write a Lease can compute the digest

@@ -26,7 +26,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 	answers := make([]backend.Answer, len(held))
 	b.each(len(held), func(i int) {
 		h := &held[i]
-		s, written, err := b.update(ctx, h.Election, func(s *state) *change {
+		s, written, err := b.update(ctx, h.Election, func(s *state) edit {
 			if !s.own || s.Term != h.Term || s.Request.Kind == backend.Depose {
 				return nil
 			}
@@ -35,7 +35,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
-			return &change{record: &r}
+			return r.put
 		})
 		switch {
 		case err != nil:
@@ -83,30 +83,35 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 	b.mu.Lock()
 	pending := b.pending[name]
 	b.mu.Unlock()
-	_, _, err := b.update(ctx, h.Election, func(s *state) *change {
+	_, _, err := b.update(ctx, h.Election, func(s *state) edit {
 		r := s.record
 		switch {
 		case s.lease == nil: // what is still on its way requires the UID
 			return nil
 		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && r.wrote(&s.lease.Spec):
-			return &change{record: s.vacated(h.End)}
+			return s.vacated(h.End).put
 		case h.Term == 0 && pending: // what is on its way requires the version that the Lease has now, or an earlier one
-			return &change{touch: true}
+			return touch
 		}
 		return nil
 	})
 	if err == nil {
-		b.mu.Lock()
-		delete(b.pending, name)
-		b.mu.Unlock()
+		b.setPending(name, false)
 	}
 	return err
+}
+
+// setPending notes whether a bid for the Lease of this name may be on its way.
+func (b *Backend) setPending(name string, pending bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending[name] = pending
 }
 
 // vacated returns the vacant record that follows a leadership of this process.
 func (s *state) vacated(how backend.End) *record {
 	old, now := s.record, time.Now().UTC()
-	r := &record{Transitions: old.Transitions, MaxTTL: old.MaxTTL, Record: lease.Record{
+	r := &record{Transitions: old.Transitions, Record: lease.Record{
 		Election: old.Election, Epoch: old.Epoch, Term: old.Term, Heartbeat: lease.NewHeartbeat(), Request: old.Request,
 		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom,
 	}}
@@ -122,10 +127,8 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("kubernetes: adopt: %w", err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, h := range held {
-		b.pending[b.names.election(h.Election)] = true
+		b.setPending(b.names.election(h.Election), true)
 	}
 	return nil
 }
@@ -136,24 +139,26 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
-	var errs []error
-	for _, q := range requests {
-		s, written, err := b.update(ctx, q.Election, func(s *state) *change {
-			if q.Term == 0 || s.Term != q.Term || s.record == nil {
-				return nil
-			}
-			r := *s.record
-			if r.Request = nil; q.Kind != "" {
-				r.Request = &lease.Request{Kind: q.Kind, ID: q.ID, Nonce: string(q.Nonce)}
-			}
-			return &change{record: &r, beside: true}
-		})
-		switch {
-		case err != nil:
-			return wrap(what, backend.Join(append(errs, err)...))
-		case !written:
-			errs = append(errs, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, s.Term, q.Term, backend.ErrStale))
-		}
+	errs := make([]error, len(requests))
+	for i := range requests {
+		errs[i] = b.request(ctx, &requests[i])
 	}
 	return wrap(what, backend.Join(errs...))
+}
+
+func (b *Backend) request(ctx context.Context, q *backend.Request) error {
+	s, written, err := b.update(ctx, q.Election, func(s *state) edit {
+		if q.Term == 0 || s.Term != q.Term || s.record == nil {
+			return nil
+		}
+		r := *s.record
+		if r.Request = nil; q.Kind != "" {
+			r.Request = &lease.Request{Kind: q.Kind, ID: q.ID, Nonce: string(q.Nonce)}
+		}
+		return r.putBeside
+	})
+	if err == nil && !written {
+		return fmt.Errorf("election %q has term %d, not %d: %w", q.Election, s.Term, q.Term, backend.ErrStale)
+	}
+	return err
 }

@@ -60,7 +60,7 @@ func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
 		r = nil
 	}
 	damaged := s.damaged || r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
-	old := b.back > 0 && (!b.backRead || s.version <= b.backTo)
+	old := s.version <= b.backTo
 	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
 		return &record{}, false
@@ -71,7 +71,7 @@ func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
 // classifyOurs is classify for a spec that this module has written.
 func (s *state) classifyOurs(b *Backend, r *record) {
 	s.ours, s.Age = !s.suspect, b.age(s.object, r.Written)
-	s.Version = digest(string(s.lease.UID))[:8] + "." + heartbeat(r)
+	s.Version = heartbeat(r)
 	if r.vacant() {
 		return
 	}
@@ -88,12 +88,12 @@ func (s *state) classifyMissing(b *Backend, election string) {
 	if s.suspect = b.wasMade(s.name); !s.suspect {
 		return
 	}
-	census, made := "", int64(0)
-	if b.census != nil {
-		census, made = string(b.census.lease.UID), b.census.Made[madeKey(s.name)]
+	uid, made := "", int64(0)
+	if o := b.objects[b.names.census()]; o != nil && o.census != nil {
+		uid, made = string(o.lease.UID), o.census.Made[madeKey(s.name)]
 	}
 	s.ObserveFor = b.greatestTTL()
-	s.Version = "?" + digest("none", census, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
+	s.Version = "?" + digest("none", uid, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
 }
 
 // classifyForeign is classify for a spec that another program has written: usually a member of
@@ -164,7 +164,7 @@ func (s *state) lastTerm(now time.Time) uint64 {
 // endLeadership returns the record's fields about the past after the present leadership, if there is
 // one, has ended.
 func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
-	if s.record == nil || s.damaged || s.record.Election != s.Election {
+	if s.record == nil || s.record.Election != s.Election {
 		if s.Vacant() {
 			return "", "", nil
 		}
@@ -186,9 +186,9 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 }
 
 // grant returns the record of a grant.
-func (s *state) grant(bid *backend.Bid, term uint64, now time.Time, longest time.Duration) *record {
+func (s *state) grant(bid *backend.Bid, term uint64, now time.Time) *record {
 	c := clean.Candidate(bid.Candidate)
-	r := &record{MaxTTL: lease.Span(max(longest, bid.TTL)), Record: lease.Record{
+	r := &record{Record: lease.Record{
 		Election: bid.Election, Epoch: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
 		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
 		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,

@@ -18,11 +18,13 @@ const rounds = 8
 // errMangled says that the API server has kept something else than what was sent.
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
 
-// send creates or replaces a Lease. A replacement is conditional on the UID and resourceVersion of l.
-// The error of a refusal is that of the client: see conflict. What was not stored as it was sent is an
-// error, too.
-func (b *Backend) send(ctx context.Context, l *coordination.Lease) (written *coordination.Lease, err error) {
+// send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the UID
+// and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not stored as it
+// was sent is an error, too.
+func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
 	m := b.now()
+	var written *coordination.Lease
+	var err error
 	if l.UID == "" {
 		written, err = b.client.Create(ctx, l, meta.CreateOptions{})
 	} else {
@@ -31,15 +33,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (written *coo
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	if written.ResourceVersion != l.ResourceVersion { // it is the same if nothing was to be changed
-		err = b.notBefore(&m, "", versionOf(written.ResourceVersion))
-	}
-	b.mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, err
-	case l.UID != "" && l.UID != written.UID, specText(&l.Spec) != specText(&written.Spec):
+	if l.UID != "" && l.UID != written.UID || specText(&l.Spec) != specText(&written.Spec) {
 		return nil, errMangled
 	}
 	for key, text := range l.Annotations {
@@ -47,77 +41,98 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (written *coo
 			return nil, errMangled
 		}
 	}
-	return written, nil
+
+	o := newObject(written, time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if written.ResourceVersion != l.ResourceVersion { // it is the same if nothing was to be changed
+		if err := b.notBefore(&m, "", o.version); err != nil {
+			return nil, err
+		}
+	}
+	if _, followed := b.objects[l.Name]; followed {
+		b.keep(l.Name, o)
+	}
+	return o, nil
 }
 
-// A change is what is to be written over an election's Lease as it was read.
-type change struct {
-	record *record // nil: the record stays
-	beside bool    // the spec stays, since only a request is written
-	touch  bool    // nothing changes but the resourceVersion
+// An edit changes the Lease of an election before it is written.
+type edit func(l *coordination.Lease)
+
+// touch makes a write of which nothing but the resourceVersion is new.
+func touch(l *coordination.Lease) {
+	meta.SetMetaDataAnnotation(&l.ObjectMeta, touchKey, string(backend.NewNonce()))
 }
 
-// write writes a change over the Lease in s, and returns the state that follows.
-func (b *Backend) write(ctx context.Context, s *state, c change) (state, error) {
+// put writes the record, and the spec that belongs to it.
+func (r *record) put(l *coordination.Lease) {
+	r.putBeside(l)
+	l.Spec = r.spec()
+}
+
+// putBeside writes the record, and leaves the spec alone.
+func (r *record) putBeside(l *coordination.Lease) {
+	r.Write = rand.Int64()
+	meta.SetMetaDataAnnotation(&l.ObjectMeta, recordKey, r.encode())
+	if l.Labels == nil {
+		l.Labels = map[string]string{}
+	}
+	l.Labels[kindKey] = kindElection
+}
+
+// write writes an edit of the Lease in s, and returns the state that follows.
+func (b *Backend) write(ctx context.Context, s *state, change edit) (state, error) {
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: s.name}}
 	if s.lease != nil {
 		l = s.lease.DeepCopy()
 	}
-	if l.Annotations == nil {
-		l.Annotations = map[string]string{}
-	}
-	if c.touch {
-		l.Annotations[touchKey] = string(backend.NewNonce())
-	}
-	if c.record != nil {
-		if l.Labels == nil {
-			l.Labels = map[string]string{}
-		}
-		l.Labels[kindKey] = kindElection
-		c.record.Write = rand.Int64()
-		l.Annotations[recordKey] = c.record.encode()
-		if !c.beside {
-			l.Spec = c.record.spec()
-		}
-	}
-	written, err := b.send(ctx, l)
+	change(l)
+	o, err := b.send(ctx, l)
 	if err != nil {
 		return state{}, err
 	}
-	o := newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.keep(s.name, o)
 	return b.classify(s.Election, o), nil
 }
 
-// update reads an election, and writes what decide returns of it, until nobody else has written the
-// Lease in between. It begins with what was read last, if decide has something to write over that.
-// decide returns nil if nothing is to be written. The state is that which decide saw last, or that
-// after the write.
-func (b *Backend) update(ctx context.Context, election string, decide func(s *state) *change) (s state, written bool, err error) {
-	s, ok := b.remembered(election)
+// attempt calls try with an election as it was read last, and if try has nothing to do with that, or somebody else has
+// written the Lease first, with the election as it reads it. try reports whether it had something to do.
+func (b *Backend) attempt(ctx context.Context, election string, try func(s *state) (tried bool, err error)) error {
+	s, known := b.remembered(election)
 	for range rounds {
-		var c *change
-		if ok {
-			c = decide(&s)
+		tried, err := false, error(nil)
+		if known {
+			tried, err = try(&s)
 		}
-		if c == nil {
+		if !tried {
 			if s, err = b.readOne(ctx, election); err != nil {
-				return s, false, err
+				return err
 			}
-			if c = decide(&s); c == nil {
-				return s, false, nil
-			}
+			tried, err = try(&s)
 		}
-		after, err := b.write(ctx, &s, *c)
-		switch {
-		case err == nil:
-			return after, true, nil
-		case !conflict(err):
-			return s, false, b.fail(err)
+		if !tried || !conflict(err) {
+			return b.fail(err)
 		}
-		ok = false
+		known = false
 	}
-	return s, false, errBusy
+	return errBusy
+}
+
+// update is attempt with edits: decide returns nil if nothing is to be written. The state is that which decide saw last,
+// or that after the write.
+func (b *Backend) update(ctx context.Context, election string, decide func(s *state) edit) (s state, written bool, err error) {
+	err = b.attempt(ctx, election, func(now *state) (bool, error) {
+		s = *now
+		change := decide(now)
+		if change == nil {
+			return false, nil
+		}
+		after, err := b.write(ctx, now, change)
+		if err == nil {
+			s, written = after, true
+		}
+		return true, err
+	})
+	return s, written, err
 }

@@ -43,8 +43,8 @@ var kubernetesMutants = []mutant{
 		"		if written.Annotations[key] != text {",
 		"		if false && written.Annotations[key] != text {", "TestALeaseThatIsChangedOnItsWayIsNotGranted", kubernetes("TestALeaseThatIsChangedOnItsWayIsNotGranted")},
 	{"two writes of the same are one", "write.go",
-		"		c.record.Write = rand.Int64()\n",
-		"		c.record.Write = rand.Int64() * 0\n", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
+		"	r.Write = rand.Int64()\n",
+		"	r.Write = rand.Int64() * 0\n", "the second request has left the Lease at version", kubernetes("TestARepeatedRequestIsWritten")},
 	{"a bid may be granted though the lease was renewed", "acquire.go",
 		"if !s.own && !s.Unchanged(bid.Expected) ||",
 		"if !s.own && s.Term != bid.Expected.Term ||", "A3 a bid succeeds only on the expected lease: rule violated", kubernetesSuite("A3 a bid succeeds only on the expected lease")},
@@ -68,8 +68,8 @@ var kubernetesMutants = []mutant{
 
 	// Readings.
 	{"a renewal is no other version", "state.go",
-		`s.Version = digest(string(s.lease.UID))[:8] + "." + heartbeat(r)`,
-		`s.Version = digest(string(s.lease.UID))[:8] + "." + r.Nonce`, "R1 a renewal is a write with a fresh heartbeat: rule violated", kubernetesSuite("R1 a renewal is a write with a fresh heartbeat")},
+		"s.Version = heartbeat(r)",
+		"s.Version = r.Nonce", "R1 a renewal is a write with a fresh heartbeat: rule violated", kubernetesSuite("R1 a renewal is a write with a fresh heartbeat")},
 	{"the watch says that a lease is unchanged", "listen.go",
 		"	if changed == nil {\n		return nil, false\n	}\n",
 		"", "want the lease, which was renewed", kubernetes("TestAWatchThatHangsHidesNothing")},
