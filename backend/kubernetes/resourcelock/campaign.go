@@ -26,14 +26,6 @@ func (l *Lock) start() {
 	}()
 }
 
-// withdraw ends the campaign, because the elector stops asking.
-func (l *Lock) withdraw() {
-	l.reported = ""
-	if !l.believing {
-		l.endCampaign()
-	}
-}
-
 func (l *Lock) endCampaign() {
 	if l.cancel != nil {
 		l.cancel()
@@ -53,18 +45,12 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 		if done {
 			break
 		}
-		ended, wake := ctx.Done(), l.wake
+		ended := ctx.Done()
 		if ctx.Err() != nil {
 			ended = nil
 			l.endCampaign() // before this function returns: else the process would bid again
 		}
-		l.mu.Unlock()
-		select {
-		case <-ended:
-		case <-wake:
-		case <-time.After(wait):
-		}
-		l.mu.Lock()
+		l.await(ended, time.After(wait))
 	}
 	l.lead = nil
 	l.endCampaign() // the elector's next Get begins another

@@ -103,15 +103,12 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 			l.reported = holder
 			return l.record(holder)
 		}
-		wake := l.wake
-		l.mu.Unlock()
-		select {
-		case <-wake:
-		case <-ctx.Done():
-		}
-		l.mu.Lock()
-		if ctx.Err() != nil {
-			l.withdraw()
+		l.await(ctx.Done(), nil)
+		if ctx.Err() != nil { // the elector stops asking
+			l.reported = ""
+			if !l.believing {
+				l.endCampaign()
+			}
 			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w", l.election.Name(), context.Cause(ctx))
 		}
 	}
@@ -210,6 +207,18 @@ func (l *Lock) RecordEvent(event string) {
 func (l *Lock) changed() {
 	close(l.wake)
 	l.wake = make(chan struct{})
+}
+
+// await waits for a change, until one of the channels tells. Meanwhile it gives l.mu up.
+func (l *Lock) await(done <-chan struct{}, limit <-chan time.Time) {
+	wake := l.wake
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-wake:
+	case <-done:
+	case <-limit:
+	}
 }
 
 // notable reports whether Get must return the error of a campaign.
