@@ -77,7 +77,7 @@ type Label struct {
 	pods     typed.PodInterface
 	options  Options
 
-	wake    chan struct{} // has room for one
+	wake    chan struct{} // tells run of an event; has room for one
 	unwatch func()
 	stop    context.CancelFunc
 	ended   chan struct{}
@@ -128,7 +128,12 @@ func Start(e *election.Election, o Options) (*Label, error) {
 		election: e, pods: client.Pods(o.Namespace), options: o,
 		wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{}),
 	}
-	l.unwatch = e.Watch(l.event)
+	l.unwatch = e.Watch(func(election.Event) {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	})
 	go l.run(ctx)
 	return l, nil
 }
@@ -142,14 +147,6 @@ func (l *Label) Stop(ctx context.Context) (err error) {
 		err = l.set(ctx, 0)
 	})
 	return err
-}
-
-// event wakes run.
-func (l *Label) event(election.Event) {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 const (

@@ -154,40 +154,6 @@ func TestTheNextLeaderRemovesTheLabelOfADeadPod(t *testing.T) {
 	l.awaitLabelled(t, "a is back", "b")
 }
 
-// A Deployment starts a pod, and ends an old one when the new one is ready, which all are. The label is on whichever leads.
-func TestTheLabelFollowsARollingUpdate(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	l.allow(t)
-	start := func(pod string) *member {
-		m := l.member(t, pod)
-		if err := m.e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	running := []*member{start("old-0"), start("old-1")}
-	for i := range running {
-		running = append(running, start(fmt.Sprint("new-", i)))
-		old := running[0]
-		running = running[1:]
-		if err := errors.Join(old.label.Stop(t.Context()), old.m.Close(t.Context())); err != nil {
-			t.Error(err)
-		}
-		leader := ""
-		testbed.Eventually(t, patience, "another pod leads", func() error {
-			for _, m := range running {
-				if m.e.Leading() {
-					leader = m.m.ID()
-					return nil
-				}
-			}
-			return errors.New("none does")
-		})
-		l.awaitLabelled(t, leader+" leads", leader)
-	}
-}
-
 // A leader that is late, and knows of no other one yet, leaves the label of a later leader alone.
 func TestALaterLeaderKeepsItsLabel(t *testing.T) {
 	t.Parallel()
