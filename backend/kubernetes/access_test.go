@@ -77,8 +77,7 @@ func TestTheKubernetesPageIsTrue(t *testing.T) {
 	_, token := k.ServiceAccount(t, l.namespace, "app")
 	l.file = k.TokenKubeconfig(t, token)
 	n := l.node(t, "app")
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	_, err := n.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 	mustBeDenied(t, err, "kubectl create role", token)
 	mustBeDenied(t, n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl}), "kubectl create role", token)
@@ -135,8 +134,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 			l.allow(t, user, slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }))
 			l.file = k.Kubeconfig(t, user)
 			n := l.node(t, "n")
-			ctx, cancel := n.ctx()
-			defer cancel()
+			ctx := n.ctx()
 			mustBeDenied(t, n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0], "cannot "+without)
 		})
 	}
@@ -144,9 +142,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 
 // An observer needs no right to write.
 func TestAnObserverOnlyReads(t *testing.T) {
-	t.Parallel()
-	k := testbed.SharedKubernetes(t)
-	l := newLab(t, k)
+	l := sharedLab(t)
+	k := l.server
 	l.node(t, "leader").lead("jobs")
 	l.allow(t, "observer", []string{"get", "list", "watch"})
 	l.file = k.Kubeconfig(t, "observer")

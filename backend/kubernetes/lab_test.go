@@ -33,6 +33,13 @@ func newLab(t testing.TB, k *testbed.KubernetesServer) *lab {
 	return l
 }
 
+// sharedLab is a lab for a test that runs beside others.
+func sharedLab(t *testing.T) *lab {
+	t.Helper()
+	t.Parallel()
+	return newLab(t, testbed.SharedKubernetes(t))
+}
+
 // open returns a Backend of the administrator.
 func (l *lab) open(t testing.TB, prefix string) *Backend {
 	t.Helper()
@@ -70,15 +77,28 @@ func (l *lab) node(t testing.TB, id string) *node {
 	return &node{l.open(t, ""), t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
-// wrappedNode is a node whose requests go through what wrap returns, in JSON.
-func (l *lab) wrappedNode(t testing.TB, id string, wrap func(http.RoundTripper) http.RoundTripper) *node {
+// A hook makes a request of a client, by what would make it otherwise.
+type hook func(next http.RoundTripper, r *http.Request) (*http.Response, error)
+
+type hooked struct {
+	next http.RoundTripper
+	do   hook
+}
+
+func (h hooked) RoundTrip(r *http.Request) (*http.Response, error) { return h.do(h.next, r) }
+
+// WrappedRoundTripper lets Close find the connections.
+func (h hooked) WrappedRoundTripper() http.RoundTripper { return h.next }
+
+// hookNode is a node whose requests go through a hook, in JSON.
+func (l *lab) hookNode(t testing.TB, id string, do hook) *node {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", l.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.ContentType = "application/json"
-	config.Wrap(wrap)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hooked{next, do} })
 	b, err := Open(Options{Config: config, Namespace: l.namespace})
 	if err != nil {
 		t.Fatal(err)
@@ -87,14 +107,15 @@ func (l *lab) wrappedNode(t testing.TB, id string, wrap func(http.RoundTripper) 
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
-func (n *node) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(n.t.Context(), patient)
+func (n *node) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	n.t.Cleanup(cancel)
+	return ctx
 }
 
 func (n *node) observe(election string) backend.Lease {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
 	if err != nil || len(changed) != 1 {
 		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
@@ -113,8 +134,7 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 // bidAfter is bid for a term that exceeds minTerm.
 func (n *node) bidAfter(over backend.Lease, minTerm uint64, ttl time.Duration) backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, MinTerm: minTerm, Expected: over}})
 	if err != nil {
 		return backend.Answer{Err: err}
@@ -134,8 +154,7 @@ func (n *node) lead(election string) backend.Lease {
 
 func (n *node) renew(l backend.Lease) backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}
@@ -146,8 +165,7 @@ func (n *node) renew(l backend.Lease) backend.Answer {
 // seal marks a lease as moved to MySQL.
 func (n *node) seal(l backend.Lease) backend.Lease {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	held := l.Held()
 	held.MovedTo = "mysql"
 	answers, err := n.Mark(ctx, []backend.Held{held})
@@ -159,8 +177,7 @@ func (n *node) seal(l backend.Lease) backend.Lease {
 
 func (n *node) release(l backend.Lease) {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	l.End = backend.Released
 	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
 		n.t.Fatal(err)

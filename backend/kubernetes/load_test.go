@@ -20,16 +20,12 @@ import (
 
 // A wire counts the requests of a client, and those that were answered with 429.
 type wire struct {
-	next      http.RoundTripper
 	mu        sync.Mutex
 	requests  map[string]int
 	throttled atomic.Int64
 }
 
-// WrappedRoundTripper lets Close find the connections.
-func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
-
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *wire) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	what := r.Method
 	if r.URL.Query().Get("watch") != "" {
 		what = "WATCH"
@@ -37,7 +33,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.requests[what]++
 	w.mu.Unlock()
-	answer, err := w.next.RoundTrip(r)
+	answer, err := next.RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusTooManyRequests {
 		w.throttled.Add(1)
 	}
@@ -56,7 +52,7 @@ func (w *wire) count() (all map[string]int) {
 func (l *lab) manager(t testing.TB, id string, o election.Options) (*election.Manager, *wire) {
 	t.Helper()
 	w := &wire{requests: map[string]int{}}
-	n := l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
+	n := l.hookNode(t, id, w.roundTrip)
 	o.ID = id
 	m, err := election.New(n.Backend, o)
 	if err != nil {
@@ -180,8 +176,7 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 
 // Others keep writing the Lease. Its holder's renewals are granted all the same.
 func TestConflictsTakeNoLease(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	held := a.lead("jobs")
 	term := held.Term
@@ -225,19 +220,15 @@ func TestConflictsTakeNoLease(t *testing.T) {
 
 // A line keeps the next PUT back: its client is told that the connection was lost.
 type line struct {
-	next http.RoundTripper
 	keep bool
-	deny bool // PUTs, as a quota does
-	kept *http.Request
-	edit func(body []byte) []byte // of what is sent; nil: nothing
+	kept func() (*http.Response, error) // makes the request that was kept back
+	deny bool                           // PUTs, as a quota does
+	edit func(body []byte) []byte       // of what is sent; nil: nothing
 }
 
-// WrappedRoundTripper lets Close find the connections.
-func (l *line) WrappedRoundTripper() http.RoundTripper { return l.next }
-
-func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *line) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPut {
-		return l.next.RoundTrip(r)
+		return next.RoundTrip(r)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -253,17 +244,19 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 	}
 	if !l.keep {
-		return l.next.RoundTrip(r)
+		return next.RoundTrip(r)
 	}
-	l.keep, l.kept = false, r.Clone(context.Background())
-	l.kept.Body = io.NopCloser(bytes.NewReader(body))
+	l.keep = false
+	late := r.Clone(context.Background())
+	late.Body = io.NopCloser(bytes.NewReader(body))
+	l.kept = func() (*http.Response, error) { return next.RoundTrip(late) }
 	return nil, errors.New("connection lost")
 }
 
 // arrive lets the request that was kept back arrive, and returns the status.
 func (l *line) arrive(t *testing.T) int {
 	t.Helper()
-	answer, err := l.next.RoundTrip(l.kept)
+	answer, err := l.kept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,14 +268,12 @@ func (l *line) arrive(t *testing.T) int {
 func (l *lab) lineNode(t *testing.T, id string) (*node, *line) {
 	t.Helper()
 	wire := &line{}
-	n := l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire })
-	return n, wire
+	return l.hookNode(t, id, wire.roundTrip), wire
 }
 
 // A bid without an answer is released. When it arrives after that, it is refused, whatever there is.
 func TestALateBidIsRefused(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	for what, before := range map[string]func(t *testing.T, n *node, election string){
 		"vacant":          func(t *testing.T, n *node, election string) { n.release(n.lead(election)) },
 		"held by another": func(t *testing.T, _ *node, election string) { l.node(t, "other").lead(election) },
@@ -321,8 +312,7 @@ func TestALateBidIsRefused(t *testing.T) {
 
 // A bid without an answer may still arrive after another one was denied, which says nothing of it.
 func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
 	a.release(a.lead("jobs"))
 	over := a.observe("jobs")
@@ -342,8 +332,7 @@ func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
 // A renewal whose answer is lost is not trusted. The next one is granted, and the first has no effect
 // when it comes late.
 func TestALateRenewalIsRefused(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
 	held := a.lead("jobs")
 	wire.keep = true
@@ -359,8 +348,7 @@ func TestALateRenewalIsRefused(t *testing.T) {
 
 // What removes annotations, as an admission webhook can, is named by the error, and nobody leads.
 func TestALeaseThatIsChangedOnItsWayIsNotGranted(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
 	a.release(a.lead("jobs"))
 	wire.edit = func(body []byte) []byte {

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,14 +9,12 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on
 // growing. Other elections are not affected.
 func TestADeletedLeaseIsWatched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	before := b.mustBeFree("jobs", "nobody ever led")
 	held := a.mustRenew(a.lead("jobs"))
@@ -43,8 +42,7 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 // Whether an election was deleted is known from the census. If that is deleted too, every new election
 // is watched once.
 func TestADeletedCensusFreesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("jobs")
 	a.lead("kept")
@@ -65,13 +63,11 @@ func TestADeletedCensusFreesNothing(t *testing.T) {
 
 // A Lease that a process has made before it was granted says nothing, whoever takes it.
 func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	held := l.node(t, "a").lead("jobs")
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
-	ctx, cancel := c.ctx()
-	defer cancel()
+	ctx := c.ctx()
 	missing, err := c.readOne(ctx, "jobs")
 	if err == nil {
 		_, err = c.make(ctx, missing)
@@ -87,8 +83,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 
 // A copy of spec and annotations is put back over the Lease that they were copied from.
 func TestACopyThatIsPutBackFreesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.release(a.lead("jobs"))
 	old, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
@@ -106,8 +101,7 @@ func TestACopyThatIsPutBackFreesNothing(t *testing.T) {
 
 // Whoever edits a Lease deposes its holder, and frees nothing.
 func TestAnEditedLeaseIsWatched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	for what, edit := range map[string]func(*coordination.Lease){
 		"its holder was replaced": func(o *coordination.Lease) { o.Spec.HolderIdentity = new("admin") },
 		"its holder was cleared":  func(o *coordination.Lease) { o.Spec.HolderIdentity = nil },
@@ -115,11 +109,14 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 		"a member of client-go has blanked it": func(o *coordination.Lease) {
 			o.Spec.HolderIdentity, o.Spec.LeaseDurationSeconds = new(""), new(int32(1))
 		},
-		"its duration was shortened":                func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = new(int32(1)) },
-		"its duration was forged":                   func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) },
-		"its times were forged":                     func(o *coordination.Lease) { o.Spec.RenewTime = &meta.MicroTime{Time: time.Unix(0, 0)} },
-		"its annotations were removed":              func(o *coordination.Lease) { o.Annotations = nil },
-		"its record was damaged":                    func(o *coordination.Lease) { o.Annotations[recordKey] = "{" },
+		"its duration was shortened":   func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = new(int32(1)) },
+		"its duration was forged":      func(o *coordination.Lease) { o.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) },
+		"its times were forged":        func(o *coordination.Lease) { o.Spec.RenewTime = &meta.MicroTime{Time: time.Unix(0, 0)} },
+		"its annotations were removed": func(o *coordination.Lease) { o.Annotations = nil },
+		"its record was damaged":       func(o *coordination.Lease) { o.Annotations[recordKey] = "{" },
+		"its TTL was edited": func(o *coordination.Lease) { // the spec, which has whole seconds only, stays right
+			o.Annotations[recordKey] = strings.Replace(o.Annotations[recordKey], `"ttl":"2s"`, `"ttl":"1.1s"`, 1)
+		},
 		"its record was edited":                     func(o *coordination.Lease) { o.Annotations[recordKey] = `{"term":7}` },
 		"its record says that nobody holds it":      func(o *coordination.Lease) { forge(o, func(r *record) { r.ID, r.Nonce = "", "" }) },
 		"its record is that of another election":    func(o *coordination.Lease) { forge(o, func(r *record) { r.Election = "other" }) },
@@ -158,8 +155,7 @@ func forge(o *coordination.Lease, do func(*record)) {
 
 // A label or a foreign annotation changes nothing.
 func TestALabelledLeaseIsRenewed(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
 	before := b.observe("jobs")
@@ -181,8 +177,7 @@ func TestALabelledLeaseIsRenewed(t *testing.T) {
 
 // A Lease from a backup is another object. What its record says is from the past.
 func TestALeaseFromABackupIsWatched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	a.release(a.lead("jobs"))
 	saved, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
@@ -204,16 +199,14 @@ func TestALeaseFromABackupIsWatched(t *testing.T) {
 
 // Another fleet in the same namespace, with another prefix, has nothing to do with this one.
 func TestFleetsInOneNamespaceAreSeparate(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	a.lead("jobs")
 	other := &node{l.open(t, "other-"), t, backend.Candidate{ID: "b", Nonce: backend.NewNonce()}}
 	other.mustBeFree("jobs", "nobody ever led it in this fleet")
 	other.lead("jobs")
 	for _, n := range []*node{a, other} {
-		ctx, cancel := n.ctx()
-		defer cancel()
+		ctx := n.ctx()
 		list, err := n.List(ctx, "", 10)
 		if err != nil || len(list) != 1 || list[0].Holder.ID != n.me.ID {
 			t.Errorf("%s lists %v, %v; want its own election", n.me.ID, list, err)

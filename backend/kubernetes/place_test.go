@@ -18,7 +18,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // kubectl writes a kubeconfig in which the current context has a namespace, as "kubectl config set-context" does, and
@@ -59,9 +58,8 @@ func (l *lab) leads(t *testing.T, id string, o Options) (*node, error) {
 // Two processes have the same options, and kubectl is told another namespace between their starts. If the first of them
 // led, so would the second.
 func TestTheNamespaceOfKubectlIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	k := testbed.SharedKubernetes(t)
-	l := newLab(t, k)
+	l := sharedLab(t)
+	k := l.server
 	for _, namespace := range []string{l.namespace, k.Namespace(t)} {
 		_, err := l.leads(t, "n", Options{Kubeconfig: l.kubectl(t, namespace)})
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "set namespace") || !strings.Contains(err.Error(), namespace) {
@@ -72,8 +70,7 @@ func TestTheNamespaceOfKubectlIsNotBelieved(t *testing.T) {
 
 // Whoever says "kubectl config use-context" would send the next process to another cluster.
 func TestTheCurrentContextOfSeveralIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	o := Options{Kubeconfig: l.kubectl(t, "", "staging"), Namespace: l.namespace}
 	if _, err := l.leads(t, "n", o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "set context") {
 		t.Errorf("no context is configured, and the kubeconfig has two: %v; want ErrInvalid that says so", err)
@@ -94,9 +91,8 @@ func TestTheCurrentContextOfSeveralIsNotBelieved(t *testing.T) {
 
 // The account may use one Lease alone. All others are denied to it, and not missing.
 func TestARightToOneLeaseShowsNoneAsMissing(t *testing.T) {
-	t.Parallel()
-	k := testbed.SharedKubernetes(t)
-	l := newLab(t, k)
+	l := sharedLab(t)
+	k := l.server
 	admin := l.node(t, "admin")
 	admin.lead("jobs")
 	admin.lead("other")

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,9 +31,6 @@ const clientGoArg, memberArg = "GO_ELECTION_TEST_CLIENT_GO", "GO_ELECTION_TEST_K
 
 func TestMain(m *testing.M) {
 	config.RunGuard()
-	if arg := os.Getenv(guardedArg); arg != "" {
-		guardedMain(arg)
-	}
 	if arg := os.Getenv(clientGoArg); arg != "" {
 		clientGoMain(arg)
 	}
@@ -50,7 +44,9 @@ func TestMain(m *testing.M) {
 type part struct {
 	Kubeconfig, Namespace, Election, ID string
 
-	// The stage of a member of this module in a migration to MySQL, or empty.
+	// Of a member of this module: its TTL, whether it has a guard, and its stage in a migration to MySQL, or empty.
+	TTL   time.Duration
+	Guard bool
 	Stage migration.Stage
 	DSN   string
 }
@@ -69,7 +65,15 @@ func memberMain(arg string) {
 			store, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(store, err, election.Options{ID: p.ID, TTL: 4 * time.Second}, p.Election)
+	o := election.Options{ID: p.ID, TTL: p.TTL}
+	if err == nil && p.Guard {
+		text := fmt.Sprintf("backend: kubernetes\nkubernetes: {kubeconfig: %q, namespace: %s}\n", p.Kubeconfig, p.Namespace)
+		var c *config.Config
+		if c, err = config.Parse("test.yaml", []byte(text), config.Options{Environ: []string{}}); err == nil {
+			o.Guard, err = c.StartGuard()
+		}
+	}
+	testbed.PlayMember(store, err, o, p.Election)
 }
 
 // clientGoMain is the program of a member of client-go, as its own example has it: RunOrDie in a loop.
@@ -140,14 +144,19 @@ func newFleet(t *testing.T) *fleet {
 
 // theirs starts a member of client-go, and ours one of this module.
 func (f *fleet) theirs(id string) *testbed.Member {
-	return f.Program(id, false, clientGoArg, part{f.file, f.namespace, f.election, id, "", ""})
+	return f.Program(id, false, clientGoArg, part{Kubeconfig: f.file, Namespace: f.namespace, Election: f.election, ID: id})
 }
 
 func (f *fleet) ours(id string) *testbed.Member { return f.at(id, "") }
 
 // at starts a member of this module at a stage of the migration to MySQL.
 func (f *fleet) at(id, stage string) *testbed.Member {
-	return f.Program(id, true, memberArg, part{f.file, f.namespace, f.election, id, migration.Stage(stage), f.dsn})
+	return f.member(part{ID: id, TTL: 4 * time.Second, Stage: migration.Stage(stage), DSN: f.dsn})
+}
+
+func (f *fleet) member(p part) *testbed.Member {
+	p.Kubeconfig, p.Namespace, p.Election = f.file, f.namespace, f.election
+	return f.Program(p.ID, true, memberArg, p)
 }
 
 // A rolling update takes an election from client-go to this module, and another one takes it back.
@@ -224,46 +233,12 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	road.ThereAndBack()
 }
 
-// guardedArg holds the configuration of a member with a guard.
-const guardedArg = "GO_ELECTION_TEST_GUARDED"
-
-// guardedMain is the program of a member that a configuration describes.
-func guardedMain(arg string) {
-	os.Unsetenv(guardedArg)
-	var text string
-	err := json.Unmarshal([]byte(arg), &text)
-	var c *config.Config
-	if err == nil {
-		c, err = config.Parse("test.yaml", []byte(text), config.Options{Environ: []string{}})
-	}
-	var m *election.Manager
-	if err == nil {
-		m, err = c.Open(context.Background())
-	}
-	var e *election.Election
-	if err == nil {
-		e, err = m.Join("controller")
-	}
-	if err == nil {
-		err = e.Lead(nil)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "member:", err)
-		os.Exit(1)
-	}
-	testbed.Say(e.Leading, func() string { leader, _, _ := e.Leader(); return leader.ID + " " })
-	m.Close(context.Background())
-	os.Exit(0)
-}
-
 // After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.
 func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	const ttl = 20 * time.Second
-	start := func(id string) *testbed.Member {
-		return f.Program(id, true, guardedArg, fmt.Sprintf("backend: kubernetes\nid: %s\nttl: %v\nguard: true\nkubernetes: {kubeconfig: %q, namespace: %s}\n", id, ttl, f.file, f.namespace))
-	}
+	start := func(id string) *testbed.Member { return f.member(part{ID: id, TTL: ttl, Guard: true}) }
 	leader := start("0")
 	f.Leads(leader)
 	var took []time.Duration
@@ -283,42 +258,4 @@ func TestAKilledLeaderWithAGuardIsSucceededAtOnce(t *testing.T) {
 		}
 	}
 	f.NeverTwo()
-}
-
-// In a pod nothing is configured: server, namespace, account and token come from where the kubelet puts them.
-func TestAPodNeedsNoConfiguration(t *testing.T) {
-	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("it mounts what a pod has, which needs root")
-	}
-	k := testbed.SharedKubernetes(t)
-	l := newLab(t, k)
-	user, token := k.ServiceAccount(t, l.namespace, "app")
-	l.allow(t, user, []string{"get", "list", "watch", "create", "update", "delete"})
-	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, text := range map[string]string{"token": token, "ca.crt": string(config.CAData), "namespace": l.namespace} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	arg, err := json.Marshal(part{Election: "jobs", ID: "pod-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const account = "/run/secrets/kubernetes.io/serviceaccount"
-	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -p "+account+" && cp "+dir+"/* "+account+" && exec "+os.Args[0])
-	cmd.Env = append(os.Environ(), memberArg+"="+string(arg), "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port())
-	m := testbed.StartMember(t, "pod-1", cmd)
-	m.Says("leader")
-	if lease, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&lease.Spec) != "pod-1" {
-		t.Errorf("the Lease in the pod's namespace is held by %+v (%v); want pod-1", lease.Spec.HolderIdentity, err)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,14 +13,12 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A member that starts after a Lease was deleted knows from the census for how long to watch: others
 // were granted longer leases than its own, and a greater TTL may have come with a later leadership.
 func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	a.release(a.lead("jobs"))
 	const long = 20 * time.Second
@@ -34,31 +31,10 @@ func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 	}
 }
 
-// The spec has whole seconds only. So an edit of the record that leaves the spec right would free the
-// Lease too early, if the record had no digest.
-func TestAnEditedTTLIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
-	a := l.node(t, "a")
-	const granted = 1900 * time.Millisecond
-	if got := a.bidAfter(a.observe("jobs"), 0, granted); got.Outcome != backend.Granted {
-		t.Fatal(got)
-	}
-	if err := l.edit("jobs", func(o *coordination.Lease) {
-		o.Annotations[recordKey] = strings.Replace(o.Annotations[recordKey], `"ttl":"1.9s"`, `"ttl":"1.1s"`, 1)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if got := l.node(t, "b").observe("jobs"); got.ObserveFor < granted {
-		t.Errorf("its TTL was edited, and it is watched for %v; its leader trusts it for %v", got.ObserveFor, granted)
-	}
-}
-
 // A member of client-go can write over a lease of ours, with a shorter duration. The leader before it
 // has not noticed yet.
 func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	l.node(t, "a").lead("jobs")
 	l.write(t, "jobs", "pod-1_x", 1, true)
 	l.node(t, "b").mustBeWatched("jobs", "a led a moment ago")
@@ -66,8 +42,7 @@ func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
 
 // Who leads a lease may move it to another store. Its earlier bids for that lease are refused.
 func TestABidDoesNotBreakASeal(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	n := l.node(t, "n")
 	lead := n.lead("jobs")
 	n.seal(lead)
@@ -77,8 +52,7 @@ func TestABidDoesNotBreakASeal(t *testing.T) {
 // A bid over a Lease that is remembered as vacant is written without another reading. The API server
 // finds that another member leads meanwhile.
 func TestABidOverARememberedVacancyIsLate(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.release(a.lead("jobs"))
 	over := a.observe("jobs")
@@ -87,46 +61,23 @@ func TestABidOverARememberedVacancyIsLate(t *testing.T) {
 	b.mustRenew(held)
 }
 
-// A hook sees each request of a client before it is sent, and each answer.
-type hook struct {
-	next   http.RoundTripper
-	before func(r *http.Request)
-	after  func(r *http.Request, a *http.Response)
-}
-
-func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.before != nil {
-		h.before(r)
-	}
-	a, err := h.next.RoundTrip(r)
-	if err == nil && h.after != nil {
-		h.after(r, a)
-	}
-	return a, err
-}
-
-func (l *lab) hookNode(t *testing.T, id string, h *hook) *node {
-	t.Helper()
-	return l.wrappedNode(t, id, func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })
-}
-
 // A bid finds no Lease. Before it has made one, another member leads, and its Lease is deleted. Then
 // the election is no longer as the bid found it.
 func TestABidForAMissingLeaseIsLate(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	l.node(t, "first").lead("other") // makes the census
 	var once sync.Once
 	var held backend.Lease
 	b := l.node(t, "b")
-	a := l.hookNode(t, "a", &hook{before: func(r *http.Request) {
+	a := l.hookNode(t, "a", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPost {
 			once.Do(func() {
 				held = b.lead("jobs")
 				l.delete(t, "jobs")
 			})
 		}
-	}})
+		return next.RoundTrip(r)
+	})
 	if got := a.bid(a.observe("jobs")); got.Outcome == backend.Granted {
 		t.Errorf("a was granted term %d; b trusts its lease of term %d, which was deleted", got.Term, held.Term)
 	}
@@ -135,17 +86,18 @@ func TestABidForAMissingLeaseIsLate(t *testing.T) {
 
 // A watch that hangs tells of no change. That a lease is unchanged is read.
 func TestAWatchThatHangsHidesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	held := a.lead("jobs")
 	watching := make(chan struct{}, 16)
-	b := l.hookNode(t, "b", &hook{after: func(r *http.Request, answer *http.Response) {
-		if r.URL.Query().Get("watch") != "" {
+	b := l.hookNode(t, "b", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err == nil && r.URL.Query().Get("watch") != "" {
 			answer.Body = silent{answer.Body, r.Context()}
 			watching <- struct{}{}
 		}
-	}})
+		return answer, err
+	})
 	seen := b.observe("jobs")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -170,47 +122,10 @@ func (s silent) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// After a restore, whom the copy names as the holder may not have been the last. If it releases its
-// lease, the later leader has not noticed the restore yet. The term of that one was ahead of the clock,
-// as it had come from another store; the next term exceeds it.
-func TestARestoredLeaseIsNotReleased(t *testing.T) {
-	t.Parallel()
-	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
-	l := newLab(t, k)
-	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
-	held, other := a.lead("jobs"), b.lead("other")
-	saved := k.SaveStore(t)
-	// The first reading after a restore says that the store went back. No reading shows another one that b leads jobs.
-	there := func(n *node) {
-		testbed.Eventually(t, patient, "the API server is there again", func() error {
-			ctx, cancel := n.ctx()
-			defer cancel()
-			_, err := n.Observe(ctx, []backend.Lease{{Election: "other"}})
-			return err
-		})
-	}
-	there(b)
-	next := b.bidAfter(b.observe("jobs"), uint64(time.Now().Add(time.Hour).UnixMicro()), ttl)
-	if next.Outcome != backend.Granted || next.Term <= held.Term {
-		t.Fatal(next)
-	}
-	b.mustRenew(other)
-	for _, n := range []*node{a, c} {
-		there(n)
-	}
-	k.RestoreStore(t, saved)
-	for _, n := range []*node{a, c} {
-		there(n)
-	}
-	a.release(backend.Lease{Election: "jobs"})
-	c.mustWin(c.mustBeWatched("jobs", "b leads in term "+formatVersion(next.Term)+", which the copy does not have"), next.Lease)
-}
-
 // An operator's request that is repeated is another write: it fails if somebody else has written the
 // Lease since.
 func TestARepeatedRequestIsWritten(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	held := a.lead("jobs")
 	version := func() string {
@@ -222,8 +137,7 @@ func TestARepeatedRequestIsWritten(t *testing.T) {
 	}
 	var versions []string
 	for range 2 {
-		ctx, cancel := a.ctx()
-		defer cancel()
+		ctx := a.ctx()
 		if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
 			t.Fatal(err)
 		}
@@ -236,8 +150,7 @@ func TestARepeatedRequestIsWritten(t *testing.T) {
 
 // An operator clears the holder of a Lease that a member of client-go leads. It has not noticed yet.
 func TestAClearedForeignLeaseIsWatched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a := l.node(t, "a")
 	a.release(a.lead("jobs"))
 	l.write(t, "jobs", "pod-1_x", 15, true)
@@ -249,8 +162,7 @@ func TestAClearedForeignLeaseIsWatched(t *testing.T) {
 
 // A member of client-go leads as long as it renews.
 func TestALeaderOfClientGoIsWatched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	n := l.node(t, "n")
 	now := meta.NowMicro()
 	_, err := l.admin.Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs"}, Spec: coordination.LeaseSpec{
@@ -292,8 +204,7 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 
 // A member of client-go takes a blank that nobody of this module believes, and ends in order.
 func TestABlankFreesNothingThoughClientGoHasTakenIt(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
 	l.clear(t, "jobs")
@@ -321,8 +232,7 @@ func TestMembersOfClientGoSeeEachRenewal(t *testing.T) {
 
 // A member of client-go that no longer leads may blank the Lease. Nobody of this module believes that.
 func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("jobs")
 	l.write(t, "jobs", "pod-1_x", 15, true)
@@ -335,8 +245,7 @@ func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
 // Nobody else can lead a lease that has moved to another store: for members of client-go it is held for
 // 68 years.
 func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testbed.SharedKubernetes(t))
+	l := sharedLab(t)
 	n := l.node(t, "n")
 	sealed := n.seal(n.lead("jobs"))
 	for range 2 {

@@ -95,7 +95,7 @@ var kubernetesMutants = []mutant{
 		"case missing != \"\" && false:", "b trusts its lease of term", kubernetes("TestABidForAMissingLeaseIsLate")},
 	{"a record's digest is not checked", "record.go",
 		"text[end:] != sumMark+digest(text[:end]+\"}\")+`\"}` ||",
-		"", "its TTL was edited, and it is watched for", kubernetes("TestAnEditedTTLIsNotBelieved")},
+		"", "although its TTL was edited", kubernetes("TestAnEditedLeaseIsWatched")},
 	{"another Lease with the same record is the same", "state.go",
 		"(r.Election != election || r.Epoch != string(s.lease.UID) ||",
 		"(r.Election != election ||", "its record is from the past, when it was vacant", kubernetes("TestALeaseFromABackupIsWatched")},
@@ -107,7 +107,7 @@ var kubernetesMutants = []mutant{
 		"	_ = old\n	s.suspect = damaged || r == nil && b.wasMade(s.name)", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
 	{"a restored lease that is released is free", "renew.go",
 		"	if s.suspect { // a later grant may be lost",
-		"	if false { // a later grant may be lost", "which the copy does not have", kubernetes("TestARestoredLeaseIsNotReleased")},
+		"	if false { // a later grant may be lost", "which the copy does not have", kubernetes("TestARestoredClusterIsWatched")},
 
 	{"a copy of another election's Lease is believed", "state.go",
 		"(r.Election != election || r.Epoch != string(s.lease.UID) ||",
@@ -117,7 +117,7 @@ var kubernetesMutants = []mutant{
 		")", "a leads, and has not noticed", kubernetes("TestACopyThatIsPutBackFreesNothing")},
 	{"a restored term is used again", "acquire.go",
 		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)",
-		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), false, bid.MinTerm, now)", "want it granted with a greater term", kubernetes("TestARestoredLeaseIsNotReleased")},
+		"backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), false, bid.MinTerm, now)", "want it granted with a greater term", kubernetes("TestARestoredClusterIsWatched")},
 
 	// Members of client-go.
 	{"leaseDurationSeconds is rounded down", "record.go",

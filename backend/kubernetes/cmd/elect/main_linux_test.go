@@ -78,12 +78,15 @@ func TestTheCommandElectsOnKubernetes(t *testing.T) {
 	}
 }
 
-// On a store that has nothing to do with Kubernetes, the label is on the pod of whoever runs the command.
+// In a pod nothing is configured: server, namespace, account and token come from where the kubelet puts them. The label is
+// on the pod of whoever leads.
 func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	namespace := k.Namespace(t)
 	_, token := k.ServiceAccount(t, namespace, "app")
-	k.Apply(t, namespace, podlabel.Role, strings.Replace(fmt.Sprintf(binding, namespace), "name: election}", "name: election-pod-label}", 1),
+	rights := fmt.Sprintf(kubernetes.Role+binding, namespace)
+	labels := strings.ReplaceAll(fmt.Sprintf(binding, namespace), "name: election", "name: election-pod-label")
+	k.Apply(t, namespace, rights, podlabel.Role, labels,
 		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app, image: none}]}}",
 		"{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: app, image: none}]}}")
 	if os.Getuid() != 0 {
@@ -103,7 +106,7 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	binary, store := filepath.Join(t.TempDir(), "elect"), t.TempDir()
+	binary := filepath.Join(t.TempDir(), "elect")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -111,7 +114,7 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 		inPod := "mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r " + account + " /run/secrets/kubernetes.io/serviceaccount && exec \"$@\""
 		c := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", inPod, "sh", binary, "run", "orders", "--id", pod, "--pod-label", "leads", "--", "sleep", "600")
 		c.Dir = t.TempDir()
-		c.Env = append(os.Environ(), "ELECTION_BACKEND=file", "ELECTION_FILE_DIR="+store, "ELECTION_TTL=4s", "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port(), "POD_NAME="+pod)
+		c.Env = append(os.Environ(), "ELECTION_BACKEND=kubernetes", "ELECTION_TTL=4s", "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port(), "POD_NAME="+pod)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -137,6 +140,13 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 
 	a := run("a")
 	labelled("a")
+	var lease struct {
+		Spec struct{ HolderIdentity string }
+	}
+	k.Request(t, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases/orders", nil, &lease)
+	if lease.Spec.HolderIdentity != "a" {
+		t.Errorf("the Lease in the pod's namespace is held by %q; want a", lease.Spec.HolderIdentity)
+	}
 	b := run("b")
 	a.Process.Signal(os.Interrupt)
 	a.Wait()
