@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 const (
 	writeTimeout = 10 * time.Second // how long a client may take to accept data
+	maxStreams   = 128              // connections that may read events at a time
 
 	// heartbeatEvery is how often an idle stream carries a comment, which keeps proxies from cutting it and detects
 	// clients that are gone.
@@ -22,12 +24,12 @@ const (
 // events sends every change as it happens, until the client goes away, or the handler
 // or the manager is closed.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	only, states := query.Get("election"), query.Get("states") != "no"
 	if r.Method == http.MethodHead { // which has no body, and would wait for ever
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
+	query := r.URL.Query()
+	only := query.Get("election")
 	select {
 	case <-h.manager.Done():
 		fail(w, http.StatusServiceUnavailable, "the manager is closed")
@@ -38,27 +40,17 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return
 	}
-	since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
-	s, resumed, id, ok := h.hub.open(only, since)
-	if !ok {
+	select {
+	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
+	default:
 		w.Header().Set("Retry-After", "10")
 		fail(w, http.StatusServiceUnavailable, "too many streams are open")
 		return
 	}
-	defer h.hub.close(s)
-	send, ok := startStream(w)
-	if !ok {
-		return
-	}
-	hello := []byte("retry: 2000\n: this stream ends when its server does\n\n")
-	if !resumed {
-		if since != "" {
-			hello = append(hello, frame("reset", "", struct{}{})...)
-		}
-		hello = h.appendStates(hello, id, only, states)
-	}
-	if send(hello) {
-		h.sendChanges(r.Context(), s, states, send)
+	if send, ok := startStream(w); ok {
+		since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
+		h.sendChanges(r.Context(), since, only, query.Get("states") != "no", send)
 	}
 }
 
@@ -83,29 +75,35 @@ func startStream(w http.ResponseWriter) (send func([]byte) bool, ok bool) {
 	}, true
 }
 
-// sendChanges sends the changes of a stream until the stream ends.
-func (h *Handler) sendChanges(ctx context.Context, s *stream, states bool, send func([]byte) bool) {
+// sendChanges sends the changes after one, of one election or of all (""), until the stream ends. If that change is too old,
+// or not of this process, the stream begins with the states, and so it does again when its client is too slow.
+func (h *Handler) sendChanges(ctx context.Context, since, only string, states bool, send func([]byte) bool) {
 	heartbeat := time.NewTicker(heartbeatEvery)
 	defer heartbeat.Stop()
-	for {
-		select {
-		case <-s.wake:
-			list, dropped := s.take()
-			var data []byte
-			if dropped {
-				id := h.hub.restart(s)
-				data = h.appendStates(frame("reset", "", struct{}{}), id, s.only, states)
+	data := []byte("retry: 2000\n: this stream ends when its server does\n\n")
+	reset := since != "" // the client has changes before those that follow
+	for sent := h.seen.number(since); ; {
+		list, newest, next, ok := h.seen.after(sent)
+		if !ok {
+			if reset {
+				data = append(data, frame("reset", "", struct{}{})...)
 			}
-			for _, c := range list {
+			data = h.appendStates(data, h.seen.id(newest), only, states)
+		}
+		for _, c := range list {
+			if only == "" || only == c.json.Election {
 				data = append(data, c.data...)
 			}
-			if len(data) > 0 && !send(data) {
-				return
-			}
+		}
+		if len(data) > 0 && !send(data) {
+			return
+		}
+		data, reset, sent = nil, true, newest
+
+		select {
+		case <-next:
 		case <-heartbeat.C:
-			if !send([]byte(": still here\n\n")) {
-				return
-			}
+			data = []byte(": still here\n\n")
 		case <-ctx.Done():
 			return
 		case <-h.ctx.Done():
@@ -124,23 +122,19 @@ func (h *Handler) appendStates(data []byte, id, only string, wanted bool) []byte
 		slices.SortFunc(list, func(a, b election.ElectionStatus) int { return cmp.Compare(a.Election, b.Election) })
 		for _, e := range list {
 			if only == "" || only == e.Election {
-				data = append(data, frame("state", "", h.hub.describe(e.Event))...)
+				data = append(data, frame("state", "", h.describeChange("", e.Event))...)
 			}
 		}
 	}
 	return append(data, frame("ready", id, struct{}{})...)
 }
 
-// changes lists the last changes that this process has observed.
-func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
-	limit, ok := number(w, r, "limit", 100, maxRecent)
-	if !ok {
-		return
+// frame returns one event of a stream. A client that was disconnected resumes after the
+// last id that it received; events after which it must not resume have no id. The JSON is
+// one line, and marshal ends it.
+func frame(event, id string, v any) []byte {
+	if id != "" {
+		id = "id: " + id + "\n"
 	}
-	list, newest := h.hub.last(r.URL.Query().Get("election"), limit)
-	reply(w, http.StatusOK, struct {
-		Now     time.Time    `json:"now"`
-		Newest  string       `json:"newest"` // the id to resume /events at; also of an empty list
-		Changes []changeJSON `json:"changes"`
-	}{time.Now().UTC(), newest, list})
+	return fmt.Appendf(nil, "%sevent: %s\ndata: %s\n", id, event, marshal(v))
 }

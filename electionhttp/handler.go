@@ -48,7 +48,8 @@ type Handler struct {
 	ctx       context.Context // done after Close
 	cancel    context.CancelFunc
 	unwatch   func()
-	hub       *hub
+	seen      changeLog
+	streams   chan struct{} // has an element for each stream
 	reads     reads
 	snapshots cache[snapshot]
 	records   cache[backend.Record]
@@ -85,15 +86,13 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	}
 	h.routes()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.hub = newHub(rand.Text()[:10], options.Details)
+	h.seen = changeLog{instance: rand.Text()[:10], next: make(chan struct{})}
+	h.streams = make(chan struct{}, maxStreams)
 	h.snapshots = newCache[snapshot](&h.reads, keepSnapshot)
 	h.records = newCache[backend.Record](&h.reads, keepRead)
 	h.members = newCache[membership](&h.reads, keepRead)
 	h.sinces = newCache[sinces](&h.reads, keepSinces)
-	h.unwatch = m.Watch(func(ev election.Event) {
-		h.hub.event(ev)
-		h.snapshots.clear()
-	})
+	h.unwatch = m.Watch(h.changed)
 	return h, nil
 }
 

@@ -34,11 +34,8 @@ type storedJSON struct {
 }
 
 type leadershipJSON struct {
-	ID   string    `json:"id"`
-	Term string    `json:"term"`
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-	End  string    `json:"end"`
+	backend.Leadership
+	Term string `json:"term"`
 }
 
 // contenderJSON is a member that could lead.
@@ -73,7 +70,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 	}
 	j.Record = h.describeRecord(rec)
 	for _, past := range clean.History(rec.History) {
-		j.History = append(j.History, leadershipJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
+		j.History = append(j.History, leadershipJSON{past, term(past.Term)})
 	}
 	if membersErr == nil {
 		j.Candidates = []contenderJSON{}
@@ -87,12 +84,9 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) describeRecord(rec backend.Record) *storedJSON {
-	j := &storedJSON{Leader: candidate(rec.Holder, h.options.Details), Term: term(rec.Term), MovedTo: rec.MovedTo}
+	j := &storedJSON{Leader: candidate(rec.Holder, h.options.Details), Term: term(rec.Term), Request: pending(rec.Request, rec.Term), MovedTo: rec.MovedTo}
 	if t := clean.Time(rec.Elected); !t.IsZero() {
 		j.Elected = &t
-	}
-	if rec.Request.Kind != "" && rec.Request.Term == rec.Term {
-		j.Request = &requestJSON{Kind: string(rec.Request.Kind), ID: rec.Request.ID}
 	}
 	return j
 }

@@ -25,7 +25,7 @@ type statusJSON struct {
 	Closed    bool           `json:"closed"`
 	Actions   bool           `json:"actions"`
 	Store     storeJSON      `json:"store"`
-	Counts    countsJSON     `json:"counts"`
+	Counts    map[string]int `json:"counts"` // by state, and total and idle
 	Leaders   []leadsJSON    `json:"leaders"`
 	Matching  int            `json:"matching"`
 	Offset    int            `json:"offset"`
@@ -40,47 +40,54 @@ type storeJSON struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-type countsJSON struct {
-	Total   int `json:"total"`
-	Here    int `json:"here"`
-	Others  int `json:"others"`
-	Vacant  int `json:"vacant"`
-	Idle    int `json:"idle"` // of the vacant ones
-	Unknown int `json:"unknown"`
-	Paused  int `json:"paused"`
-	Stuck   int `json:"stuck"`
-	Alone   int `json:"alone"` // have a leader and no standby
-}
-
 type leadsJSON struct {
 	ID    string `json:"id"`
 	Leads int    `json:"leads"`
 }
 
+// An eventJSON is the state of an election, or a change of it.
+type eventJSON struct {
+	Election string          `json:"election"`
+	Kind     string          `json:"kind"`
+	Leading  bool            `json:"leading"`
+	Leader   *candidateJSON  `json:"leader"`
+	Previous *candidateJSON  `json:"previous"`
+	Term     string          `json:"term"`
+	Reason   election.Reason `json:"reason"`
+	Error    string          `json:"error,omitempty"`
+	Detail   string          `json:"detail,omitempty"`
+}
+
+func (h *Handler) describeEvent(ev election.Event) eventJSON {
+	details := h.options.Details
+	class, text := describeError(ev.Err, details)
+	return eventJSON{ev.Election, ev.Kind.String(), ev.Leading, candidate(ev.Leader, details), candidate(ev.Previous, details), term(ev.Term), ev.Reason, class, text}
+}
+
 type electionJSON struct {
-	Election    string         `json:"election"`
-	Kind        string         `json:"kind"`
-	Leading     bool           `json:"leading"`
-	Leader      *candidateJSON `json:"leader"`
-	Previous    *candidateJSON `json:"previous"`
-	Term        string         `json:"term"`
-	Since       time.Time      `json:"since"`
-	SinceBy     string         `json:"since_by"`
-	Reason      string         `json:"reason"`
-	Error       string         `json:"error,omitempty"`
-	Detail      string         `json:"detail,omitempty"`
-	Remaining   *int64         `json:"remaining_ms"`
-	Idle        bool           `json:"idle"`
-	Alone       bool           `json:"alone"`
-	Campaigning bool           `json:"campaigning"`
-	Paused      bool           `json:"paused"`
-	Stuck       bool           `json:"stuck"`
-	Request     *requestJSON   `json:"request"`
+	eventJSON
+	Since       time.Time    `json:"since"`
+	SinceBy     string       `json:"since_by"`
+	Remaining   *int64       `json:"remaining_ms"`
+	Idle        bool         `json:"idle"`
+	Alone       bool         `json:"alone"`
+	Campaigning bool         `json:"campaigning"`
+	Paused      bool         `json:"paused"`
+	Stuck       bool         `json:"stuck"`
+	Request     *requestJSON `json:"request"`
 }
 
 type requestJSON struct {
-	Kind string `json:"kind"`
-	ID   string `json:"id,omitempty"`
+	Kind backend.RequestKind `json:"kind"`
+	ID   string              `json:"id,omitempty"`
+}
+
+// pending returns the request of an operator that concerns the leadership in this term, if there is one.
+func pending(r backend.Request, term uint64) *requestJSON {
+	if r.Kind == "" || r.Term != term {
+		return nil
+	}
+	return &requestJSON{r.Kind, r.ID}
 }
 
 type candidateJSON struct {
@@ -150,8 +157,8 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	state := query.Get("state")
-	if !slices.Contains([]string{"", "here", "others", "vacant", "unknown", "paused", "stuck", "alone"}, state) {
+	has := states[query.Get("state")]
+	if has == nil && query.Get("state") != "" {
 		fail(w, http.StatusBadRequest, "state must be here, others, vacant, unknown, paused, stuck or alone")
 		return
 	}
@@ -167,7 +174,7 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	var selected []*election.ElectionStatus
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		if (state == "" || hasState(e, state, c)) && (text == "" || matches(e, text)) {
+		if (has == nil || has(e, c)) && (text == "" || matches(e, text)) {
 			selected = append(selected, e)
 		}
 	}
@@ -185,22 +192,15 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, j)
 }
 
-func hasState(e *election.ElectionStatus, state string, c campaigns) bool {
-	switch state {
-	case "here":
-		return e.Leading
-	case "others":
-		return e.Kind == election.Elected && !e.Leading
-	case "vacant":
-		return e.Kind == election.Vacant
-	case "unknown":
-		return e.Kind == election.Unknown
-	case "paused":
-		return e.Paused
-	case "alone":
-		return alone(e, c)
-	}
-	return e.Stuck
+// states are those that a query can select and that are counted. An election can be in several.
+var states = map[string]func(e *election.ElectionStatus, c campaigns) bool{
+	"here":    func(e *election.ElectionStatus, _ campaigns) bool { return e.Leading },
+	"others":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Elected && !e.Leading },
+	"vacant":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Vacant },
+	"unknown": func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Unknown },
+	"paused":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Paused },
+	"stuck":   func(e *election.ElectionStatus, _ campaigns) bool { return e.Stuck },
+	"alone":   alone,
 }
 
 func matches(e *election.ElectionStatus, lower string) bool {
@@ -246,48 +246,46 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 }
 
 // count counts the elections by state, and those of the ten candidates that lead most.
-func (h *Handler) count(s election.Status, known campaigns) (c countsJSON, leaders []leadsJSON) {
+func (h *Handler) count(s election.Status, known campaigns) (counts map[string]int, leaders []leadsJSON) {
+	counts = map[string]int{"total": len(s.Elections), "idle": 0}
 	leads := make(map[string]int)
-	counts := map[string]*int{"here": &c.Here, "others": &c.Others, "vacant": &c.Vacant, "unknown": &c.Unknown, "paused": &c.Paused, "stuck": &c.Stuck, "alone": &c.Alone}
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		c.Total++
-		for state, n := range counts {
-			if hasState(e, state, known) {
-				*n++
-			}
-		}
 		if e.Kind == election.Elected {
 			leads[e.Leader.ID]++
 		}
 		if h.idle(e, known) {
-			c.Idle++
+			counts["idle"]++
 		}
 	}
+	for state, has := range states {
+		counts[state] = 0
+		for i := range s.Elections {
+			if has(&s.Elections[i], known) {
+				counts[state]++
+			}
+		}
+	}
+
 	leaders = []leadsJSON{}
 	for id, n := range leads {
 		leaders = append(leaders, leadsJSON{clean.Text(id, backend.MaxID, false), n})
 	}
 	slices.SortFunc(leaders, func(a, b leadsJSON) int { return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID)) })
-	return c, leaders[:min(len(leaders), 10)]
+	return counts, leaders[:min(len(leaders), 10)]
 }
 
 func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c campaigns) electionJSON {
 	j := electionJSON{
-		Election: e.Election, Kind: e.Kind.String(), Leading: e.Leading, Leader: candidate(e.Leader, h.options.Details), Previous: candidate(e.Previous, h.options.Details),
-		Term: term(e.Term), Since: e.Time.UTC(), SinceBy: "process", Reason: string(e.Reason),
-		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
+		eventJSON: h.describeEvent(e.Event), Since: e.Time.UTC(), SinceBy: "process",
+		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck, Request: pending(e.Request, e.Term),
 	}
-	j.Error, j.Detail = describeError(e.Err, h.options.Details)
 	if e.Time.IsZero() { // the manager has no state of it yet
 		j.Since = now.UTC()
 	}
 	if e.Remaining >= 0 {
 		remaining := e.Remaining.Milliseconds()
 		j.Remaining = &remaining
-	}
-	if e.Request.Kind != "" && e.Request.Term == e.Term {
-		j.Request = &requestJSON{Kind: string(e.Request.Kind), ID: e.Request.ID}
 	}
 	if e.Kind != election.Unknown && !e.Leading {
 		if since := h.since(e); !since.IsZero() && since.Before(j.Since) {
