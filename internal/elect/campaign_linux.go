@@ -14,18 +14,13 @@ import (
 
 // campaign campaigns until the command has ended by itself, or until elect is asked to end. It
 // returns the exit code.
-func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+func (r *runner) campaign(m *election.Manager) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
-	childEnded := make(chan os.Signal, 1)
-	signal.Notify(childEnded, syscall.SIGCHLD)
-	go reapOrphans(ctx, childEnded, func(pid int) bool { return pid == int(r.guard.Load()) || pid == r.successor })
 
 	m.Watch(r.watch)
 	if err := r.begin(m); err != nil {
@@ -103,19 +98,20 @@ func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 		return r.passOn(s)
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	again := r.stopping
 	r.stopping = true
-	running := r.child != nil
-	if running && again {
+	switch {
+	case r.child == nil:
+		return true
+	case again:
 		r.say("%v again: killing the command", s)
 		r.child.kill()
-	}
-	r.mu.Unlock()
-	if running && !again {
+	default:
 		r.say("%v: ending the command, then the leadership; a second signal kills the command", s)
-		go r.endCommand(s)
+		r.child.ask <- s // the first one: it has room
 	}
-	return !running
+	return false
 }
 
 // passOn sends a signal to the running command. If no command runs, SIGHUP makes elect end: its
@@ -144,22 +140,6 @@ func (r *runner) givesUp() bool {
 	return !r.started
 }
 
-// endCommand sends a signal to the running command and waits until it has ended. The lease is
-// renewed meanwhile.
-func (r *runner) endCommand(s syscall.Signal) {
-	r.mu.Lock()
-	c := r.child
-	r.mu.Unlock()
-	if c == nil {
-		return
-	}
-	select {
-	case r.stop <- s:
-	case <-c.done:
-	}
-	<-c.done
-}
-
 // lead is the lead function: it runs the command for one leadership.
 func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	var lock *os.File
@@ -177,18 +157,14 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if c == nil {
 		return nil
 	}
-	expiring := false
-	c.supervise(ctx, lead, r.extendEvery, r.stop, func(rep report) {
-		expiring = expiring || rep.what == "expiring"
-		r.printReport(rep, lead)
-	})
-	byItself := c.err == nil && c.ended && !c.stopRequested && ctx.Err() == nil
+	c.supervise(ctx, lead, r.extendEvery, func(rep report) { r.printReport(rep, lead) })
+	byItself := c.err == nil && c.ended && !c.asked && !c.expiring && ctx.Err() == nil
 	r.mu.Lock()
 	r.child = nil
 	stopping := r.stopping
 	r.stopping = stopping || c.err != nil || byItself // so that no other slot starts it again
 	r.mu.Unlock()
-	if expiring && !stopping {
+	if c.expiring && !stopping {
 		awaitExpiry(ctx, lead)
 	}
 	ended := fmt.Errorf("the command has ended, code %d", c.code)
@@ -214,9 +190,7 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	if !r.stopping {
 		r.started = true
 		c, err = startChild(lead, r.limits, r.command, environ, lock, r.successor)
-		if r.child = c; c != nil {
-			r.guard.Store(int64(c.guard.Process.Pid))
-		}
+		r.child = c
 	}
 	r.mu.Unlock()
 	if lock != nil {

@@ -25,9 +25,12 @@ type child struct {
 	pid      atomic.Int64  // of the command; 0: not started
 	deadline time.Duration // as the guard was told last: until then the lease is trusted, on CLOCK_BOOTTIME
 	reports  chan report
-	done     chan struct{} // closed when the guard, the command and all descendants have ended
+	ask      chan syscall.Signal // asks the command to end, while the lease is renewed
+	done     chan struct{}       // closed when the guard, the command and all descendants have ended
 
-	stopRequested bool // elect or the guard has asked the command to end; set by supervise
+	// Set by supervise.
+	asked    bool // elect has asked the command to end, at a signal
+	expiring bool // the guard has, because the lease was about to expire
 
 	// Valid after done is closed.
 	ended bool // the guard has reported how the command ended
@@ -45,7 +48,7 @@ type report struct {
 // startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
 // that is not the command's.
 func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
-	c := &child{limits: l, spared: spared, reports: make(chan report, 8), done: make(chan struct{})}
+	c := &child{limits: l, spared: spared, reports: make(chan report, 8), ask: make(chan syscall.Signal, 1), done: make(chan struct{})}
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -155,8 +158,8 @@ func (c *child) extend(lead *election.Leadership) {
 
 // supervise keeps the guard informed until the command and all its descendants are dead. It
 // ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
-// stop, while the lease is still renewed.
-func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, stop <-chan syscall.Signal, onReport func(report)) {
+// c.ask, while the lease is still renewed.
+func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, onReport func(report)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lost := ctx.Done()
@@ -166,7 +169,7 @@ func (c *child) supervise(ctx context.Context, lead *election.Leadership, every 
 		killAt = boottime() + c.stop + c.reserve
 	}
 	handle := func(r report) {
-		c.stopRequested = c.stopRequested || r.what == "expiring"
+		c.expiring = c.expiring || r.what == "expiring"
 		onReport(r)
 	}
 	for {
@@ -178,8 +181,8 @@ func (c *child) supervise(ctx context.Context, lead *election.Leadership, every 
 			return
 		case r := <-c.reports:
 			handle(r)
-		case s := <-stop:
-			c.stopRequested = true
+		case s := <-c.ask:
+			c.asked = true
 			requestStop(s)
 		case <-lost:
 			lost = nil
@@ -202,20 +205,3 @@ func (c *child) kill() {
 }
 
 func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }
-
-// reapOrphans reaps the processes that this process has adopted, as process 1 must. It leaves
-// those that it has started itself to exec.Cmd.Wait.
-func reapOrphans(ctx context.Context, childEnded <-chan os.Signal, own func(pid int) bool) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-childEnded:
-		}
-		for _, p := range processes() {
-			if p.parent == os.Getpid() && p.zombie && !own(p.pid) {
-				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
-			}
-		}
-	}
-}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -33,17 +31,15 @@ type runner struct {
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
 	elections   []*election.Election                    // one, or the slots
 
-	results chan result         // of commands that have ended by themselves
-	taken   chan struct{}       // with --no-wait: another process leads
-	stop    chan syscall.Signal // ends the command while the lease is renewed
+	results chan result   // of commands that have ended by themselves
+	taken   chan struct{} // with --no-wait: another process leads
 
 	mu       sync.Mutex
 	child    *child
 	stopping bool // elect is asked to end: the command is not started again
 	started  bool // the command was started once
 
-	guard     atomic.Int64 // the process id of the command's guard
-	successor int          // that of the process that releases the lease if elect dies (electionguard); 0: none
+	successor int // the process that releases the lease if elect dies (electionguard); 0: none
 }
 
 // A result is how a command has ended by itself.
@@ -101,7 +97,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		defer r.unlabel(stop)
 	}
 	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID())
-	return r.campaign(ctx, m)
+	return r.campaign(m)
 }
 
 // unlabel removes the label of this pod when elect ends.
@@ -115,7 +111,7 @@ func (r *runner) unlabel(stop func(context.Context) error) {
 
 // newRunner checks the options and starts a manager on the store.
 func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
-	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), taken: make(chan struct{}, 1), stop: make(chan syscall.Signal)}
+	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), taken: make(chan struct{}, 1)}
 	if o.noWait { // longer than a store takes to answer twice: it says who leads, and grants the lease if nobody does
 		r.wait = 3*s.CallTimeout + s.RenewEvery
 	}
