@@ -17,10 +17,8 @@ import (
 //	election_shard_given_up_total{group}      shards that this process has given up for others
 //	election_shard_beyond_share_total{group}  shards that it has taken beyond its share, since nobody else did
 type ShardCollector struct {
+	metrics
 	group *electionshard.Group
-	id    string
-
-	shards, members, share, imbalance, givenUp, beyond *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*ShardCollector)(nil)
@@ -28,48 +26,34 @@ var _ prometheus.Collector = (*ShardCollector)(nil)
 // NewShards returns a collector of g's metrics, which the program registers. It reads the group's
 // Status at each scrape. Of o it uses Namespace.
 func NewShards(g *electionshard.Group, o Options) *ShardCollector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		group := prometheus.Labels{"group": g.Status().Name}
-		return prometheus.NewDesc(prometheus.BuildFQName(o.Namespace, "election", name), help, labels, group)
-	}
-	return &ShardCollector{
-		group: g, id: g.ID(),
-		shards:    desc("shards", "Shards by the state that this process knows.", "state"),
-		members:   desc("shard_members", "Processes that share the shards."),
-		share:     desc("shard_share", "Shards that this process should lead."),
-		imbalance: desc("shard_imbalance", "Shards that would have to move until each process leads its share."),
-		givenUp:   desc("shard_given_up_total", "Shards that this process has given up for others."),
-		beyond:    desc("shard_beyond_share_total", "Shards that this process has taken beyond its share, because nobody else did."),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *ShardCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.shards, c.members, c.share, c.imbalance, c.givenUp, c.beyond} {
-		to <- d
-	}
+	c := &ShardCollector{group: g}
+	c.metrics = newMetrics(o.Namespace, prometheus.Labels{"group": g.Status().Name}, [][]string{
+		{"shards", "Shards by the state that this process knows.", "state"},
+		{"shard_members", "Processes that share the shards."},
+		{"shard_share", "Shards that this process should lead."},
+		{"shard_imbalance", "Shards that would have to move until each process leads its share."},
+		{"shard_given_up_total", "Shards that this process has given up for others."},
+		{"shard_beyond_share_total", "Shards that this process has taken beyond its share, because nobody else did."},
+	})
+	return c
 }
 
 // Collect implements [prometheus.Collector].
 func (c *ShardCollector) Collect(to chan<- prometheus.Metric) {
-	value := func(d *prometheus.Desc, kind prometheus.ValueType, n int, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, kind, float64(n), labels...)
-	}
-
 	s := c.group.Status()
 	leading, share := 0, 0
 	for _, m := range s.Members {
-		if m.ID == c.id {
+		if m.ID == c.group.ID() {
 			leading, share = m.Leads, m.Share
 		}
 	}
-	value(c.shards, prometheus.GaugeValue, leading, "leading")
-	value(c.shards, prometheus.GaugeValue, s.Shards-leading-s.Vacant-s.Unknown, "following")
-	value(c.shards, prometheus.GaugeValue, s.Vacant, "vacant")
-	value(c.shards, prometheus.GaugeValue, s.Unknown, "unknown")
-	value(c.members, prometheus.GaugeValue, len(s.Members))
-	value(c.share, prometheus.GaugeValue, share)
-	value(c.imbalance, prometheus.GaugeValue, s.Imbalance)
-	value(c.givenUp, prometheus.CounterValue, s.GivenUp)
-	value(c.beyond, prometheus.CounterValue, s.Beyond)
+	c.gauge(to, "shards", float64(leading), "leading")
+	c.gauge(to, "shards", float64(s.Shards-leading-s.Vacant-s.Unknown), "following")
+	c.gauge(to, "shards", float64(s.Vacant), "vacant")
+	c.gauge(to, "shards", float64(s.Unknown), "unknown")
+	c.gauge(to, "shard_members", float64(len(s.Members)))
+	c.gauge(to, "shard_share", float64(share))
+	c.gauge(to, "shard_imbalance", float64(s.Imbalance))
+	c.counter(to, "shard_given_up_total", float64(s.GivenUp))
+	c.counter(to, "shard_beyond_share_total", float64(s.Beyond))
 }
