@@ -59,15 +59,14 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 		ordersOut.Close()
 		return nil, err
 	}
-	number := func(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
-	shared := "none"
 	files := []*os.File{ordersIn, reportsOut}
 	if lock != nil {
-		files, shared = append(files, lock), "lock"
+		files = append(files, lock)
 	}
+	setup := fmt.Sprintf("%d %d %d %t", l.grace, l.reserve, l.stop, lock != nil)
 	c.guard = &exec.Cmd{
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
-		Args: append([]string{guardName, number(l.grace), number(l.reserve), number(l.stop), shared}, command...),
+		Args: append([]string{guardName, setup}, command...),
 		Env:  environ, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		ExtraFiles: files,
 		// The guard has its own process group: elect passes on the signals of a terminal.

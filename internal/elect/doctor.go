@@ -1,12 +1,12 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -164,13 +164,10 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 			ahead = max(ahead, time.Until(r.Elected))
 		}
 	}
-	switch {
-	case len(records) == 0:
+	if len(records) == 0 {
 		d.ok("elections", "the store has none yet")
-	case led == 1:
-		d.ok("elections", "the store has %s; 1 of them has a leader now", counted(len(records), "election", "elections"))
-	default:
-		d.ok("elections", "the store has %s; %d of them have a leader now", counted(len(records), "election", "elections"), led)
+	} else {
+		d.ok("elections", "the store has %s; %s a leader now", counted(len(records), "election", "elections"), counted(led, "of them has", "of them have"))
 	}
 	for to, n := range moved {
 		if s.config.Backend != "migration" {
@@ -261,22 +258,16 @@ func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var denied atomic.Pointer[error]
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	defer e.Watch(func(ev election.Event) {
 		if errors.Is(ev.Err, backend.ErrDenied) || errors.Is(ev.Err, backend.ErrInvalid) {
-			denied.Store(&ev.Err)
-			cancel() // waiting does not help
+			stop(ev.Err) // waiting does not help
 		}
 	})()
-
 	lead, err := e.Campaign(ctx)
 	if err != nil { // an error of the store says more than that ctx has ended
-		if last := denied.Load(); last != nil {
-			err = *last
-		} else if last := m.Status().Err; last != nil {
-			err = last
-		}
-		return 0, err
+		return 0, cmp.Or(m.Status().Err, context.Cause(ctx), err)
 	}
 	return lead.Term, m.Forget(ctx, trialElection)
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -42,7 +41,7 @@ type guard struct {
 	reports  *os.File
 }
 
-// guardMain is the main function of the guard. The arguments are the limits and the command.
+// guardMain is the main function of the guard. The arguments are the limits, with whether there is a lock, and the command.
 func guardMain(args []string) int {
 	runtime.LockOSThread()                                // the kernel kills the command when the thread that started it ends
 	os.WriteFile("/proc/self/comm", []byte(guardName), 0) // for ps
@@ -57,18 +56,15 @@ func guardMain(args []string) int {
 	orders := os.NewFile(guardOrders, "orders")
 	syscall.CloseOnExec(guardOrders)
 	syscall.CloseOnExec(guardReports)
-	if len(args) < 6 {
+	locked := false
+	if len(args) < 3 {
 		fmt.Fprintln(os.Stderr, "elect: only elect run starts the guard")
 		return exitElect
 	}
-	for i, d := range []*time.Duration{&g.grace, &g.reserve, &g.stop} {
-		n, err := strconv.ParseInt(args[1+i], 10, 64)
-		if err != nil {
-			return exitElect
-		}
-		*d = time.Duration(n)
+	if _, err := fmt.Sscan(args[1], &g.grace, &g.reserve, &g.stop, &locked); err != nil {
+		return exitElect
 	}
-	if args[4] == "lock" {
+	if locked {
 		// Move the lock to a number that commands do not use, without close-on-exec.
 		syscall.Syscall(syscall.SYS_FCNTL, guardLock, syscall.F_DUPFD, 100)
 		syscall.Close(guardLock)
@@ -77,7 +73,7 @@ func guardMain(args []string) int {
 		g.report("error", exitElect, err)
 		return 0
 	}
-	g.run(orders, args[5:])
+	g.run(orders, args[2:])
 	return 0
 }
 
@@ -164,9 +160,9 @@ func (g *guard) enforce() time.Duration {
 
 // handleOrder carries out a line from elect.
 func (g *guard) handleOrder(line string) {
-	word, arg, _ := strings.Cut(line, " ")
-	n, err := strconv.ParseInt(arg, 10, 64)
-	if err != nil {
+	var word string
+	var n int64
+	if _, err := fmt.Sscan(line, &word, &n); err != nil {
 		return
 	}
 	switch word {

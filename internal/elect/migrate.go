@@ -1,10 +1,12 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,63 +64,39 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	if new == nil {
 		return errors.New(`this configuration is at stage from, which does not use the new store; set stage both (ELECTION_MIGRATION_STAGE=both)`)
 	}
-	p := migrationProgress{backend: new.Guarantees().Name}
+	p := migrationProgress{backend: new.Guarantees().Name, members: map[string]int{}}
 	p.from, p.to = b.Names()
-	if err := p.readElections(ctx, &store{old, s.Options, s.config}, &store{new, s.Options, s.config}); err != nil {
+	onOld, onNew := &store{old, s.Options, s.config}, &store{new, s.Options, s.config}
+	oldRecords, err1 := onOld.records(ctx)
+	newRecords, err2 := onNew.records(ctx)
+	members, err3 := s.members(ctx)
+	newMembers, err4 := onNew.members(ctx)
+	if err := cmp.Or(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	if err := p.readMembers(ctx, s, &store{new, s.Options, s.config}); err != nil {
-		return err
-	}
-	return p.print(a.out)
-}
 
-func (p *migrationProgress) readElections(ctx context.Context, old, new *store) error {
-	var names []string
-	read := func(s *store) (map[string]backend.Record, error) {
-		records, err := s.records(ctx)
-		byName := map[string]backend.Record{}
+	byName := map[string][2]backend.Record{}
+	for i, records := range [][]backend.Record{oldRecords, newRecords} {
 		for _, r := range records {
-			byName[r.Election] = r
-			names = append(names, r.Election)
+			both := byName[r.Election]
+			both[i] = r
+			byName[r.Election] = both
 		}
-		return byName, err
 	}
-	oldRecords, err := read(old)
-	if err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p.elections = append(p.elections, progressOf(name, byName[name][0], byName[name][1], p.from, p.to))
 	}
-	newRecords, err := read(new)
-	if err != nil {
-		return err
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		p.elections = append(p.elections, progressOf(name, oldRecords[name], newRecords[name], p.from, p.to))
-	}
-	return nil
-}
-
-func (p *migrationProgress) readMembers(ctx context.Context, both, new *store) error {
-	members, err := both.members(ctx)
-	if err != nil {
-		return err
-	}
-	onNew, err := new.members(ctx)
-	if err != nil {
-		return err
-	}
-	p.members = map[string]int{}
 	for _, m := range members {
-		if m.Stage == "" { // the member is not configured for a migration
+		switch {
+		case m.Stage != "":
+		case slices.ContainsFunc(newMembers, func(n backend.Member) bool { return n.Nonce == m.Nonce }):
+			m.Stage = stageNew
+		default: // the member is not configured for a migration
 			m.Stage = string(migration.From)
-			if slices.ContainsFunc(onNew, func(n backend.Member) bool { return n.Nonce == m.Nonce }) {
-				m.Stage = stageNew
-			}
 		}
 		p.members[m.Stage]++
 	}
-	return nil
+	return p.print(a.out)
 }
 
 func (p *migrationProgress) print(w io.Writer) error {
