@@ -55,9 +55,9 @@ func (d *decoder) checkGeneral(k general) {
 	}
 
 	bad := func(e *election.OptionError) {
-		key := optionKeys[e.Option]
+		key := keyOf(e.Option)
 		where := at(key)
-		d.problems = append(d.problems, &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(func(option string) string { return optionKeys[option] }), err: e})
+		d.problems = append(d.problems, &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(keyOf), err: e})
 	}
 	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}, {Priority: k.Priority}} {
 		_, err := text.Complete(backend.Guarantees{})
@@ -66,11 +66,10 @@ func (d *decoder) checkGeneral(k general) {
 		}
 	}
 
-	v := reflect.ValueOf(k)
-	for f, field := range v.Fields() {
+	for f, field := range reflect.ValueOf(k.Options).Fields() {
 		x, ok := field.Interface().(time.Duration)
-		key := f.Tag.Get("yaml")
-		if _, set := d.places[key]; !ok || !set || d.failed(key) {
+		key := keyOf(f.Name)
+		if _, set := d.places[key]; !ok || !set {
 			continue
 		}
 		switch positive := key != "failover_delay" && key != "incumbent_grace" && key != "reclaim"; {
@@ -101,14 +100,6 @@ func unknownBackend(name string) (problem string) {
 		hint = "; did you mean " + strconv.Quote(near) + "?"
 	}
 	return fmt.Sprintf("no backend is called %s; this program has: %s%s", showKey(name), available, hint)
-}
-
-// failed reports whether a problem with a key has been found already.
-func (d *decoder) failed(key string) bool {
-	return slices.ContainsFunc(d.problems, func(err error) bool {
-		e := err.(*Error)
-		return e.Key == key || e.Source == d.variable(key)
-	})
 }
 
 // errChecked stops an opener after it has decoded its section.

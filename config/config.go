@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -60,21 +59,9 @@ type source struct {
 
 // general has the keys outside the stores' sections.
 type general struct {
-	Backend         string        `yaml:"backend"`
-	ID              string        `yaml:"id"`
-	Address         string        `yaml:"address"`
-	Metadata        string        `yaml:"metadata"`
-	TTL             time.Duration `yaml:"ttl"`
-	RenewEvery      time.Duration `yaml:"renew_every"`
-	CallTimeout     time.Duration `yaml:"call_timeout"`
-	ClockMargin     time.Duration `yaml:"clock_margin"`
-	FailoverDelay   time.Duration `yaml:"failover_delay"`
-	IncumbentGrace  time.Duration `yaml:"incumbent_grace"`
-	Priority        int           `yaml:"priority"`
-	Reclaim         time.Duration `yaml:"reclaim"`
-	StepDownTimeout time.Duration `yaml:"step_down_timeout"`
-	Observer        bool          `yaml:"observer"`
-	Guard           bool          `yaml:"guard"`
+	Backend          string
+	election.Options // each that a file can hold
+	Guard            bool
 }
 
 // stores are the backends of this module and of its nested modules. A file may have their sections even if
@@ -144,13 +131,7 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	if d.problems != nil {
 		return nil, d.err()
 	}
-	c := &Config{Backend: k.Backend, Election: election.Options{
-		ID: k.ID, Address: k.Address, Metadata: k.Metadata,
-		TTL: k.TTL, RenewEvery: k.RenewEvery, CallTimeout: k.CallTimeout, ClockMargin: k.ClockMargin,
-		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, Priority: k.Priority, Reclaim: k.Reclaim, StepDownTimeout: k.StepDownTimeout,
-		Observer: k.Observer,
-	}}
-	c.Guard = k.Guard
+	c := &Config{Backend: k.Backend, Election: k.Options, Guard: k.Guard}
 	c.source = &source{in, slices.Clone(yaml), c.Election, d.places}
 	return c, nil
 }
@@ -259,14 +240,12 @@ func (c *Config) wantsGuard(b backend.Backend) (bool, error) {
 	return true, nil
 }
 
-// optionKeys are the keys of the fields of election.Options.
-var optionKeys = func() map[string]string {
-	keys := map[string]string{}
-	for f := range reflect.TypeFor[general]().Fields() {
-		keys[f.Name] = f.Tag.Get("yaml")
-	}
-	return keys
-}()
+var secondWord = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// keyOf returns the key of a field of general: renew_every for RenewEvery.
+func keyOf(option string) string {
+	return strings.ToLower(secondWord.ReplaceAllString(option, "${1}_${2}"))
+}
 
 // explain replaces the options in an error of election.New by their keys and places.
 func (c *Config) explain(err error) error {
@@ -277,23 +256,23 @@ func (c *Config) explain(err error) error {
 	e := &Error{Source: c.source.file, err: err}
 	for _, option := range append([]string{wrong.Option}, wrong.Others...) {
 		if at, ok := c.place(option); ok {
-			e.Source, e.Line, e.Key = at.source, at.line, optionKeys[option]
+			e.Source, e.Line, e.Key = at.source, at.line, keyOf(option)
 			break
 		}
 	}
 	e.Problem = wrong.Text(func(option string) string {
 		at, ok := c.place(option)
 		switch {
-		case option == wrong.Option && optionKeys[option] == e.Key:
+		case option == wrong.Option && keyOf(option) == e.Key:
 			return e.Key // the place stands in front
 		case ok && at.line > 0:
-			return fmt.Sprintf("%s (line %d)", optionKeys[option], at.line)
+			return fmt.Sprintf("%s (line %d)", keyOf(option), at.line)
 		case ok:
-			return fmt.Sprintf("%s (%s)", optionKeys[option], at.source)
+			return fmt.Sprintf("%s (%s)", keyOf(option), at.source)
 		case c.changed(option):
-			return fmt.Sprintf("%s (set by the program)", optionKeys[option])
+			return fmt.Sprintf("%s (set by the program)", keyOf(option))
 		}
-		return fmt.Sprintf("%s (default)", optionKeys[option])
+		return fmt.Sprintf("%s (default)", keyOf(option))
 	})
 	return e
 }
@@ -303,7 +282,7 @@ func (c *Config) place(option string) (at place, ok bool) {
 	if c.changed(option) {
 		return at, false
 	}
-	at, ok = c.source.places[optionKeys[option]]
+	at, ok = c.source.places[keyOf(option)]
 	return at, ok
 }
 

@@ -19,7 +19,7 @@ type decoder struct {
 	*input
 	secrets bool // whether to read the files that hold secrets
 	problems
-	places map[string]place // where the value of each key was found
+	places map[string]place // where each value was found
 	keys   []Key            // all keys of the structs, set or not
 }
 
@@ -136,22 +136,25 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 		d.readSecret(place{k.FileVariable, 0}, key, name, f)
 		return
 	}
+	before := len(d.problems)
 	switch {
 	case set:
 		d.places[key] = place{k.Variable, 0}
-		d.value(place{k.Variable, 0}, k.Variable, nodeOf(text, v.Type()), v)
+		d.value(d.places[key], k.Variable, nodeOf(text, v.Type()), v)
 	case !isNull(n) && !isNull(file):
 		d.add(place{d.file, n.Line}, key, "%s is set too, on line %d; set one of them", k.FileName, file.Line)
 	case !isNull(file):
 		var name string
 		at := place{d.file, file.Line}
-		before := len(d.problems)
 		if d.value(at, k.FileName, file, reflect.ValueOf(&name).Elem()); len(d.problems) == before {
 			d.readSecret(at, key, name, f)
 		}
 	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
-		d.value(place{d.file, n.Line}, key, n, v)
+		d.value(d.places[key], key, n, v)
+	}
+	if len(d.problems) > before {
+		delete(d.places, key) // there is nothing to check
 	}
 }
 
@@ -329,8 +332,10 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 			continue
 		case !f.IsExported() || name == "-":
 			continue
+		case f.Type.Kind() == reflect.Func || f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface:
+			continue // a file cannot hold it
 		case name == "":
-			name = strings.ToLower(f.Name)
+			name = keyOf(f.Name)
 		}
 		next := field{name: name, value: v.Field(i), inFile: section && f.Type.Kind() == reflect.String}
 		if file, ok := v.Type().FieldByName(f.Name + "File"); ok && file.Tag.Get("yaml") == "-" {
