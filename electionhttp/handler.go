@@ -50,7 +50,6 @@ type Handler struct {
 	unwatch   func()
 	seen      changeLog
 	streams   chan struct{} // has an element for each stream
-	reads     reads
 	snapshots cache[snapshot]
 	records   cache[backend.Record]
 	members   cache[membership]
@@ -88,10 +87,10 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.seen = changeLog{instance: rand.Text()[:10], next: make(chan struct{})}
 	h.streams = make(chan struct{}, maxStreams)
-	h.snapshots = newCache[snapshot](&h.reads, keepSnapshot)
-	h.records = newCache[backend.Record](&h.reads, keepRead)
-	h.members = newCache[membership](&h.reads, keepRead)
-	h.sinces = newCache[sinces](&h.reads, keepSinces)
+	h.snapshots.keep = keepSnapshot
+	h.records.keep = keepRead
+	h.members.keep = keepRead
+	h.sinces.keep = keepSinces
 	h.unwatch = m.Watch(h.changed)
 	return h, nil
 }
@@ -102,7 +101,6 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 func (h *Handler) Close() {
 	h.cancel()
 	h.unwatch()
-	h.reads.close()
 }
 
 // ServeHTTP answers one request. It may stand behind http.StripPrefix.
