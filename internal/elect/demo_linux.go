@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,8 +44,6 @@ a terminal the demo shows a picture; in a pipe, a line for each event.`,
 	return []*cobra.Command{c}
 }
 
-var nodeNames = []string{"anna", "bert", "cleo", "dora", "emil"}
-
 type node struct {
 	name    string
 	elect   *exec.Cmd
@@ -54,7 +53,7 @@ type node struct {
 
 // A message says that the command of a node has started, or, with pid 0, that the node has ended.
 type message struct {
-	node string
+	node *node
 	pid  int
 	term uint64
 	at   time.Time
@@ -66,7 +65,8 @@ type demo struct {
 	environ  []string
 	began    time.Time
 	messages chan message
-	nodes    map[string]*node
+	running  sync.WaitGroup // of nodes
+	nodes    []*node
 	leader   *node
 	term     uint64
 	command  int       // the process id of the last command that has led
@@ -81,7 +81,7 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 		return err
 	}
 	defer os.RemoveAll(dir)
-	d := &demo{out: a.out, live: live, began: time.Now(), messages: make(chan message, 100), nodes: map[string]*node{}}
+	d := &demo{out: a.out, live: live, began: time.Now(), messages: make(chan message, 100)}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {
 			d.environ = append(d.environ, v)
@@ -89,30 +89,34 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 	}
 	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
 	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", every, dir) // a narrow terminal cuts the end
-	defer d.end()
-	for _, name := range nodeNames {
-		if err := d.start(name); err != nil {
+	nodes, end := context.WithCancel(context.Background())
+	defer d.running.Wait()
+	defer end()
+	for _, name := range []string{"anna", "bert", "cleo", "dora", "emil"} {
+		x := &node{name: name}
+		d.nodes = append(d.nodes, x)
+		if err := d.start(nodes, x); err != nil {
 			return err
 		}
 	}
 	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(every)
 	defer picture.Stop()
 	defer kill.Stop()
-	end := time.NewTimer(length + time.Minute) // if no leader is elected
-	defer end.Stop()
+	over := time.NewTimer(length + time.Minute) // if no leader is elected
+	defer over.Stop()
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
 			return d.summary()
-		case <-end.C:
+		case <-over.C:
 			return d.summary()
 		case msg := <-d.messages:
 			first := d.term == 0
-			if err := d.handle(msg); err != nil {
+			if err := d.handle(nodes, msg); err != nil {
 				return err
 			}
 			if first && d.term != 0 {
-				end.Reset(length)
+				over.Reset(length)
 				kill.Reset(every)
 			}
 		case <-kill.C:
@@ -126,13 +130,15 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 	}
 }
 
-// start starts a node. Its command prints its process id and term.
-func (d *demo) start(name string) error {
+// start starts a node. Its command prints its process id and term. When ctx ends, the node has 20 seconds to end.
+func (d *demo) start(ctx context.Context, x *node) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "run", "demo", "--quiet", "--id", name, "--", "sh", "-c", `echo "$$ $ELECTION_TERM"; exec sleep 3600`)
+	cmd := exec.CommandContext(ctx, self, "run", "demo", "--quiet", "--id", x.name, "--", "sh", "-c", `echo "$$ $ELECTION_TERM"; exec sleep 3600`)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = d.environ
 	cmd.Dir = os.TempDir() // without an election.yaml
 	cmd.Stderr = os.Stderr
@@ -144,34 +150,29 @@ func (d *demo) start(name string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	x := d.nodes[name]
-	if x == nil {
-		x = &node{name: name}
-		d.nodes[name] = x
-	}
 	x.elect, x.command = cmd, 0
-	go func() {
+	d.running.Go(func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			pid, term, _ := strings.Cut(s.Text(), " ")
-			msg := message{node: name, at: time.Now()}
+			msg := message{node: x, at: time.Now()}
 			msg.pid, _ = strconv.Atoi(pid)
 			msg.term, _ = strconv.ParseUint(term, 10, 64)
 			d.messages <- msg
 		}
 		cmd.Wait()
-		d.messages <- message{node: name}
-	}()
+		d.messages <- message{node: x}
+	})
 	return nil
 }
 
 // handle handles a message. It returns an error if two commands were alive at the same time.
-func (d *demo) handle(msg message) error {
-	x := d.nodes[msg.node]
+func (d *demo) handle(nodes context.Context, msg message) error {
+	x := msg.node
 	if msg.pid == 0 { // restart it
 		if d.leader == x {
 			d.leader = nil
 		}
-		return d.start(msg.node)
+		return d.start(nodes, x)
 	}
 	if msg.term <= d.term {
 		// Messages of different nodes come in no particular order.
@@ -191,7 +192,7 @@ func (d *demo) handle(msg message) error {
 		return fmt.Errorf("process %d of term %d is alive, and %d leads in term %d: this must never happen, please report it", d.command, d.term, msg.pid, msg.term)
 	}
 	d.leader, d.term, d.killed, d.command = x, msg.term, time.Time{}, msg.pid
-	d.say("%s leads, term %d%s", msg.node, msg.term, gap)
+	d.say("%s leads, term %d%s", x.name, msg.term, gap)
 	return nil
 }
 
@@ -240,8 +241,7 @@ func (d *demo) draw() {
 	}
 	var b strings.Builder
 	b.WriteString("elect demo   █ leads   · follows\n\n")
-	for _, name := range nodeNames {
-		x := d.nodes[name]
+	for _, x := range d.nodes {
 		mark := '·'
 		if x == d.leader {
 			mark = '█'
@@ -249,7 +249,7 @@ func (d *demo) draw() {
 		if x.row = append(x.row, mark); len(x.row) > width {
 			x.row = x.row[1:]
 		}
-		fmt.Fprintf(&b, "  %-5s %s\n", name, string(x.row))
+		fmt.Fprintf(&b, "  %-5s %s\n", x.name, string(x.row))
 	}
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(d.log, "\n"))
 	// Move home, erase the rest of each line, then everything below. Erasing the whole screen first would flicker.
@@ -275,25 +275,4 @@ func median(times []time.Duration) time.Duration {
 	times = slices.Clone(times)
 	slices.Sort(times)
 	return times[len(times)/2]
-}
-
-// end ends all nodes, and kills those that are not done within 20 seconds.
-func (d *demo) end() {
-	for _, x := range d.nodes {
-		x.elect.Process.Signal(syscall.SIGTERM)
-	}
-	limit := time.After(20 * time.Second)
-	for n := 0; n < len(d.nodes); {
-		select {
-		case msg := <-d.messages:
-			if msg.pid == 0 {
-				n++
-			}
-		case <-limit:
-			for _, x := range d.nodes {
-				x.elect.Process.Kill()
-			}
-			return
-		}
-	}
 }

@@ -149,7 +149,11 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 
 // checkElections counts elections, and warns of moved ones and of clocks that differ.
 func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
-	records, silent, err := s.recordsAndSilent(ctx)
+	records, err := s.records(ctx, "")
+	if err != nil {
+		return err
+	}
+	silent, err := s.silent(ctx, records)
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	p := migrationProgress{backend: new.Guarantees().Name, members: map[string]int{}}
 	p.from, p.to = b.Names()
 	onOld, onNew := &store{old, s.Options, s.config}, &store{new, s.Options, s.config}
-	oldRecords, err1 := onOld.records(ctx)
-	newRecords, err2 := onNew.records(ctx)
+	oldRecords, err1 := onOld.records(ctx, "")
+	newRecords, err2 := onNew.records(ctx, "")
 	members, err3 := s.members(ctx)
 	newMembers, err4 := onNew.members(ctx)
 	if err := cmp.Or(err1, err2, err3, err4); err != nil {

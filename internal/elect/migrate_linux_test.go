@@ -1,130 +1,95 @@
 package elect
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A migratingFleet is a fleet of "elect run" that moves from files to MySQL.
-type migratingFleet struct {
-	t    *testing.T
-	env  []string        // of "elect migrate status": stage both
-	both backend.Backend // the store at that stage
-}
-
-// start starts a member at a stage. Stage "" is a member with backend file, without a migration.
-func (m migratingFleet) start(id string, stage migration.Stage) *member {
-	m.t.Helper()
-	env := append(slices.Clone(m.env), "ELECTION_MIGRATION_STAGE="+string(stage))
-	if stage == "" {
-		env = append(env, "ELECTION_BACKEND=file")
-	}
-	return start(m.t, env, "run", "job", "--id", id, "--", "sleep", "3000")
-}
-
-// end ends a member in order.
-func (m migratingFleet) end(x *member) {
-	m.t.Helper()
-	if err := x.Process.Signal(syscall.SIGTERM); err != nil {
-		m.t.Fatal(err)
-	}
-	x.code()
-}
-
-// want waits until "elect migrate status" shows this row of the election, these members, and a next step that begins so.
-func (m migratingFleet) want(what, row string, members map[string]int, next string) {
-	m.t.Helper()
-	wants, all := []string{"job " + row + "\n", "next: " + next}, 0
-	for stage, n := range members {
-		if all += n; stage == stageNew {
-			wants = append(wants, fmt.Sprintf("members that elect by rows alone: %d\n", n))
-		} else {
-			wants = append(wants, fmt.Sprintf("members at %s: %d\n", stage, n))
-		}
-	}
-	// Members that have ended are counted for two more TTLs. To wait for that by starting
-	// the command again and again would load the machine.
-	testbed.Eventually(m.t, patience, what+": no member that has ended is counted", func() error {
-		list, err := m.both.Members(m.t.Context(), "", 10)
-		if err == nil && len(list) != all {
-			err = fmt.Errorf("%d members are counted; want %d", len(list), all)
-		}
-		return err
-	})
-	testbed.Eventually(m.t, patience, what, func() error {
-		out, code := call(m.t, m.env, "migrate", "status")
-		text := regexp.MustCompile(` +`).ReplaceAllString(out, " ")
-		for _, want := range wants {
-			if code != 0 || !strings.Contains(text, want) {
-				return fmt.Errorf("code %d; want %q in\n%s", code, want, out)
-			}
-		}
-		return nil
-	})
-}
-
 // At each step that "elect migrate status" advises, it shows what the two stores hold.
 func TestMigrateStatusFollowsAFleet(t *testing.T) {
-	t.Parallel()
-	env := onFiles(t, onServer(t, testbed.Shared(t, testbed.MariaDB))...)
-	env = append(env, "ELECTION_TTL=5s", "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_TO_NAME=rows", "ELECTION_MIGRATION_STAGE=both")
-	c, err := config.Parse("", nil, config.Options{Environ: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.OpenBackend()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	m := migratingFleet{t, env, b}
+	synctest.Test(t, func(t *testing.T) {
+		old, new := memory.New(), memory.New()
+		at := func(stage migration.Stage) backend.Backend { // "": the old store alone
+			switch stage {
+			case "":
+				return old.Backend()
+			case stageNew:
+				return new.Backend()
+			}
+			b, err := migration.New(migration.Options{From: old.Backend(), FromName: "files", To: new.Backend(), ToName: "rows", Stage: stage})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		start := func(id string, stage migration.Stage) (end func()) {
+			m, err := election.New(at(stage), election.Options{ID: id, TTL: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := m.Join("job")
+			if err == nil {
+				err = e.Lead(nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return func() { m.Close(t.Context()) }
+		}
+		want := func(row, members, next string) {
+			t.Helper()
+			time.Sleep(15 * time.Second) // until no member that has ended is counted
+			both := at(migration.Both)
+			defer both.Close()
+			var out bytes.Buffer
+			if err := (&app{out: &out}).migrationStatus(t.Context(), &store{both, election.Options{}, &config.Config{}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			text := regexp.MustCompile(` +`).ReplaceAllString(out.String(), " ")
+			if !strings.Contains(text, "job "+row+"\n"+members+"\nnext: "+next) {
+				t.Errorf("want %q, %q and %q in\n%s", row, members, next, text)
+			}
+		}
+		const begin, goOn = "deploy the members at from with stage both", "when no process elects by the old store alone, deploy the members at both with stage to"
+		const together, sealed = "two two one member holds both leases", "- one moved: the old store is sealed"
+		const complete = "all elections are sealed: the configuration may name backend memory alone"
 
-	one := m.start("one", "")
-	one.says("elect: leads")
-	two := m.start("two", migration.From)
-	two.says(`"one" leads`)
-	const begin = "deploy the members at from with stage both"
-	m.want("all at from", "one - on the old store", map[string]int{"from": 2}, begin)
-
-	m.end(two)
-	two = m.start("two", migration.Both)
-	two.says(`"one" leads`)
-	m.want("one at from, one at both", "one - on the old store", map[string]int{"from": 1, "both": 1}, begin)
-	m.end(one)
-	two.says("elect: leads")
-	one = m.start("one", migration.Both)
-	one.says(`"two" leads`)
-	const together, goOn = "one member holds both leases", "when no process elects by the old store alone, deploy the members at both with stage to"
-	m.want("all at both", "two two "+together, map[string]int{"both": 2}, goOn)
-
-	m.end(one)
-	one = m.start("one", migration.To)
-	one.says(`"two" leads`)
-	m.want("one at both, one at to", "two two "+together, map[string]int{"both": 1, "to": 1}, goOn)
-	m.end(two)
-	one.says("elect: leads")
-	two = m.start("two", migration.To)
-	two.says(`"one" leads`)
-	const sealed = "- one moved: the old store is sealed"
-	m.want("all at to", sealed, map[string]int{"to": 2}, "all elections are sealed: the configuration may name backend mysql alone")
-	three := start(t, append(slices.Clone(env), "ELECTION_BACKEND=mysql"), "run", "job", "--id", "three", "--", "sleep", "3000")
-	three.says(`"one" leads`)
-	m.want("two at to, one on the new store alone", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
-	m.end(three)
-	late := m.start("late", "")
-	late.says("nobody leads \"job\" on this store: election \"job\" has moved to rows")
-	m.end(late)
+		endOne, endTwo := start("one", ""), start("two", migration.From)
+		want("one - on the old store", "members at from: 2", begin)
+		endTwo()
+		endTwo = start("two", migration.Both)
+		want("one - on the old store", "members at from: 1\nmembers at both: 1", begin)
+		endOne()
+		endOne = start("one", migration.Both)
+		want(together, "members at both: 2", goOn)
+		endOne()
+		endOne = start("one", migration.To)
+		want(together, "members at both: 1\nmembers at to: 1", goOn)
+		endTwo()
+		endTwo = start("two", migration.To)
+		want(sealed, "members at to: 2", complete)
+		endThree := start("three", stageNew)
+		want(sealed, "members at to: 2\nmembers that elect by rows alone: 1", complete)
+		for _, end := range []func(){endThree, endTwo, endOne} {
+			end()
+		}
+	})
 }
 
 func TestMigrateStatusSaysTheNextStep(t *testing.T) {
@@ -182,4 +147,15 @@ func TestTheCommandKeepsTheLockOfItsStage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process with the configuration from before a migration says at once that nobody leads there any more.
+func TestRunSaysThatAnElectionHasMoved(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_STAGE=to", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory")
+	if out, code := call(t, env, "run", "job", "--", "true"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	late := start(t, append(env, "ELECTION_BACKEND=file"), "run", "job", "--", "sleep", "3000")
+	late.says(`nobody leads "job" on this store: election "job" has moved to memory`)
 }

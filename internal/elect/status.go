@@ -106,8 +106,11 @@ seconds before it calls a leader silent. What it shows may be out of date as soo
 been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
 		Example: example(aLeader + "elect status 'b*'" + endOfRun),
 		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
-			if len(args) == 0 || isPattern(args[0]) {
-				return a.list(ctx, s, args)
+			switch {
+			case len(args) == 0:
+				return a.list(ctx, s, "")
+			case isPattern(args[0]):
+				return a.list(ctx, s, args[0])
 			}
 			return a.status(ctx, s, args[0])
 		}),
@@ -115,13 +118,12 @@ been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
 }
 
 // list lists all elections, or those that a pattern matches.
-func (a *app) list(ctx context.Context, s *store, patterns []string) error {
-	records, silent, err := s.recordsAndSilent(ctx)
-	for _, pattern := range patterns {
-		if err == nil {
-			records, err = matching(records, pattern)
-		}
+func (a *app) list(ctx context.Context, s *store, pattern string) error {
+	records, err := s.records(ctx, pattern)
+	if err != nil {
+		return err
 	}
+	silent, err := s.silent(ctx, records)
 	if err != nil {
 		return err
 	}
@@ -134,8 +136,8 @@ func (a *app) list(ctx context.Context, s *store, patterns []string) error {
 	switch {
 	case a.asJSON:
 		return a.json(states)
-	case len(states) == 0 && len(patterns) > 0:
-		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), patterns[0])
+	case len(states) == 0 && pattern != "":
+		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
 		return nil
 	case len(states) == 0:
 		fmt.Fprintf(a.out, "There are no elections yet on %s: nobody has led one. Processes that take part: elect doctor\n", s.name())

@@ -86,9 +86,17 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	return r, err
 }
 
-// records returns the records of all elections, without forgotten ones, cleaned for a terminal.
-func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
-	return unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+// records returns the records of all elections, or of those that a pattern matches, without forgotten ones, cleaned for a
+// terminal. A pattern is that of path.Match: * stands for any text without a slash.
+func (s *store) records(ctx context.Context, pattern string) ([]backend.Record, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
+	}
+	list, err := unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+	return slices.DeleteFunc(list, func(r backend.Record) bool {
+		matches, _ := path.Match(pattern, r.Election)
+		return pattern != "" && !matches
+	}), err
 }
 
 // named returns the record of an election, or those of all elections that a pattern matches, at least one.
@@ -97,11 +105,7 @@ func (s *store) named(ctx context.Context, name string) ([]backend.Record, error
 		r, err := s.record(ctx, name)
 		return []backend.Record{r}, err
 	}
-	records, err := s.records(ctx)
-	if err != nil {
-		return nil, err
-	}
-	records, err = matching(records, name)
+	records, err := s.records(ctx, name)
 	if err == nil && len(records) == 0 {
 		err = fmt.Errorf("no election on %s matches %q", s.name(), name)
 	}
@@ -109,18 +113,6 @@ func (s *store) named(ctx context.Context, name string) ([]backend.Record, error
 }
 
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
-
-// matching keeps the records of the elections that a pattern matches, as path.Match does: * stands for any text without a
-// slash.
-func matching(records []backend.Record, pattern string) ([]backend.Record, error) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
-	}
-	return slices.DeleteFunc(records, func(r backend.Record) bool {
-		matches, _ := path.Match(pattern, r.Election)
-		return !matches
-	}), nil
-}
 
 // unforgotten collects records without forgotten ones, cleaned for a terminal.
 func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Record, err error) {
@@ -151,14 +143,6 @@ func (s *store) members(ctx context.Context) (list []backend.Member, err error) 
 func (s *store) overdue(r backend.Record) bool {
 	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
 	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
-}
-
-// recordsAndSilent returns what records and silent return.
-func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record, silent map[string]bool, err error) {
-	if records, err = s.records(ctx); err == nil {
-		silent, err = s.silent(ctx, records)
-	}
-	return records, silent, err
 }
 
 // observed returns the record of an election, and whether its leader is silent.
