@@ -32,15 +32,11 @@ func (r *runner) campaign(m *election.Manager) (int, error) {
 	}
 	for {
 		select {
-		case <-r.taken:
-			if r.givesUp() {
-				return r.finish(m, exitTimeout, nil, signals)
-			}
 		case <-waited:
 			if r.givesUp() {
 				return r.finish(m, exitTimeout, fmt.Errorf("not elected within %v", rounded(r.wait)), signals)
 			}
-		case res := <-r.results:
+		case res := <-r.result:
 			return r.finish(m, res.code, res.err, signals)
 		case s := <-signals:
 			if r.handleSignal(s.(syscall.Signal)) {
@@ -90,42 +86,27 @@ func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan
 	}
 }
 
-// handleSignal passes a signal on to the command. The first signal that asks elect to end makes
-// the command end, the second kills it. handleSignal reports whether elect should end at once,
-// since no command runs.
+// handleSignal passes a signal on to the command. The first signal that asks elect to end makes the command end, the second
+// kills it. If no command runs, handleSignal reports whether elect should end: also at SIGHUP, since its terminal has closed,
+// and elect must not start a command without the terminal.
 func (r *runner) handleSignal(s syscall.Signal) (end bool) {
-	if !isTermination(s) {
-		return r.passOn(s)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	again := r.stopping
-	r.stopping = true
 	switch {
 	case r.child == nil:
-		return true
-	case again:
+		end = isTermination(s) || s == syscall.SIGHUP
+		r.stopping = r.stopping || end
+	case !isTermination(s):
+		r.child.signal(s)
+	case r.stopping:
 		r.say("%v again: killing the command", s)
 		r.child.kill()
 	default:
+		r.stopping = true
 		r.say("%v: ending the command, then the leadership; a second signal kills the command", s)
 		r.child.ask <- s // the first one: it has room
 	}
-	return false
-}
-
-// passOn sends a signal to the running command. If no command runs, SIGHUP makes elect end: its
-// terminal has closed, and elect must not start a command without the terminal.
-func (r *runner) passOn(s syscall.Signal) (end bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.child != nil {
-		r.child.signal(s)
-	} else if s == syscall.SIGHUP {
-		r.stopping = true
-		return true
-	}
-	return false
+	return end
 }
 
 func isTermination(s syscall.Signal) bool {
@@ -151,7 +132,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	}
 	c, err := r.startCommand(lead, lock)
 	if err != nil {
-		r.results <- result{exitElect, err}
+		r.end(exitElect, err)
 		return err
 	}
 	if c == nil {
@@ -172,7 +153,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 		r.say("%v; it starts again when this process leads again", ended)
 		return nil
 	}
-	r.results <- result{c.code, c.err}
+	r.end(c.code, c.err)
 	switch {
 	case c.err != nil:
 		return c.err

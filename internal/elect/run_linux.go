@@ -31,8 +31,7 @@ type runner struct {
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
 	elections   []*election.Election                    // one, or the slots
 
-	results chan result   // of commands that have ended by themselves
-	taken   chan struct{} // with --no-wait: another process leads
+	result chan result // makes elect end; see end
 
 	mu       sync.Mutex
 	child    *child
@@ -42,10 +41,10 @@ type runner struct {
 	successor int // the process that releases the lease if elect dies (electionguard); 0: none
 }
 
-// A result is how a command has ended by itself.
+// A result is how elect ends.
 type result struct {
 	code int
-	err  error // why the command could not be started
+	err  error // why the command could not be started, or this process cannot lead
 }
 
 // run is the command "elect run". It returns the exit code.
@@ -111,7 +110,7 @@ func (r *runner) unlabel(stop func(context.Context) error) {
 
 // newRunner checks the options and starts a manager on the store.
 func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
-	r := &runner{runOptions: o, name: name, command: command, results: make(chan result, 1), taken: make(chan struct{}, 1)}
+	r := &runner{runOptions: o, name: name, command: command, result: make(chan result, 1)}
 	if o.noWait { // longer than a store takes to answer twice: it says who leads, and grants the lease if nobody does
 		r.wait = 3*s.CallTimeout + s.RenewEvery
 	}
@@ -186,15 +185,12 @@ func (r *runner) watch(ev election.Event) {
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
 	case ev.Reason == election.ReasonInvalid:
-		r.results <- result{exitElect, ev.Err}
+		r.end(exitElect, ev.Err)
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
 	case ev.Kind == election.Elected:
 		r.say("%q leads %q in term %d", ev.Leader.ID, ev.Election, ev.Term)
-		if r.noWait {
-			select {
-			case r.taken <- struct{}{}:
-			default: // another leader was told before
-			}
+		if r.noWait && r.givesUp() {
+			r.end(exitTimeout, nil)
 		}
 	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // no news, unless it has moved
 	case ev.Reason == election.ReasonReturned && ev.Err != nil:
@@ -211,6 +207,14 @@ func (r *runner) watch(ev election.Event) {
 		r.say("cannot tell who leads %q: %s", ev.Election, ev.Why())
 	default:
 		r.say("notice: %s", ev.Why())
+	}
+}
+
+// end makes elect end with a code, unless it ends already.
+func (r *runner) end(code int, err error) {
+	select {
+	case r.result <- result{code, err}:
+	default:
 	}
 }
 
