@@ -154,12 +154,11 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // which then waits for its own news.
 func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
 	known, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
-	timer := time.NewTimer(max(f.options.Wait, 0))
-	defer timer.Stop()
-
+	ctx, cancel := context.WithTimeout(r.Context(), max(f.options.Wait, 0))
+	defer cancel()
 	var l *election.Leadership // in the term that the other process knows of, or a later one
 	if err == nil {
-		f.await(r.Context(), timer.C, func() bool {
+		f.await(ctx, func() bool {
 			heard := f.election.Current().Term >= known // before the next line: a leadership begins before it is told
 			if l = f.election.Leadership(); l != nil && l.Term < known {
 				l = nil
@@ -193,19 +192,18 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, l *election.Le
 // most for what is left.
 func (f *forwarder) find(ctx context.Context, after uint64, left *time.Duration) (to destination, ok bool) {
 	began := time.Now()
-	timer := time.NewTimer(max(*left, 0))
-	defer timer.Stop()
 	defer func() { *left -= time.Since(began) }()
-
-	ok = f.await(ctx, timer.C, func() (known bool) {
+	ctx, cancel := context.WithTimeout(ctx, max(*left, 0))
+	defer cancel()
+	ok = f.await(ctx, func() (known bool) {
 		to, known = f.now(after)
 		return known
 	})
 	return to, ok
 }
 
-// await waits until done returns true, which it asks again after each event. It returns false if ctx or the limit ends before.
-func (f *forwarder) await(ctx context.Context, limit <-chan time.Time, done func() bool) bool {
+// await waits until done returns true, which it asks again after each event. It returns false if ctx ends before.
+func (f *forwarder) await(ctx context.Context, done func() bool) bool {
 	for {
 		f.mu.Lock()
 		changed := f.changed
@@ -215,8 +213,6 @@ func (f *forwarder) await(ctx context.Context, limit <-chan time.Time, done func
 		}
 		select {
 		case <-changed:
-		case <-limit:
-			return false
 		case <-ctx.Done():
 			return false
 		}
@@ -283,7 +279,7 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination)
 
 // giveUp cancels a request to a leader that another one has followed: its host may be gone, and never answer.
 func (f *forwarder) giveUp(ctx context.Context, to destination, cancel func()) {
-	if f.await(ctx, nil, func() bool {
+	if f.await(ctx, func() bool {
 		now, ok := f.now(to.term)
 		return ok && now.term > to.term
 	}) {

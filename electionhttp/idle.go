@@ -1,6 +1,7 @@
 package electionhttp
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	case c == nil || c.of(e.Election) > 0:
 		return false
 	}
-	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(h.knownSince(e)) > alarmFor
+	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(cmp.Or(h.since(e), e.Time)) > alarmFor
 }
 
 // alone reports whether nobody could take over from the leader of an election, as far as the members are known.

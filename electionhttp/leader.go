@@ -26,10 +26,10 @@ func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ev := e.Current()
-	notLeading := marshal(leaderJSON{Election: name, Leader: ev.Leader.ID, Term: term(ev.Term)})
-	if ev.Leading { // sent only if this process stops leading before the check below
-		notLeading = marshal(leaderJSON{Election: name, Term: term(ev.Term)})
+	if ev.Leading {
+		ev.Leader.ID = "" // sent only if this process stops leading before the check below
 	}
+	notLeading := marshal(leaderJSON{Election: name, Leader: ev.Leader.ID, Term: term(ev.Term)})
 	w.Header().Set("Content-Type", "application/json")
 	if l := e.Leadership(); l != nil {
 		leading := marshal(leaderJSON{Election: name, Leading: true, Leader: h.manager.ID(), Term: term(l.Term)})

@@ -66,12 +66,3 @@ func (h *Handler) since(e *election.ElectionStatus) time.Time {
 	}
 	return time.Time{}
 }
-
-// knownSince returns the time of the vacancy by the store's clock, or by the process's clock if the store's is not known.
-func (h *Handler) knownSince(e *election.ElectionStatus) time.Time {
-	s := h.sinces.last("").of[e.Election]
-	if s.kind == e.Kind && s.term == e.Term && !s.time.IsZero() {
-		return s.time
-	}
-	return e.Time
-}
