@@ -30,28 +30,6 @@ func write(t *testing.T, name, text string) string {
 	return name
 }
 
-func TestOpenStartsAManagerFromAFile(t *testing.T) {
-	file := write(t, "election.yaml", "backend: memory\nid: anna\nttl: 30s\n")
-	m, err := config.Open(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := m.Join(t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lead, err := e.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.ID() != "anna" || !lead.Leading() {
-		t.Errorf("%s leads: %v", m.ID(), lead.Leading())
-	}
-	if err := errors.Join(lead.Resign(t.Context()), m.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestManagersOfOneConfigurationShareAStore(t *testing.T) {
 	text := "backend: memory\nttl: 30s\n" // long, so that no leader misses it on a busy machine
 	var won int

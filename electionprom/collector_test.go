@@ -1,48 +1,29 @@
 package electionprom_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionprom"
+	"github.com/go-election/go-election/electiontest"
 )
 
-func manager(t testing.TB, b backend.Backend, id string) *election.Manager {
-	t.Helper()
-	m, err := election.New(b, election.Options{ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		m.Close(ctx)
-	})
-	return m
-}
-
-// lead joins m to an election, as a candidate or as a follower.
-func lead(t testing.TB, m *election.Manager, name string, candidate bool) {
+// joins joins m to an election, as a candidate or as a follower.
+func joins(t testing.TB, m *election.Manager, name string, candidate bool) {
 	t.Helper()
 	e, err := m.Join(name)
+	if err == nil && candidate {
+		err = e.Lead(nil)
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	if candidate {
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -58,13 +39,12 @@ func expect(t *testing.T, c prometheus.Collector, want string, names ...string) 
 }
 
 func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		a, b := manager(t, store.Backend(), "a"), manager(t, store.Backend(), "b")
-		lead(t, a, "mine", true)
-		lead(t, a, "nobody's", false)
-		lead(t, b, "theirs", true)
-		lead(t, a, "theirs", false)
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		a, b := g.Start("a").Manager, g.Start("b").Manager
+		joins(t, a, "mine", true)
+		joins(t, a, "nobody's", false)
+		joins(t, b, "theirs", true)
+		joins(t, a, "theirs", false)
 		time.Sleep(time.Second)
 		c := electionprom.New(a, electionprom.Options{})
 		expect(t, c, `
@@ -108,9 +88,9 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 }
 
 func TestACandidateThatIsPausedIsNoStandby(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := manager(t, memory.New().Backend(), "a")
-		lead(t, m, "jobs", true)
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		m := g.Start("a").Manager
+		joins(t, m, "jobs", true)
 		m.Pause()
 		time.Sleep(time.Second)
 		expect(t, electionprom.New(m, electionprom.Options{Namespace: "app"}), `
@@ -122,12 +102,11 @@ func TestACandidateThatIsPausedIsNoStandby(t *testing.T) {
 }
 
 func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New().Backend())
-		m := manager(t, wire, "a")
-		lead(t, m, "jobs", true)
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		m := g.Start("a").Manager
+		joins(t, m, "jobs", true)
 		time.Sleep(time.Minute)
-		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrDenied} })
+		g.Fail(backend.ErrDenied)
 		time.Sleep(15 * time.Second) // a TTL and more
 		c := electionprom.New(m, electionprom.Options{})
 		r := gather(t, c)
@@ -180,10 +159,10 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 }
 
 func TestTooManyElectionsHaveOnlyTotals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := manager(t, memory.New().Backend(), "a")
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		m := g.Start("a").Manager
 		for i := range 11 {
-			lead(t, m, fmt.Sprint(i), true)
+			joins(t, m, fmt.Sprint(i), true)
 		}
 		time.Sleep(time.Second)
 		for _, x := range []struct{ most, omitted int }{{10, 11}, {11, 0}, {-1, 11}, {0, 0}} {
@@ -201,12 +180,11 @@ func TestTooManyElectionsHaveOnlyTotals(t *testing.T) {
 
 // Names of elections may be any printable text. Text of other candidates is never a label.
 func TestLabelsHaveNoForeignText(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
 		hostile := `"} 1` + "\u00e9" + `\`
-		other, m := manager(t, store.Backend(), "secret-of-others"), manager(t, store.Backend(), hostile)
-		lead(t, other, hostile, true)
-		lead(t, m, hostile, true)
+		other, m := g.Start("secret-of-others").Manager, g.Start(hostile).Manager
+		joins(t, other, hostile, true)
+		joins(t, m, hostile, true)
 		time.Sleep(time.Second)
 		for key := range gather(t, electionprom.New(m, electionprom.Options{})) {
 			if strings.Contains(key, "secret-of-others") {
@@ -224,23 +202,25 @@ func TestLabelsHaveNoForeignText(t *testing.T) {
 }
 
 func TestAClosedManagerCanBeCollected(t *testing.T) {
-	m := manager(t, memory.New().Backend(), "a")
-	lead(t, m, "jobs", false)
-	if err := m.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	r := gather(t, electionprom.New(m, electionprom.Options{}))
-	if r["election_joined state=leading"] != 0 || r["election_info backend=memory candidate=a"] != 1 {
-		t.Errorf("after Close: %v", r)
-	}
+	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
+		m := g.Start("a").Manager
+		joins(t, m, "jobs", false)
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := gather(t, electionprom.New(m, electionprom.Options{}))
+		if r["election_joined state=leading"] != 0 || r["election_info backend=memory candidate=a"] != 1 {
+			t.Errorf("after Close: %v", r)
+		}
+	})
 }
 
 // BenchmarkCollect measures a scrape of ten thousand elections: totals only, and with
 // metrics of each election.
 func BenchmarkCollect(b *testing.B) {
-	m := manager(b, memory.New().Backend(), "a")
+	m := electiontest.New(b, election.Options{}).Start("a").Manager
 	for i := range 10000 {
-		lead(b, m, fmt.Sprintf("election-%05d", i), true)
+		joins(b, m, fmt.Sprintf("election-%05d", i), true)
 	}
 	for !m.Elections()[9999].Leading() {
 		time.Sleep(10 * time.Millisecond)
