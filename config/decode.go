@@ -122,22 +122,19 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	k := Key{Name: key, Variable: d.variable(key), Type: typeName(v.Type())}
 	if f.inFile {
 		k.FileName, k.FileVariable = key+"_file", d.variable(key+"_file")
+	} else {
+		file = nil // a key of its own
 	}
 	d.keys = append(d.keys, k)
 
 	text, set := d.getenv(k.Variable)
-	if !f.inFile {
-		file = nil
-	} else if name, setFile := d.getenv(k.FileVariable); setFile {
-		if set {
-			d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
-			return
-		}
-		d.readSecret(place{k.FileVariable, 0}, key, name, f)
-		return
-	}
+	fileName, fileSet := d.getenv(k.FileVariable)
 	before := len(d.problems)
 	switch {
+	case set && fileSet:
+		d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
+	case fileSet:
+		d.readSecret(place{k.FileVariable, 0}, key, fileName, f)
 	case set:
 		d.places[key] = place{k.Variable, 0}
 		d.value(d.places[key], k.Variable, nodeOf(text, v.Type()), v)
