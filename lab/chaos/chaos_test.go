@@ -167,7 +167,6 @@ var short = map[string][]string{
 	"mysql on MySQL":      {longPause, "answers lost"},
 	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
 	"postgres":            {longPause, "row locked"},
-	"postgres pooled":     {"kill -9", newcomer},
 	"postgres x2":         {"failover, writes lost", "failover, a grant lost"},
 	"redis":               {longPause, "server killed"},
 	"redis x2":            {"failover, and back", "failover, a grant lost"},

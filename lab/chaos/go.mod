@@ -7,7 +7,6 @@ go 1.26.0
 require (
 	github.com/go-election/go-election v0.0.0
 	github.com/go-election/go-election/backend/kubernetes v0.0.0
-	github.com/jackc/pgx/v5 v5.12.0
 	golang.org/x/sys v0.49.0
 	k8s.io/api v0.34.2
 	k8s.io/apimachinery v0.34.2
@@ -47,6 +46,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect

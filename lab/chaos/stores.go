@@ -26,7 +26,6 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
 	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
 	"postgres":         postgresSite,
-	"postgres pooled":  pooledSite,
 	"redis":            redisSite,
 	"etcd":             etcdSite,
 	"s3":               s3Site,
