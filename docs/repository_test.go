@@ -4,7 +4,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -64,48 +63,6 @@ func TestTheWorkflowRunsTheTargetsOfCI(t *testing.T) {
 	made := workflow.Jobs.Make
 	if !slices.Equal(made.Strategy.Matrix.Target, want) || made.Steps[len(made.Steps)-1].Run != "make ${{ matrix.target }}" {
 		t.Errorf("the workflow makes %v by %+v, and .ci/run makes %v", made.Strategy.Matrix.Target, made.Steps, want)
-	}
-}
-
-// Every service that the matrix of servers names is in compose.yaml, with a variable for
-// its image, and in scripts/store-version, with a variable that the tests read.
-func TestTheMatrixNamesServicesThatExist(t *testing.T) {
-	var workflow struct {
-		Jobs struct {
-			Store struct {
-				Strategy struct {
-					Matrix struct {
-						Include []struct{ Service, Image string }
-					}
-				}
-			}
-		}
-	}
-	if err := yaml.Unmarshal([]byte(text(t, ".github/workflows/stores.yml")), &workflow); err != nil {
-		t.Fatal(err)
-	}
-	var compose struct {
-		Services map[string]struct{ Image string }
-	}
-	if err := yaml.Unmarshal([]byte(text(t, "compose.yaml")), &compose); err != nil {
-		t.Fatal(err)
-	}
-	read := text(t, "lab/testbed/testbed.go")
-	rows := workflow.Jobs.Store.Strategy.Matrix.Include
-	for _, row := range rows {
-		if image := compose.Services[row.Service].Image; !strings.HasPrefix(image, "${"+strings.ToUpper(row.Service)+"_IMAGE:-") {
-			t.Errorf("compose.yaml has the image %q for %q, which the environment cannot change", image, row.Service)
-		}
-		m := regexp.MustCompile(`(?m)^` + row.Service + `\).* variable=(\w+) `).FindStringSubmatch(text(t, "scripts/store-version"))
-		if m == nil || !strings.Contains(read, strconv.Quote(m[1])) {
-			t.Errorf("scripts/store-version has no variable for %q that the tests read: %q", row.Service, m)
-		}
-		if !strings.Contains(row.Image, ":") {
-			t.Errorf("the image %q has no version", row.Image)
-		}
-	}
-	if len(rows) < 20 {
-		t.Errorf("only %d images found", len(rows))
 	}
 }
 

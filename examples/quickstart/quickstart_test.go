@@ -33,10 +33,8 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"memory":    func(*testing.T) []string { return nil },
 	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },
 	"curator": func(t *testing.T) []string {
-		servers := os.Getenv("ELECTION_TEST_ZOOKEEPER_SERVERS")
-		if servers == "" { // the shared server has short ticks, which limit sessions
-			servers = testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}}).Addr()
-		}
+		// The shared server has short ticks, which limit sessions.
+		servers := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}}).Addr()
 		return []string{"ELECTION_CURATOR_SERVERS=" + servers, "ELECTION_CURATOR_ROOT=/" + rand.Text()}
 	},
 	"mysql":      onMySQL,

@@ -23,7 +23,7 @@ func TestServersAndDataGoWithTheTestBinary(t *testing.T) {
 	for _, end := range []string{"exit", "panic", "kill"} {
 		t.Run(end, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperEnds$")
-			cmd.Env = append(os.Environ(), helper+"="+end, "ELECTION_TEST_MARIADB_DSN=")
+			cmd.Env = append(os.Environ(), helper+"="+end)
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

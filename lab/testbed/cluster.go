@@ -10,9 +10,9 @@ import (
 )
 
 // startCluster launches n servers for this test. All of them answer when it returns.
-func startCluster[S server](t testing.TB, k Kind, n int, launch func(i int) S) (all []S) {
+func startCluster[S server](t testing.TB, n int, launch func(i int) S) (all []S) {
 	t.Helper()
-	ownServer(t, k, "starts a cluster")
+	Full(t, "starts a cluster")
 	for i := range n {
 		s, err := attempt(func() S { return launch(i) })
 		if err != nil {

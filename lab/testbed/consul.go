@@ -42,21 +42,14 @@ type ConsulAgent struct{ *Daemon }
 const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 
 // StartConsul starts a single server for this test and stops it after the test.
-// With ELECTION_TEST_CONSUL_ADDR set it skips the test.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
-	return startOwn(t, Consul, func() *ConsulAgent { return startConsul(o) })
+	return startOwn(t, func() *ConsulAgent { return startConsul(o) })
 }
 
-// SharedConsul returns the server that all tests of the binary share, or the one
-// that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
+// SharedConsul returns the server that all tests of the binary share. Tests must not inject faults into it. Each
 // takes its own prefix.
-var SharedConsul = share(func() *ConsulAgent {
-	if addr := Consul.named(); addr != "" {
-		return &ConsulAgent{alreadyRunning(Consul, addr)}
-	}
-	return startConsul(ConsulOptions{})
-})
+var SharedConsul = share(func() *ConsulAgent { return startConsul(ConsulOptions{}) })
 
 // StartConsulCluster starts n servers for this test on the hosts of network. All of
 // them answer clients when it returns.
@@ -66,7 +59,7 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 	for i := range n {
 		peers = append(peers, network.Host(i).PeerIP())
 	}
-	return startCluster(t, Consul, n, func(i int) *ConsulAgent {
+	return startCluster(t, n, func(i int) *ConsulAgent {
 		d, host := prepareConsul(false), network.Host(i)
 		d.host = host
 		return &ConsulAgent{launch(d.consul(ConsulOptions{}, map[string]any{

@@ -55,7 +55,7 @@ type Daemon struct {
 	close   func()        // closes what the testbed has open; nil: nothing
 
 	mu      sync.Mutex
-	process *process // nil: the testbed did not start it
+	process *process
 }
 
 // newDir makes a directory for the data, the configuration and the log of one
@@ -76,7 +76,7 @@ func prepare(kind Kind, version string, tls bool) daemonOptions {
 func launch(o daemonOptions) *Daemon {
 	d := &Daemon{options: o, offset: o.offset}
 	if o.ready == nil {
-		d.options.ready = listens
+		d.options.ready = func(ctx context.Context, d *Daemon) error { return listens(ctx, d.options.addr) }
 	}
 	check(d.spawn())
 	return d
@@ -97,11 +97,6 @@ func launchOnPort(options func(port int) daemonOptions) *Daemon {
 		}
 		os.Truncate(d.log(), 0)
 	}
-}
-
-// alreadyRunning is a server that the testbed did not start.
-func alreadyRunning(kind Kind, addr string) *Daemon {
-	return &Daemon{options: daemonOptions{kind: kind, addr: addr}}
 }
 
 func (d *Daemon) spawn() error {
@@ -196,21 +191,12 @@ func (d *Daemon) share() {
 }
 
 // title names the server in the table of scripts/report.
-func (d *Daemon) title() string {
-	version := d.options.version
-	if d.options.command == nil {
-		version += " (already running)"
-	}
-	return fmt.Sprint(d.options.kind, " ", strings.TrimSpace(version))
-}
+func (d *Daemon) title() string { return fmt.Sprint(d.options.kind, " ", d.options.version) }
 
 // URL is where clients reach a server that speaks HTTP: http://… or https://….
 func (d *Daemon) URL() string {
-	switch {
-	case d.options.ca != nil:
+	if d.options.ca != nil {
 		return "https://" + d.options.addr
-	case strings.Contains(d.options.addr, "://"):
-		return d.options.addr // the environment variable has a URL
 	}
 	return "http://" + d.options.addr
 }
@@ -241,9 +227,9 @@ func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	return d.options.ca.client(t.TempDir(), name)
 }
 
-// listens returns nil if the server takes connections.
-func listens(ctx context.Context, d *Daemon) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.options.addr)
+// listens returns nil if a server takes connections at an address.
+func listens(ctx context.Context, addr string) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -307,24 +293,21 @@ func (d *Daemon) ask(ctx context.Context, method, url string, body any) (answer 
 	return answer, err
 }
 
-// running returns the process, or nil if it has ended or the testbed did not start it.
+// running returns the process, or nil if it has ended.
 func (d *Daemon) running() *process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.process == nil || d.process.ended() {
+	if d.process.ended() {
 		return nil
 	}
 	return d.process
 }
 
-// requireOwn fails or skips a test that harms a server that does not belong to it.
+// requireOwn fails a test that harms a server that does not belong to it.
 func (d *Daemon) requireOwn(t testing.TB, what string) {
 	t.Helper()
-	switch {
-	case d.shared:
+	if d.shared {
 		t.Fatalf("testbed: %s on a shared server, which other tests use: start one", what)
-	case d.options.command == nil:
-		t.Skipf("%s needs a %s that the test started, but %s names a running one", what, d.options.kind, d.options.kind.variable())
 	}
 }
 

@@ -28,12 +28,7 @@
 // time ([InTier]). Every other test that needs a server or takes long is left to
 // "make verify" ([Full]). A busy machine does not fail the fast tier.
 //
-// # Servers that already run
-//
-// ELECTION_TEST_MYSQL_DSN, ELECTION_TEST_MARIADB_DSN and ELECTION_TEST_POSTGRES_DSN name
-// running servers and a user who may create databases and users. ELECTION_TEST_REDIS_ADDR,
-// ELECTION_TEST_ZOOKEEPER_SERVERS, ELECTION_TEST_CONSUL_ADDR and ELECTION_TEST_ETCD_ENDPOINTS name others, by
-// host:port. The testbed uses them instead of starting its own, and skips the tests that inject faults into them.
+// # Other versions
 //
 // With ELECTION_TEST_OLDEST set, etcd and Consul are the oldest versions that this module claims to support.
 // ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL, and ELECTION_TEST_WEED a

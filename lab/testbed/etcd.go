@@ -35,29 +35,18 @@ type EtcdNode struct {
 }
 
 // StartEtcd starts a single node for this test and stops it after the test.
-// With ELECTION_TEST_ETCD_ENDPOINTS set it skips the test.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
-	return startOwn(t, Etcd, func() *EtcdNode { return startEtcd(o) })
+	return startOwn(t, func() *EtcdNode { return startEtcd(o) })
 }
 
-var sharedEtcd = share(func() *EtcdNode {
-	if endpoints := Etcd.named(); endpoints != "" {
-		return &EtcdNode{Daemon: alreadyRunning(Etcd, endpoints)}
-	}
-	return startEtcd(EtcdOptions{})
-})
+var sharedEtcd = share(func() *EtcdNode { return startEtcd(EtcdOptions{}) })
 
-// SharedEtcd returns the endpoints of the node that all tests of the binary share, or
-// those in ELECTION_TEST_ETCD_ENDPOINTS, separated by commas. Tests must not inject
+// SharedEtcd returns the endpoints of the node that all tests of the binary share. Tests must not inject
 // faults into it. Each takes its own prefix.
 func SharedEtcd(t testing.TB) []string {
 	t.Helper()
-	n := sharedEtcd(t)
-	if n.options.command == nil {
-		return strings.Split(n.Addr(), ",")
-	}
-	return []string{n.URL()}
+	return []string{sharedEtcd(t).URL()}
 }
 
 // StartEtcdCluster starts n nodes for this test on the hosts of network. All of them
@@ -68,7 +57,7 @@ func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*E
 	for i := range n {
 		peers = append(peers, fmt.Sprintf("node%d=http://%s:2380", i, network.Host(i).PeerIP()))
 	}
-	return startCluster(t, Etcd, n, func(i int) *EtcdNode {
+	return startCluster(t, n, func(i int) *EtcdNode {
 		host := network.Host(i)
 		d := prepareEtcd(o)
 		d.host, d.addr = host, host.IP()+":2379"
@@ -170,7 +159,6 @@ func (n *EtcdNode) data() string { return filepath.Join(n.Dir(), "data") }
 // ReplaceData replaces the data of a node that does not run by an earlier copy, or with "" by none.
 func (n *EtcdNode) ReplaceData(t testing.TB, saved string) {
 	t.Helper()
-	n.requireOwn(t, "ReplaceData")
 	noError(t, os.RemoveAll(n.data()))
 	if saved != "" {
 		noError(t, os.CopyFS(n.data(), os.DirFS(saved)))

@@ -38,7 +38,7 @@ const administrators = "system:masters"
 // some seconds of a processor, and some hundred MB of memory.
 func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
 	t.Helper()
-	return startOwn(t, Kubernetes, func() *KubernetesServer { return startKubernetes(o) })
+	return startOwn(t, func() *KubernetesServer { return startKubernetes(o) })
 }
 
 // SharedKubernetes returns the API server that all tests of the binary share. Tests must

@@ -45,32 +45,21 @@ type PostgresServer struct {
 // installed, the test is skipped or fails.
 func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
 	t.Helper()
-	return startOwn(t, Postgres, func() *PostgresServer { return startPostgres(o, nil) })
+	return startOwn(t, func() *PostgresServer { return startPostgres(o, nil) })
 }
 
 // StartPostgresStandby starts a standby that streams from a primary. It has caught up when
 // StartPostgresStandby returns.
 func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptions) *PostgresServer {
 	t.Helper()
-	p := startOwn(t, Postgres, func() *PostgresServer { return startPostgres(o, primary) })
+	p := startOwn(t, func() *PostgresServer { return startPostgres(o, primary) })
 	p.CatchUp(t, primary)
 	return p
 }
 
-// SharedPostgres returns the server that all tests of the binary share, or the one that
-// ELECTION_TEST_POSTGRES_DSN names. Tests must not inject faults into it. Each takes its own
-// [PostgresServer.Database].
-var SharedPostgres = share(func() *PostgresServer {
-	if Postgres.named() == "" {
-		return startPostgres(PostgresOptions{}, nil)
-	}
-	c, err := pgxpool.ParseConfig(Postgres.named())
-	if err != nil { // which may have a password
-		check(fmt.Errorf("%s is not a valid data source name", Postgres.variable()))
-	}
-	addr := fmt.Sprintf("%s:%d", c.ConnConfig.Host, c.ConnConfig.Port)
-	return &PostgresServer{alreadyRunning(Postgres, addr), superuser{must(pgxpool.NewWithConfig(context.Background(), c))}, Postgres.named()}
-})
+// SharedPostgres returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes
+// its own [PostgresServer.Database].
+var SharedPostgres = share(func() *PostgresServer { return startPostgres(PostgresOptions{}, nil) })
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
 // ELECTION_TEST_POSTGRES_BIN names another one.

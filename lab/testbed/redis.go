@@ -40,7 +40,7 @@ type RedisServer struct {
 // StartRedis starts a server for this test and stops it after the test.
 func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
 	t.Helper()
-	return startOwn(t, Redis, func() *RedisServer { return startRedis(o) })
+	return startOwn(t, func() *RedisServer { return startRedis(o) })
 }
 
 // StartRedisReplica starts a replica of a server. It has all data when StartRedisReplica returns.
@@ -54,14 +54,9 @@ func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *Redis
 	return r
 }
 
-// SharedRedis returns the server that all tests of the binary share, or the one at host:port that
-// ELECTION_TEST_REDIS_ADDR names. Tests must not inject faults into it. Each takes its own prefix.
-var SharedRedis = share(func() *RedisServer {
-	if addr := Redis.named(); addr != "" {
-		return &RedisServer{alreadyRunning(Redis, addr), redis.NewClient(&redis.Options{Addr: addr})}
-	}
-	return startRedis(RedisOptions{})
-})
+// SharedRedis returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes its
+// own prefix.
+var SharedRedis = share(func() *RedisServer { return startRedis(RedisOptions{}) })
 
 // startRedis starts a server on a free port and waits until it answers.
 func startRedis(o RedisOptions) *RedisServer {

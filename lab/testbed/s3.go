@@ -29,7 +29,7 @@ type S3Node struct{ *Daemon }
 // StartS3 starts a store for this test and stops it after the test.
 func StartS3(t testing.TB, o S3Options) *S3Node {
 	t.Helper()
-	return startOwn(t, S3, func() *S3Node { return startS3(o) })
+	return startOwn(t, func() *S3Node { return startS3(o) })
 }
 
 // SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +23,8 @@ const (
 // except those of [Daemon] that are not, Admin, AdminConfig and Database.
 type Server struct {
 	*Daemon
-	admin *mysql.Config
-	db    *sql.DB
-	hosts string // from which created users may connect
-
-	// The rest is zero for a running server from an environment variable.
+	admin   *mysql.Config
+	db      *sql.DB
 	program *program
 	o       Options
 	port    int
@@ -51,7 +47,7 @@ func start(o Options) *Server {
 		defer db.Close()
 		return db.PingContext(ctx)
 	}
-	s := &Server{hosts: "127.0.0.1", program: p, o: o}
+	s := &Server{program: p, o: o}
 	s.Daemon = launchOnPort(func(port int) daemonOptions {
 		s.port, d.addr = port, loopback(port)
 		d.command = s.command(d)
@@ -79,25 +75,6 @@ func (s *Server) administrate(c *mysql.Config) {
 	s.admin, s.db = c, openPool(c)
 	s.db.SetMaxIdleConns(1)
 	s.close = func() { s.db.Close() }
-}
-
-// external returns the running server that the environment names by a dsn.
-func external(k Kind, dsn string) *Server {
-	c, err := mysql.ParseDSN(dsn)
-	if err != nil { // which may have a password
-		check(fmt.Errorf("%s is not a valid data source name", k.variable()))
-	}
-	s := &Server{Daemon: alreadyRunning(k, c.Addr), hosts: "%"}
-	s.administrate(administrator(c))
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
-	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&s.options.version); err != nil {
-		check(fmt.Errorf("the server that %s names: %w", k.variable(), err))
-	}
-	if is := strings.Contains(s.options.version, "MariaDB"); is != (k == MariaDB) {
-		check(fmt.Errorf("%s names a server of another kind: %s", k.variable(), s.options.version))
-	}
-	return s
 }
 
 // Admin returns a pool of connections of the administrator, who has all privileges.

@@ -28,22 +28,6 @@ const (
 // Kinds are the kinds of database servers, in the order in which tests run.
 var Kinds = []Kind{MariaDB, MySQL}
 
-// variables name running servers.
-var variables = map[Kind]string{
-	MySQL:     "ELECTION_TEST_MYSQL_DSN",
-	MariaDB:   "ELECTION_TEST_MARIADB_DSN",
-	ZooKeeper: "ELECTION_TEST_ZOOKEEPER_SERVERS",
-	Consul:    "ELECTION_TEST_CONSUL_ADDR",
-	Postgres:  "ELECTION_TEST_POSTGRES_DSN",
-	Redis:     "ELECTION_TEST_REDIS_ADDR",
-	Etcd:      "ELECTION_TEST_ETCD_ENDPOINTS",
-}
-
-func (k Kind) variable() string { return variables[k] }
-
-// named returns what the environment says of a running server; "" if it names none.
-func (k Kind) named() string { return os.Getenv(variables[k]) }
-
 // Options say what server to start. Only Kind is required.
 type Options struct {
 	Kind Kind
@@ -67,14 +51,7 @@ type Options struct {
 // If the server is not installed, the test is skipped or fails.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	if o.Kind.named() == "" || o.Args != nil || o.TLS || o.Clock || o.Replication {
-		return startOwn(t, o.Kind, func() *Server { return start(o) })
-	}
-	Full(t, "starts its own server")
-	s, err := attempt(func() *Server { return external(o.Kind, o.Kind.named()) })
-	started(t, s, err)
-	t.Cleanup(s.remove)
-	return s
+	return startOwn(t, func() *Server { return start(o) })
 }
 
 var shared = map[Kind]func(testing.TB) *Server{
@@ -92,9 +69,6 @@ func Shared(t testing.TB, k Kind) *Server {
 
 // startShared starts a server that ends with the test binary.
 func startShared(k Kind) *Server {
-	if k.named() != "" {
-		return external(k, k.named())
-	}
 	return start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
 }
 
@@ -124,19 +98,10 @@ func share[S server](start func() S) func(testing.TB) S {
 	}
 }
 
-// ownServer leaves a test that starts a server to the full tier, and skips it if the environment names a running one.
-func ownServer(t testing.TB, k Kind, reason string) {
-	t.Helper()
-	Full(t, reason)
-	if k.named() != "" {
-		t.Skipf("this test starts its own %s, but %s names a running one", k, k.variable())
-	}
-}
-
 // startOwn starts a server for this test and stops it after the test.
-func startOwn[S server](t testing.TB, k Kind, start func() S) S {
+func startOwn[S server](t testing.TB, start func() S) S {
 	t.Helper()
-	ownServer(t, k, "starts its own server")
+	Full(t, "starts its own server")
 	s, err := attempt(start)
 	started(t, s, err)
 	s.endWithTest(t)
@@ -177,14 +142,8 @@ type missing struct {
 	hint string // how to install it
 }
 
-func (m *missing) Error() string { return m.what + " is missing: " + m.cure() }
-
-func (m *missing) cure() string {
-	how := fmt.Sprintf("run \"make deps\" (%s)", m.hint)
-	if v := m.kind.variable(); v != "" {
-		how += fmt.Sprintf(", or set %s to a running server", v)
-	}
-	return how
+func (m *missing) Error() string {
+	return fmt.Sprintf("%s is missing: run \"make deps\" (%s)", m.what, m.hint)
 }
 
 // Unavailable is for a test that needs something which is not there, and says how to get it.

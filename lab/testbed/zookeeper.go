@@ -48,22 +48,16 @@ func (z *ZooKeeperServer) Secure() string { return z.secure }
 // If ZooKeeper is not installed, the test is skipped or fails.
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
-	return startOwn(t, ZooKeeper, func() *ZooKeeperServer { return startZooKeeper(o) })
+	return startOwn(t, func() *ZooKeeperServer { return startZooKeeper(o) })
 }
 
-var sharedZooKeeper = share(func() *ZooKeeperServer {
-	if servers := ZooKeeper.named(); servers != "" {
-		return &ZooKeeperServer{Daemon: alreadyRunning(ZooKeeper, servers)}
-	}
-	return startZooKeeper(ZooKeeperOptions{})
-})
+var sharedZooKeeper = share(func() *ZooKeeperServer { return startZooKeeper(ZooKeeperOptions{}) })
 
-// SharedZooKeeper returns the address of the server that all tests of the binary
-// share, or the addresses in ELECTION_TEST_ZOOKEEPER_SERVERS, separated by commas.
-// Tests must not inject faults into them. Each takes its own paths.
+// SharedZooKeeper returns the address of the server that all tests of the binary share.
+// Tests must not inject faults into it. Each takes its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
-	return strings.Split(sharedZooKeeper(t).Addr(), ",")
+	return []string{sharedZooKeeper(t).Addr()}
 }
 
 // DialZooKeeper returns a plain client, such as an operator uses, until the end of the test.
@@ -92,7 +86,7 @@ func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
 			append(slices.Clip(o.Properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"))
 		plain := both.ready
 		both.ready = func(ctx context.Context, d *Daemon) error { // the server opens the secure port after the plain one
-			return errors.Join(plain(ctx, d), listens(ctx, alreadyRunning(ZooKeeper, z.secure)))
+			return errors.Join(plain(ctx, d), listens(ctx, z.secure))
 		}
 		return both
 	})
@@ -116,7 +110,7 @@ func secureLines(ca *authority, port int) []string {
 // config is added to all configuration files.
 func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
 	t.Helper()
-	return startCluster(t, ZooKeeper, n, func(i int) *ZooKeeperServer {
+	return startCluster(t, n, func(i int) *ZooKeeperServer {
 		d, host := prepare(ZooKeeper, "", false), network.Host(i)
 		d.host, d.addr = host, host.IP()+":2181"
 		lines := []string{"clientPort=2181", "clientPortAddress=" + host.IP(), "initLimit=100", "syncLimit=25"}
