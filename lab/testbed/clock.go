@@ -14,11 +14,11 @@ import (
 func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	t.Helper()
 	d.requireRunning(t, "Step")
-	if d.options.clock == "" {
+	if d.clock == "" {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
 	d.offset += by
-	noError(t, writeClock(d.options.clock, d.offset))
+	noError(t, writeClock(d.clock, d.offset))
 }
 
 // faketime finds the library that fakes the clock.
@@ -27,18 +27,18 @@ func faketime() string {
 }
 
 // setClock gives a server a clock of its own, which is off by offset.
-func (o *daemonOptions) setClock(library string, offset time.Duration) {
+func (d *Daemon) setClock(library string, offset time.Duration) {
 	if library == "" {
-		check(&missing{o.kind, "libfaketime for " + string(o.kind), "Debian: libfaketime"})
+		check(&missing{d.kind, "libfaketime for " + string(d.kind), "Debian: libfaketime"})
 	}
-	if o.kind == Redis {
+	if d.kind == Redis {
 		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
 	}
-	o.clock, o.offset = filepath.Join(o.dir, "clock"), offset
-	check(writeClock(o.clock, offset))
-	o.env = append(slices.Clip(o.env),
+	d.clock, d.offset = filepath.Join(d.dir, "clock"), offset
+	check(writeClock(d.clock, offset))
+	d.env = append(slices.Clip(d.env),
 		"LD_PRELOAD="+library,
-		"FAKETIME_TIMESTAMP_FILE="+o.clock,
+		"FAKETIME_TIMESTAMP_FILE="+d.clock,
 		"FAKETIME_NO_CACHE=1",
 		"FAKETIME_DONT_FAKE_MONOTONIC=1",
 		// By default the library changes waits on the monotonic clock. With

@@ -9,12 +9,16 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// startCluster launches n servers for this test. All of them answer when it returns.
-func startCluster[S server](t testing.TB, n int, launch func(i int) S) (all []S) {
+// startCluster starts n servers for this test, which make returns. All of them answer when it returns.
+func startCluster[S server](t testing.TB, n int, make func(i int) S) (all []S) {
 	t.Helper()
 	Full(t, "starts a cluster")
 	for i := range n {
-		s, err := attempt(func() S { return launch(i) })
+		s, err := attempt(func() S {
+			s := make(i)
+			check(s.spawn())
+			return s
+		})
 		if err != nil {
 			unavailable(t, err)
 		}

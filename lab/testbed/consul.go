@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 )
 
@@ -60,47 +58,57 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 		peers = append(peers, network.Host(i).PeerIP())
 	}
 	return startCluster(t, n, func(i int) *ConsulAgent {
-		d, host := prepareConsul(false), network.Host(i)
-		d.host = host
-		return &ConsulAgent{launch(d.consul(ConsulOptions{}, map[string]any{
+		a, host := newConsul(ConsulOptions{}), network.Host(i)
+		a.host, a.addr = host, host.IP()+":8500"
+		a.configure(ConsulOptions{}, map[string]any{
 			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s", "node_name": fmt.Sprint("node", i+1),
 			"bind_addr": host.PeerIP(), "client_addr": host.IP(),
-		}, [3]int{8500, 8300, 8301}))}
+		}, [3]int{8500, 8300, 8301})
+		return a
 	})
 }
 
 // startConsul starts a single server.
 func startConsul(o ConsulOptions) *ConsulAgent {
-	d := prepareConsul(o.TLS)
-	return &ConsulAgent{launchOnPort(func(port int) daemonOptions {
-		return d.consul(o, map[string]any{
+	a := newConsul(o)
+	a.onPort(func(port int) []string {
+		a.configure(o, map[string]any{
 			"bootstrap_expect": 1, "node_name": "node", "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
 		}, [3]int{port, freePort(), freePort()})
-	})}
+		return a.command
+	})
+	return a
 }
 
-// prepareConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
-func prepareConsul(tls bool) daemonOptions {
+// newConsul finds the newest program that "make deps" has built, or the oldest that is claimed.
+func newConsul(o ConsulOptions) *ConsulAgent {
 	versions, module := "*", "internal/tools/consul"
 	if oldest() {
 		versions, module = "1.14.*", "internal/tools/consul-oldest"
 	}
 	program, version := built(Consul, versions, "consul", module)
-	d := prepare(Consul, version, tls)
-	d.command = []string{program, "agent", "-config-file=" + filepath.Join(d.dir, "consul.json")}
-	d.ready = consulReady
-	d.leads = consulLeads
-	return d
+	a := &ConsulAgent{newDaemon(Consul, version, o.TLS)}
+	a.command = []string{program, "agent", "-config-file=" + a.config()}
+	a.ready, a.leads = a.hasLeader, a.isLeader
+	if o.ACL {
+		a.header = http.Header{"X-Consul-Token": {consulToken}}
+	}
+	if o.ClientCerts {
+		a.certs = []tls.Certificate{must(tls.LoadX509KeyPair(a.ca.client(a.dir, "tests")))}
+	}
+	return a
 }
 
-// consul writes a configuration with these settings. The ports are those for clients, servers and gossip. With TLS, the
+func (a *ConsulAgent) config() string { return filepath.Join(a.dir, "consul.json") }
+
+// configure writes a configuration with these settings. The ports are those for clients, servers and gossip. With TLS, the
 // port for clients is the HTTPS port.
-func (d daemonOptions) consul(o ConsulOptions, config map[string]any, port [3]int) daemonOptions {
+func (a *ConsulAgent) configure(o ConsulOptions, config map[string]any, port [3]int) {
 	ports := map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1}
 	limits := map[string]any{"http_max_conns_per_client": 10000} // all test processes have one address
 	maps.Copy(limits, o.Limits)
 	maps.Copy(config, map[string]any{
-		"server": true, "data_dir": filepath.Join(d.dir, "data"), "log_level": "INFO",
+		"server": true, "data_dir": filepath.Join(a.dir, "data"), "log_level": "INFO",
 		"performance": map[string]any{"raft_multiplier": 1, "leave_drain_time": "0s"},
 		"autopilot":   map[string]any{"cleanup_dead_servers": false},
 		"connect":     map[string]any{"enabled": false}, "peering": map[string]any{"enabled": false},
@@ -109,35 +117,29 @@ func (d daemonOptions) consul(o ConsulOptions, config map[string]any, port [3]in
 		"limits":    limits, "ports": ports,
 	})
 	if o.ACL {
-		d.header = http.Header{"X-Consul-Token": {consulToken}}
 		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "enable_key_list_policy": o.KeyListPolicy, "tokens": map[string]any{"initial_management": consulToken}}
 	}
-	if d.ca != nil {
+	if o.TLS {
 		ports["http"], ports["https"] = -1, port[0]
 		config["tls"] = map[string]any{"https": map[string]any{
-			"ca_file": d.ca.file("ca.pem"), "cert_file": d.ca.file("server-cert.pem"), "key_file": d.ca.file("server-key.pem"), "verify_incoming": o.ClientCerts,
+			"ca_file": a.ca.file("ca.pem"), "cert_file": a.ca.file("server-cert.pem"), "key_file": a.ca.file("server-key.pem"), "verify_incoming": o.ClientCerts,
 		}}
 	}
-	if o.ClientCerts {
-		d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests")))}
-	}
-	check(os.WriteFile(filepath.Join(d.dir, "consul.json"), must(json.Marshal(config)), 0o600))
-	d.addr = net.JoinHostPort(config["client_addr"].(string), strconv.Itoa(port[0]))
-	return d
+	check(os.WriteFile(a.config(), must(json.Marshal(config)), 0o600))
 }
 
-// consulReady returns nil if the cluster has a leader that answers consistent reads.
-func consulReady(ctx context.Context, d *Daemon) error {
-	return d.Try(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, nil)
+// hasLeader returns nil if the cluster has a leader that answers consistent reads.
+func (a *ConsulAgent) hasLeader(ctx context.Context) error {
+	return a.Try(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, nil)
 }
 
-func consulLeads(ctx context.Context, d *Daemon) bool {
+func (a *ConsulAgent) isLeader(ctx context.Context) bool {
 	var self struct {
 		Stats struct{ Consul struct{ Leader string } }
 	}
-	err := d.Try(ctx, http.MethodGet, "/v1/agent/self", nil, &self)
+	err := a.Try(ctx, http.MethodGet, "/v1/agent/self", nil, &self)
 	return err == nil && self.Stats.Consul.Leader == "true"
 }
 
 // AdminToken is the administrator's token, or empty without ACL.
-func (a *ConsulAgent) AdminToken() string { return a.options.header.Get("X-Consul-Token") }
+func (a *ConsulAgent) AdminToken() string { return a.header.Get("X-Consul-Token") }

@@ -18,42 +18,30 @@ import (
 	"time"
 )
 
-// daemonOptions say what process to run.
-type daemonOptions struct {
+// A Daemon is one process of a server. A cluster has one for each node. Its methods are for one
+// goroutine at a time, except Addr, Dir, Kind, Version, URL and those about certificates.
+type Daemon struct {
 	kind    Kind
 	version string
+	dir     string // see newDir
 	addr    string // for clients
 	command []string
 	env     []string   // added to the environment
 	host    *Host      // where it runs; nil: this machine
-	dir     string     // see newDir
 	ca      *authority // of its certificate; nil: it does not speak TLS
 
 	certs  []tls.Certificate // of the tests; nil: clients need none
 	header http.Header       // of the tests' requests
-	below  *Daemon           // what it keeps everything in, and what ends with it; nil: there is none
 
 	clock  string        // the file with its clock's offset; "": it has the machine's clock
-	offset time.Duration // of the clock when it starts
+	offset time.Duration // of the clock
 
-	// ready returns nil once the server answers. It is called many times. Nil: when it takes connections.
-	ready func(ctx context.Context, d *Daemon) error
+	ready func(ctx context.Context) error // returns nil once the server answers; is called many times
+	leads func(ctx context.Context) bool  // as the server says, of its cluster
+	end   os.Signal                       // asks the server to end
+	close func()                          // closes what belongs to it; nil: nothing does
 
-	// leads reports whether the server says that it leads its cluster.
-	leads func(ctx context.Context, d *Daemon) bool
-
-	// end asks the server to end. Nil: SIGTERM.
-	end os.Signal
-}
-
-// A Daemon is one process of a server. A cluster has one for each node. Its methods are for one
-// goroutine at a time, except Addr, Dir, Kind, Version, URL and those about certificates.
-type Daemon struct {
-	options daemonOptions
-	shared  bool          // all tests of the binary use it, so it refuses faults
-	offset  time.Duration // of the clock
-	close   func()        // closes what the testbed has open; nil: nothing
-
+	shared  bool // all tests of the binary use it, so it refuses faults
 	mu      sync.Mutex
 	process *process
 }
@@ -62,31 +50,25 @@ type Daemon struct {
 // daemon. Daemon.remove, or the end of the test binary, removes it.
 func newDir() string { return must(os.MkdirTemp(must(scratch()), "")) }
 
-// prepare makes the directory of a daemon, and in it the certificate of one that speaks TLS.
-func prepare(kind Kind, version string, tls bool) daemonOptions {
-	o := daemonOptions{kind: kind, version: version, dir: newDir()}
+// newDaemon makes the directory of a daemon, and in it the certificate of one that speaks TLS. It is ready when it takes
+// connections, and ends by SIGTERM.
+func newDaemon(kind Kind, version string, tls bool) *Daemon {
+	d := &Daemon{kind: kind, version: version, dir: newDir(), end: syscall.SIGTERM}
+	d.ready = func(ctx context.Context) error { return listens(ctx, d.addr) }
 	if tls {
-		o.ca = newAuthority(o.dir)
+		d.ca = newAuthority(d.dir)
 	}
-	return o
-}
-
-// launch starts a daemon without waiting until it answers. The nodes of a cluster
-// answer only after all of them have been started.
-func launch(o daemonOptions) *Daemon {
-	d := &Daemon{options: o, offset: o.offset}
-	if o.ready == nil {
-		d.options.ready = func(ctx context.Context, d *Daemon) error { return listens(ctx, d.options.addr) }
-	}
-	check(d.spawn())
 	return d
 }
 
-// launchOnPort launches a daemon on a free port and waits until it answers. If another process was quicker to take
+// onPort starts the daemon on a free port and waits until it answers. If another process was quicker to take
 // the port, it tries another one.
-func launchOnPort(options func(port int) daemonOptions) *Daemon {
+func (d *Daemon) onPort(command func(port int) []string) *Daemon {
 	for try := 1; ; try++ {
-		d := launch(options(freePort()))
+		port := freePort()
+		d.addr = loopback(port)
+		d.command = command(port)
+		check(d.spawn())
 		err := d.await()
 		if err == nil {
 			return d
@@ -99,14 +81,16 @@ func launchOnPort(options func(port int) daemonOptions) *Daemon {
 	}
 }
 
+// spawn starts the process, and does not wait until it answers: the nodes of a cluster do so after all of them have
+// been started.
 func (d *Daemon) spawn() error {
-	command := d.options.command
-	if d.options.host != nil {
-		command = d.options.host.command(command)
+	command := d.command
+	if d.host != nil {
+		command = d.host.command(command)
 	}
-	p, err := spawn(command, d.options.env, d.log())
+	p, err := spawn(command, d.env, d.log())
 	if err != nil {
-		return fmt.Errorf("start %s: %w", d.options.kind, err)
+		return fmt.Errorf("start %s: %w", d.kind, err)
 	}
 	d.mu.Lock()
 	d.process = p
@@ -118,12 +102,12 @@ func (d *Daemon) spawn() error {
 func (d *Daemon) await() error {
 	return poll(startLimit, func() error {
 		if d.running() == nil {
-			return fmt.Errorf("%s has ended, %w; it wrote:\n%s", d.options.kind, errGiveUp, d.LogTail())
+			return fmt.Errorf("%s has ended, %w; it wrote:\n%s", d.kind, errGiveUp, d.LogTail())
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if err := d.options.ready(ctx, d); err != nil {
-			return fmt.Errorf("%s does not answer: %w; it wrote:\n%s", d.options.kind, err, d.LogTail())
+		if err := d.ready(ctx); err != nil {
+			return fmt.Errorf("%s does not answer: %w; it wrote:\n%s", d.kind, err, d.LogTail())
 		}
 		return nil
 	})
@@ -131,12 +115,9 @@ func (d *Daemon) await() error {
 
 // endWithTest stops the daemon at the end of the test, and logs its output if it failed.
 func (d *Daemon) endWithTest(t testing.TB) {
-	if d.options.below != nil {
-		d.options.below.endWithTest(t)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the last lines that %s %s wrote:\n%s", d.options.kind, d.options.addr, d.LogTail())
+			t.Logf("the last lines that %s %s wrote:\n%s", d.kind, d.addr, d.LogTail())
 		}
 		d.remove()
 	})
@@ -150,27 +131,25 @@ func (d *Daemon) remove() {
 	if d.close != nil {
 		d.close()
 	}
-	if d.options.dir != "" {
-		os.RemoveAll(d.options.dir)
-	}
+	os.RemoveAll(d.dir)
 }
 
 // Kind returns the kind of server.
-func (d *Daemon) Kind() Kind { return d.options.kind }
+func (d *Daemon) Kind() Kind { return d.kind }
 
 // Version returns the server's version as it prints it, such as "3.7.3".
-func (d *Daemon) Version() string { return d.options.version }
+func (d *Daemon) Version() string { return d.version }
 
 // Addr returns the host and port for clients. A restart does not change it.
-func (d *Daemon) Addr() string { return d.options.addr }
+func (d *Daemon) Addr() string { return d.addr }
 
 // Dir returns the directory of this daemon.
-func (d *Daemon) Dir() string { return d.options.dir }
+func (d *Daemon) Dir() string { return d.dir }
 
 // Host is where a node of a cluster runs.
-func (d *Daemon) Host() *Host { return d.options.host }
+func (d *Daemon) Host() *Host { return d.host }
 
-func (d *Daemon) log() string { return filepath.Join(d.options.dir, "log") }
+func (d *Daemon) log() string { return filepath.Join(d.dir, "log") }
 
 // LogTail returns the last lines that the daemon wrote.
 func (d *Daemon) LogTail() string {
@@ -183,40 +162,35 @@ func (d *Daemon) LogTail() string {
 }
 
 // share implements server.
-func (d *Daemon) share() {
-	d.shared = true
-	if d.options.below != nil {
-		d.options.below.share()
-	}
-}
+func (d *Daemon) share() { d.shared = true }
 
 // title names the server in the table of scripts/report.
-func (d *Daemon) title() string { return fmt.Sprint(d.options.kind, " ", d.options.version) }
+func (d *Daemon) title() string { return fmt.Sprint(d.kind, " ", d.version) }
 
 // URL is where clients reach a server that speaks HTTP: http://… or https://….
 func (d *Daemon) URL() string {
-	if d.options.ca != nil {
-		return "https://" + d.options.addr
+	if d.ca != nil {
+		return "https://" + d.addr
 	}
-	return "http://" + d.options.addr
+	return "http://" + d.addr
 }
 
 // CAFile is the file with the authority of the server's certificate; "" without TLS.
 func (d *Daemon) CAFile() string {
-	if d.options.ca == nil {
+	if d.ca == nil {
 		return ""
 	}
-	return d.options.ca.file("ca.pem")
+	return d.ca.file("ca.pem")
 }
 
 // TLSConfig makes a client trust the server, and has a client certificate if clients need one. Its RootCAs has only the
 // server's authority. It is nil without TLS.
 func (d *Daemon) TLSConfig() *tls.Config {
-	if d.options.ca == nil {
+	if d.ca == nil {
 		return nil
 	}
-	config := d.options.ca.clientConfig()
-	config.Certificates = d.options.certs
+	config := d.ca.clientConfig()
+	config.Certificates = d.certs
 	return config
 }
 
@@ -224,7 +198,7 @@ func (d *Daemon) TLSConfig() *tls.Config {
 // certificate and its key.
 func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
-	return d.options.ca.client(t.TempDir(), name)
+	return d.ca.client(t.TempDir(), name)
 }
 
 // listens returns nil if a server takes connections at an address.
@@ -271,7 +245,7 @@ func (d *Daemon) ask(ctx context.Context, method, url string, body any) (answer 
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range d.options.header {
+	for name, values := range d.header {
 		request.Header[name] = values
 	}
 	request.Header.Set("Accept", "application/json")
@@ -317,7 +291,7 @@ func (d *Daemon) requireRunning(t testing.TB, what string) *process {
 	d.requireOwn(t, what)
 	p := d.running()
 	if p == nil {
-		t.Fatalf("testbed: %s: %s %s is not running", what, d.options.kind, d.options.addr)
+		t.Fatalf("testbed: %s: %s %s is not running", what, d.kind, d.addr)
 	}
 	return p
 }
@@ -336,7 +310,7 @@ func (d *Daemon) Leads(t testing.TB) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	return d.options.leads(ctx, d)
+	return d.leads(ctx)
 }
 
 // Kill kills all processes of the daemon at once, as kill -9 does. What it acknowledged is on disk.
@@ -348,11 +322,7 @@ func (d *Daemon) Kill(t testing.TB) {
 // Terminate asks the daemon to end, without waiting for its clients, and waits until it has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	signal := d.options.end
-	if signal == nil {
-		signal = syscall.SIGTERM
-	}
-	noError(t, d.requireRunning(t, "Terminate").end(signal, endLimit))
+	noError(t, d.requireRunning(t, "Terminate").end(d.end, endLimit))
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and
@@ -361,7 +331,7 @@ func (d *Daemon) Start(t testing.TB) {
 	t.Helper()
 	d.requireOwn(t, "Start")
 	if d.running() != nil {
-		t.Fatalf("testbed: Start: %s %s is running", d.options.kind, d.options.addr)
+		t.Fatalf("testbed: Start: %s %s is running", d.kind, d.addr)
 	}
 	err := d.spawn()
 	if err == nil {

@@ -41,9 +41,9 @@ func (d *Database) AddUser(t testing.TB) *mysql.Config {
 	t.Helper()
 	s := d.server
 	c := mysql.NewConfig()
-	c.Net, c.Addr, c.DBName = s.admin.Net, s.Addr(), d.Name
+	c.Net, c.Addr, c.DBName = "tcp", s.Addr(), d.Name
 	c.User, c.Passwd = "user_"+random(), "secret-"+random()
-	c.TLS, c.TLSConfig = s.admin.TLS, s.admin.TLSConfig
+	c.TLS = s.TLSConfig()
 
 	name := fmt.Sprintf("'%s'@'127.0.0.1'", c.User)
 	s.Exec(t,

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +30,7 @@ type EtcdOptions struct {
 // An EtcdNode is one process of etcd.
 type EtcdNode struct {
 	*Daemon
+	program string
 	metrics string // URL of health and metrics, without TLS
 }
 
@@ -59,58 +59,56 @@ func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*E
 	}
 	return startCluster(t, n, func(i int) *EtcdNode {
 		host := network.Host(i)
-		d := prepareEtcd(o)
-		d.host, d.addr = host, host.IP()+":2379"
-		metrics := "http://" + host.IP() + ":2381"
-		return &EtcdNode{launch(d.etcd(o, metrics, fmt.Sprint("node", i), host.PeerIP()+":2380", fmt.Sprint("cluster", network.number), peers)), metrics}
+		e := newEtcd(o)
+		e.host, e.addr = host, host.IP()+":2379"
+		e.metrics = "http://" + host.IP() + ":2381"
+		e.command = e.options(o, fmt.Sprint("node", i), host.PeerIP()+":2380", fmt.Sprint("cluster", network.number), peers)
+		return e
 	})
 }
 
 // startEtcd starts a single node.
 func startEtcd(o EtcdOptions) *EtcdNode {
-	n, d := &EtcdNode{}, prepareEtcd(o)
-	n.Daemon = launchOnPort(func(port int) daemonOptions {
-		d.addr, n.metrics = loopback(port), "http://"+loopback(freePort())
+	e := newEtcd(o)
+	e.onPort(func(int) []string {
+		e.metrics = "http://" + loopback(freePort())
 		peer := loopback(freePort())
-		return d.etcd(o, n.metrics, "node0", peer, filepath.Base(d.dir), []string{"node0=http://" + peer})
+		return e.options(o, "node0", peer, filepath.Base(e.dir), []string{"node0=http://" + peer})
 	})
-	return n
+	return e
 }
 
-// prepareEtcd finds the program.
-func prepareEtcd(o EtcdOptions) daemonOptions {
+func newEtcd(o EtcdOptions) *EtcdNode {
 	program, version := findEtcd(o.Oldest || oldest())
-	d := prepare(Etcd, version, o.TLS)
-	d.command = []string{program}
-	return d
-}
-
-// etcd adds the options of a node of this name and this address for its peers.
-func (d daemonOptions) etcd(o EtcdOptions, metrics, name, peer, cluster string, peers []string) daemonOptions {
-	scheme, args := "http://", o.Args
-	if o.TLS {
-		scheme = "https://"
-		args = slices.Concat([]string{"--client-cert-auth", "--trusted-ca-file=" + d.ca.file("ca.pem"),
-			"--cert-file=" + d.ca.file("server-cert.pem"), "--key-file=" + d.ca.file("server-key.pem")}, args)
-	}
-	d.ready = func(ctx context.Context, d *Daemon) error { // once the cluster has a leader that confirms a read
-		text, err := d.ask(ctx, http.MethodGet, metrics+"/health", nil)
+	e := &EtcdNode{Daemon: newDaemon(Etcd, version, o.TLS), program: program}
+	e.ready = func(ctx context.Context) error { // once the cluster has a leader that confirms a read
+		text, err := e.ask(ctx, http.MethodGet, e.metrics+"/health", nil)
 		if err == nil && !strings.Contains(string(text), `"health":"true"`) {
 			err = fmt.Errorf("not healthy: %s", text)
 		}
 		return err
 	}
-	d.leads = func(ctx context.Context, d *Daemon) bool {
-		text, err := d.ask(ctx, http.MethodGet, metrics+"/metrics", nil)
+	e.leads = func(ctx context.Context) bool {
+		text, err := e.ask(ctx, http.MethodGet, e.metrics+"/metrics", nil)
 		return err == nil && strings.Contains(string(text), "\netcd_server_is_leader 1\n")
 	}
-	d.command = slices.Concat(d.command, []string{
-		"--name=" + name, "--data-dir=" + filepath.Join(d.dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + cluster,
-		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + metrics,
-		"--listen-client-urls=" + scheme + d.addr, "--advertise-client-urls=" + scheme + d.addr,
+	return e
+}
+
+// options returns the command of a node of this name and this address for its peers.
+func (e *EtcdNode) options(o EtcdOptions, name, peer, cluster string, peers []string) []string {
+	args := []string{
+		e.program, "--name=" + name, "--data-dir=" + e.data(),
+		"--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + cluster,
+		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + e.metrics,
+		"--listen-client-urls=" + e.URL(), "--advertise-client-urls=" + e.URL(),
 		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
-	}, args)
-	return d
+	}
+	if o.TLS {
+		args = append(args, "--client-cert-auth", "--trusted-ca-file="+e.ca.file("ca.pem"),
+			"--cert-file="+e.ca.file("server-cert.pem"), "--key-file="+e.ca.file("server-key.pem"))
+	}
+	return append(args, o.Args...)
 }
 
 // findEtcd finds the newest program that "make deps" has built, or the old one of Debian bookworm that it has unpacked.
@@ -141,11 +139,11 @@ var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
 
 // Metrics returns the node's metrics, by name and labels as it writes them. It fails the
 // test if the node does not answer.
-func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
+func (e *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	text, err := n.ask(ctx, http.MethodGet, n.metrics+"/metrics", nil)
+	text, err := e.ask(ctx, http.MethodGet, e.metrics+"/metrics", nil)
 	noError(t, err)
 	metrics := make(map[string]float64)
 	for _, line := range metricLine.FindAllStringSubmatch(string(text), -1) {
@@ -154,13 +152,13 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	return metrics
 }
 
-func (n *EtcdNode) data() string { return filepath.Join(n.Dir(), "data") }
+func (e *EtcdNode) data() string { return filepath.Join(e.Dir(), "data") }
 
 // ReplaceData replaces the data of a node that does not run by an earlier copy, or with "" by none.
-func (n *EtcdNode) ReplaceData(t testing.TB, saved string) {
+func (e *EtcdNode) ReplaceData(t testing.TB, saved string) {
 	t.Helper()
-	noError(t, os.RemoveAll(n.data()))
+	noError(t, os.RemoveAll(e.data()))
 	if saved != "" {
-		noError(t, os.CopyFS(n.data(), os.DirFS(saved)))
+		noError(t, os.CopyFS(e.data(), os.DirFS(saved)))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
@@ -47,34 +46,35 @@ var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(K
 
 func startKubernetes(o KubernetesOptions) *KubernetesServer {
 	program, version := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
-	d := prepare(Kubernetes, version, o.Beside == nil)
-	k := &KubernetesServer{}
+	k := &KubernetesServer{Daemon: newDaemon(Kubernetes, version, o.Beside == nil)}
 	if o.Beside != nil {
-		k.etcd, d.ca = o.Beside.etcd, o.Beside.options.ca
+		k.etcd, k.ca = o.Beside.etcd, o.Beside.ca
 	} else {
 		k.etcd = startEtcd(EtcdOptions{})
-		d.below = k.etcd.Daemon
+		k.close = k.etcd.remove
 	}
-	d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "testbed", administrators)))}
-	d.ready = kubernetesReady
-	k.Daemon = launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
-		d.command = slices.Concat([]string{program}, k.args(d.ca, d.dir, port), o.Args)
-		return d
-	})
+	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(k.ca.client(k.dir, "testbed", administrators)))}
+	k.ready = func(ctx context.Context) error { // once it has the roles and the namespaces of every cluster, and reaches etcd
+		err := k.Try(ctx, http.MethodGet, "/readyz", nil, nil)
+		if err == nil {
+			err = k.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
+		}
+		return err
+	}
+	k.onPort(func(port int) []string { return append(k.options(program, port), o.Args...) })
 	return k
 }
 
-// args returns the options of the API server. The key of its certificate also signs the
+// options returns the command of the API server. The key of its certificate also signs the
 // tokens of service accounts.
-func (k *KubernetesServer) args(ca *authority, dir string, port int) []string {
+func (k *KubernetesServer) options(program string, port int) []string {
 	return []string{
-		"--etcd-servers=" + k.etcd.URL(),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + dir,
-		"--tls-cert-file=" + ca.file("server-cert.pem"), "--tls-private-key-file=" + ca.file("server-key.pem"),
-		"--client-ca-file=" + ca.file("ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
-		"--service-account-issuer=https://testbed", "--service-account-key-file=" + ca.file("server-cert.pem"),
-		"--service-account-signing-key-file=" + ca.file("server-key.pem"),
+		program, "--etcd-servers=" + k.etcd.URL(),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + k.dir,
+		"--tls-cert-file=" + k.ca.file("server-cert.pem"), "--tls-private-key-file=" + k.ca.file("server-key.pem"),
+		"--client-ca-file=" + k.ca.file("ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
+		"--service-account-issuer=https://testbed", "--service-account-key-file=" + k.ca.file("server-cert.pem"),
+		"--service-account-signing-key-file=" + k.ca.file("server-key.pem"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 
 		// Nothing here runs pods, so nobody needs the address of the API server in the cluster
@@ -84,16 +84,6 @@ func (k *KubernetesServer) args(ca *authority, dir string, port int) []string {
 			"DefaultStorageClass,StorageObjectInUseProtection,PersistentVolumeClaimResize,DefaultIngressClass,LimitRanger",
 		"--profiling=false",
 	}
-}
-
-// kubernetesReady returns nil if the API server has the roles and the namespaces of every cluster,
-// and reaches etcd.
-func kubernetesReady(ctx context.Context, d *Daemon) error {
-	err := d.Try(ctx, http.MethodGet, "/readyz", nil, nil)
-	if err == nil {
-		err = d.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
-	}
-	return err
 }
 
 // Etcd is the node that the API server keeps everything in. To kill it, start it again or replace its data

@@ -74,7 +74,7 @@ func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) 
 // client certificate.
 func (k *KubernetesServer) Kubeconfig(t testing.TB, user string, groups ...string) (file string) {
 	t.Helper()
-	cert, key := k.options.ca.client(t.TempDir(), user, groups...)
+	cert, key := k.ca.client(t.TempDir(), user, groups...)
 	return k.kubeconfig(t, fmt.Sprintf(`{"client-certificate": %q, "client-key": %q}`, cert, key))
 }
 

@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,22 +21,22 @@ import (
 // processes in them end.
 type Network struct {
 	number int
-	keeper *process // holds the switch's namespace
+	hub    namespace // of the switch
 	hosts  []*Host
 }
 
-// A Host is the namespace of one node in a [Network].
+// A Host is where one node of a [Network] lives.
 type Host struct {
+	namespace
 	network *Network
 	number  int
-	keeper  *process // holds the namespace while its server is down
 }
 
-// Addresses come from the range that RFC 2544 reserves for testing networks.
-var networks struct {
-	count atomic.Int32
-	sync.Mutex
-}
+// A namespace is one for networks. Its keeper holds it while no server is in it; nil: it is that of this process.
+type namespace struct{ keeper *process }
+
+// networks counts those of this process. Addresses come from the range that RFC 2544 reserves for testing networks.
+var networks atomic.Int32
 
 // NewNetwork makes a network of n hosts that lasts until the test ends. It needs
 // root, iproute2 and nsenter. Without them it skips the test, or fails it in CI.
@@ -53,76 +51,55 @@ func NewNetwork(t testing.TB, n int) *Network {
 	if os.Getuid() != 0 {
 		Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
-	net, err := newNetwork(n)
+	net, err := attempt(func() *Network { return newNetwork(t, n) })
 	for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "File exists"); try++ {
-		net, err = newNetwork(n) // another test binary has a network of this number
+		net, err = attempt(func() *Network { return newNetwork(t, n) }) // another test binary has a network of this number
 	}
-	switch {
-	case err == nil:
-	case errors.Is(err, syscall.EPERM), strings.Contains(err.Error(), "not permitted"):
+	if err != nil && (errors.Is(err, syscall.EPERM) || strings.Contains(err.Error(), "not permitted")) {
 		// Root in a container may lack the privilege. No package helps, so the test
 		// is skipped even in CI, with a loud message.
 		t.Attr("missing", "network namespaces")
 		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root may not create them here: %v", err)
-	default:
-		t.Fatalf("testbed: make a network: %v", err)
 	}
-	t.Cleanup(net.remove)
+	noError(t, err)
 	return net
 }
 
-func newNetwork(n int) (*Network, error) {
-	networks.Lock()
-	defer networks.Unlock()
-	net := &Network{number: 1 + int((int(networks.count.Add(1))+os.Getpid()*8)%250)}
-	var err error
-	if net.keeper, err = keepNamespace(); err != nil {
-		return nil, err
+func newNetwork(t testing.TB, n int) *Network {
+	net := &Network{number: 1 + (int(networks.Add(1))+os.Getpid()*8)%250, hub: newNamespace(t)}
+	check(net.hub.ip("link add name switch type bridge", "link set dev switch up"))
+	for i := range n {
+		h := &Host{newNamespace(t), net, i + 1}
+		h.connect()
+		net.hosts = append(net.hosts, h)
 	}
-	err = errors.Join(net.ip("link add name switch type bridge"), net.ip("link set dev switch up"))
-	for i := 1; i <= n && err == nil; i++ {
-		err = net.add(i)
-	}
-	if err != nil {
-		net.remove()
-		return nil, err
-	}
-	return net, nil
+	return net
 }
 
-// keepNamespace starts a process that only sleeps, in a new network namespace.
-func keepNamespace() (*process, error) {
-	dir, err := scratch()
+// newNamespace starts a process that only sleeps, in a new namespace, until the test ends.
+func newNamespace(t testing.TB) namespace {
+	log := filepath.Join(must(scratch()), "keepers")
+	keeper, err := spawnIn(syscall.CLONE_NEWNET, []string{"sleep", "infinity"}, nil, log)
 	if err != nil {
-		return nil, err
+		check(fmt.Errorf("a network namespace: %w", err))
 	}
-	p, err := spawnIn(syscall.CLONE_NEWNET, []string{"sleep", "infinity"}, nil, filepath.Join(dir, "keepers"))
-	if err != nil {
-		return nil, fmt.Errorf("a network namespace: %w", err)
-	}
-	return p, nil
+	t.Cleanup(keeper.kill)
+	return namespace{keeper}
 }
 
-func (n *Network) add(number int) error {
-	keeper, err := keepNamespace()
-	if err != nil {
-		return err
-	}
-	h := &Host{network: n, number: number, keeper: keeper}
-	n.hosts = append(n.hosts, h)
-	outer := fmt.Sprintf("ge%dn%d", n.number, number)
-	return errors.Join(
-		run("ip", "link", "add", "name", h.port(), "netns", strconv.Itoa(n.keeper.pid()), "type", "veth", "peer", "name", "peers", "netns", strconv.Itoa(keeper.pid())),
-		n.ip("link set dev "+h.port()+" master switch up"),
-		h.ip("link set dev lo up"),
-		h.ip("addr add "+h.PeerIP()+"/24 dev peers"),
-		h.ip("link set dev peers up"),
-		run("ip", "link", "add", "name", outer, "type", "veth", "peer", "name", "clients", "netns", strconv.Itoa(keeper.pid())),
-		run("ip", "addr", "add", fmt.Sprintf("198.19.%d.%d/30", n.number, 4*number+1), "dev", outer),
-		run("ip", "link", "set", "dev", outer, "up"),
-		h.ip("addr add "+h.IP()+"/30 dev clients"),
-		h.ip("link set dev clients up"),
-	)
+// connect makes the links of a host.
+func (h *Host) connect() {
+	here, outer := namespace{}, fmt.Sprintf("ge%dn%d", h.network.number, h.number)
+	link := "link add name %s netns %d type veth peer name %s netns %d"
+	check(here.ip(
+		fmt.Sprintf(link, h.port(), h.network.hub.keeper.pid(), "peers", h.keeper.pid()),
+		fmt.Sprintf(link, outer, os.Getpid(), "clients", h.keeper.pid()),
+		fmt.Sprintf("addr add 198.19.%d.%d/30 dev %s", h.network.number, 4*h.number+1, outer),
+		"link set dev "+outer+" up"))
+	check(h.network.hub.ip("link set dev " + h.port() + " master switch up"))
+	check(h.ip("link set dev lo up",
+		"addr add "+h.PeerIP()+"/24 dev peers", "link set dev peers up",
+		"addr add "+h.IP()+"/30 dev clients", "link set dev clients up"))
 }
 
 // Host returns host i, counted from 0.
@@ -138,48 +115,32 @@ func (h *Host) PeerIP() string { return fmt.Sprintf("198.18.%d.%d", h.network.nu
 // them are dropped without an answer. Clients still reach the host.
 func (h *Host) Cut(t testing.TB, on bool) {
 	t.Helper()
-	noError(t, h.cut(on))
-}
-
-func (h *Host) cut(on bool) error {
+	to := " master switch"
 	if on {
-		return h.network.ip("link set dev " + h.port() + " nomaster") // like pulling its cable at the switch
+		to = " nomaster" // like pulling its cable at the switch
 	}
-	return h.network.ip("link set dev " + h.port() + " master switch")
+	noError(t, h.network.hub.ip("link set dev "+h.port()+to))
 }
 
 // port is the name of the switch's end of the host's link.
-func (h *Host) port() string { return "host" + strconv.Itoa(h.number) }
+func (h *Host) port() string { return fmt.Sprint("host", h.number) }
 
-// command returns a command that runs the given one on this host. nsenter executes
+// command returns a command that runs the given one in this namespace. nsenter executes
 // the program in its own process.
-func (h *Host) command(command []string) []string {
-	return append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(h.keeper.pid()) + "/ns/net", "--"}, command...)
-}
-
-func (h *Host) ip(args string) error {
-	return run(h.command(append([]string{"ip"}, strings.Fields(args)...))...)
-}
-
-func (n *Network) ip(args string) error {
-	inside := Host{keeper: n.keeper}
-	return inside.ip(args)
-}
-
-func (n *Network) remove() {
-	for _, h := range n.hosts {
-		h.keeper.kill()
+func (n namespace) command(command []string) []string {
+	if n.keeper == nil {
+		return command
 	}
-	n.keeper.kill()
+	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.keeper.pid()), "--"}, command...)
 }
 
-func run(command ...string) error {
-	path, err := lookPath(command[0])
-	if err != nil {
-		return err
-	}
-	if out, err := exec.Command(path, command[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+// ip gives the program ip some lines.
+func (n namespace) ip(lines ...string) error {
+	command := n.command([]string{must(lookPath("ip")), "-batch", "-"})
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip: %q: %w: %s", lines, err, out)
 	}
 	return nil
 }

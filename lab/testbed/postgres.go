@@ -3,7 +3,6 @@ package testbed
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -37,8 +36,7 @@ type PostgresOptions struct {
 // A PostgresServer is one server of PostgreSQL.
 type PostgresServer struct {
 	*Daemon
-	superuser        // in the database postgres
-	dsn       string // of the superuser
+	superuser // in the database postgres
 }
 
 // StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
@@ -127,44 +125,40 @@ var postgresTemplate = sync.OnceValues(func() (string, error) {
 func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
 	version := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
-	d := prepare(Postgres, version, o.TLS)
-	toServer(d.dir)
+	p := &PostgresServer{Daemon: newDaemon(Postgres, version, o.TLS)}
+	toServer(p.dir)
 	if o.Clock {
-		d.setClock(faketime(), 0)
+		p.setClock(faketime(), 0)
 	}
-	data := filepath.Join(d.dir, "data")
+	data := filepath.Join(p.dir, "data")
 	fillPostgres(bin, data, primary)
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
 		_, own := asServer()
 		for _, name := range []string{"server-key.pem", "server-cert.pem", "ca.pem"} {
-			check(own(d.ca.file(name)))
+			check(own(p.ca.file(name)))
 		}
-		settings = append(settings, "ssl=on", "ssl_cert_file="+d.ca.file("server-cert.pem"), "ssl_key_file="+d.ca.file("server-key.pem"))
+		settings = append(settings, "ssl=on", "ssl_cert_file="+p.ca.file("server-cert.pem"), "ssl_key_file="+p.ca.file("server-key.pem"))
 	}
 	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
 	if o.Access == nil {
 		access = append(access, "host all all 127.0.0.1/32 trust")
 	}
 	check(os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
-	command, _ := asServer(append(append([]string{"env"}, d.env...), filepath.Join(bin, "postgres"), "-D", data)...) // the library keeps files of the user
-	d.env = nil
+	command, _ := asServer(append(append([]string{"env"}, p.env...), filepath.Join(bin, "postgres"), "-D", data)...) // the library keeps files of the user
+	p.env = nil
 	for _, s := range settings {
 		command = append(command, "-c", s)
 	}
 
-	p := &PostgresServer{}
-	d.end = os.Interrupt
-	d.ready = func(ctx context.Context, _ *Daemon) error {
+	p.end = os.Interrupt
+	p.ready = func(ctx context.Context) error {
 		p.pool.Reset() // its connections may be from before a restart
 		return p.pool.Ping(ctx)
 	}
-	p.Daemon = launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
-		d.command = append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
-		p.dsn = "postgres://postgres@" + d.addr + "/postgres?sslmode=disable"
-		p.pool = must(pgxpool.New(context.Background(), p.dsn))
-		return d
+	p.onPort(func(port int) []string {
+		p.pool = must(pgxpool.New(context.Background(), p.AdminDSN("postgres")))
+		return append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
 	})
 	p.close = p.pool.Close
 	return p
@@ -235,9 +229,7 @@ func (u *superuser) Value(t testing.TB, statement string) (value string) {
 
 // AdminDSN is the superuser's for a database.
 func (p *PostgresServer) AdminDSN(database string) string {
-	u := must(url.Parse(p.dsn))
-	u.Path = "/" + database
-	return u.String()
+	return "postgres://postgres@" + p.addr + "/" + database + "?sslmode=disable"
 }
 
 // Messages returns how many messages with statements a server has received, which must have been

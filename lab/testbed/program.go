@@ -14,11 +14,9 @@ func StartProgram(t testing.TB, name, debian string, configure func(program, dir
 	t.Helper()
 	Full(t, "starts its own server")
 	d, err := attempt(func() *Daemon {
-		program, dir := installed(Kind(name), name, name, "Debian: "+debian), newDir()
-		return launchOnPort(func(port int) daemonOptions {
-			addr := loopback(port)
-			return daemonOptions{kind: Kind(name), addr: addr, command: configure(program, dir, addr), dir: dir}
-		})
+		program := installed(Kind(name), name, name, "Debian: "+debian)
+		d := newDaemon(Kind(name), "", false)
+		return d.onPort(func(int) []string { return configure(program, d.dir, d.addr) })
 	})
 	started(t, d, err)
 	d.endWithTest(t)

@@ -18,14 +18,14 @@ import (
 // It does to a stream only what a network can do: bytes may arrive late or never,
 // but after lost bytes no others arrive.
 type Proxy struct {
-	addr   string
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
+	addr     string
 	listener net.Listener
+	dials    context.Context // ends with the proxy
+	end      context.CancelFunc
+	wg       sync.WaitGroup
 
 	mu       sync.Mutex
+	changed  *sync.Cond // one of the following has
 	target   string
 	links    map[*link]bool
 	accepted int     // connections so far
@@ -33,7 +33,6 @@ type Proxy struct {
 	hold     [2]bool // hold data back, by direction
 	delay    time.Duration
 	traps    []*Trap
-	changed  chan struct{} // closed and replaced whenever one of the above changes
 }
 
 type direction int
@@ -43,24 +42,20 @@ const (
 	replies
 )
 
-// A link is a connection from a client and the matching one to the server.
+// A link is a connection from a client and the matching one to the server. The proxy's lock guards it.
 type link struct {
-	ctx    context.Context
-	cancel context.CancelFunc
 	client *net.TCPConn
 	server *net.TCPConn // nil until dialled
-	broken [2]bool      // data was lost, so no more may follow; by direction
+	closed bool
+	broken [2]bool // data was lost, so no more may follow; by direction
 }
 
 // NewProxy starts a proxy on a loopback port and closes it after the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{
-		target:  target,
-		links:   make(map[*link]bool),
-		changed: make(chan struct{}),
-	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p := &Proxy{target: target, links: make(map[*link]bool)}
+	p.changed = sync.NewCond(&p.mu)
+	p.dials, p.end = context.WithCancel(context.Background())
 	var err error
 	for range 5 {
 		p.addr = loopback(freePort())
@@ -75,7 +70,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 			if err != nil {
 				return // closed
 			}
-			p.add(c.(*net.TCPConn))
+			p.add(&link{client: c.(*net.TCPConn)})
 		}
 	})
 	t.Cleanup(p.Close)
@@ -85,7 +80,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 // Proxy starts a proxy in front of the server and closes it after the test.
 func (d *Daemon) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	return NewProxy(t, d.options.addr)
+	return NewProxy(t, d.addr)
 }
 
 // Addr returns where the proxy listens.
@@ -117,8 +112,7 @@ func (p *Proxy) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.changed.Broadcast()
 }
 
 // SetTarget sends new connections to another address, like a DNS name or a
@@ -148,67 +142,60 @@ func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
 // Reset resets all open connections on both sides.
 func (p *Proxy) Reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		l.reset()
-	}
+	p.change(func() {
+		for l := range p.links {
+			l.reset()
+		}
+	})
 }
 
-// Close closes all connections and waits until all goroutines have ended.
+// Close resets all connections, stops listening and waits until all goroutines have ended.
 func (p *Proxy) Close() {
-	p.cancel()
+	p.end()
 	p.listener.Close()
 	p.Reset()
 	p.wg.Wait()
 }
 
 // add starts serving a client.
-func (p *Proxy) add(client *net.TCPConn) {
-	l := &link{client: client}
-	l.ctx, l.cancel = context.WithCancel(p.ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
-		client.Close()
-		return
-	}
-	p.accepted++
-	p.links[l] = true
-	p.wg.Go(func() {
-		p.serve(l)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		l.cancel()
-		client.Close()
-		if l.server != nil {
-			l.server.Close()
+func (p *Proxy) add(l *link) {
+	p.change(func() {
+		if p.dials.Err() != nil {
+			l.reset()
+			return
 		}
-		delete(p.links, l)
+		p.accepted++
+		p.links[l] = true
+		p.wg.Go(func() {
+			p.serve(l)
+			p.change(func() {
+				l.close()
+				delete(p.links, l)
+			})
+		})
 	})
 }
 
 // serve connects a client to the target and returns when both sides have closed.
 func (p *Proxy) serve(l *link) {
-	if !p.waitOpen(l, requests) {
+	if !p.pass(l, requests, nil) {
 		return
 	}
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
 	var d net.Dialer
-	c, err := d.DialContext(l.ctx, "tcp", target)
-	p.mu.Lock()
+	c, err := d.DialContext(p.dials, "tcp", target)
 	if err != nil {
-		l.reset() // closest to "connection refused"
-		p.mu.Unlock()
+		p.reset(l) // closest to "connection refused"
 		return
 	}
-	l.server = c.(*net.TCPConn)
-	if l.ctx.Err() != nil {
-		l.reset() // Reset was called during the dial
-	}
-	p.mu.Unlock()
+	p.change(func() {
+		l.server = c.(*net.TCPConn)
+		if l.closed {
+			l.reset() // Reset was called during the dial
+		}
+	})
 
 	var both sync.WaitGroup
 	both.Go(func() { p.pump(l, requests, l.server, l.client) })
@@ -223,100 +210,62 @@ func (p *Proxy) pump(l *link, dir direction, to, from *net.TCPConn) {
 		n, err := from.Read(buf)
 		if n > 0 && p.pass(l, dir, buf[:n]) {
 			if _, err := to.Write(buf[:n]); err != nil {
-				// The other side has closed: reset this one too.
-				p.mu.Lock()
-				l.reset()
-				p.mu.Unlock()
+				p.reset(l) // the other side has closed
 				return
 			}
 		}
-		if err != nil {
-			if !p.waitOpen(l, dir) {
-				return
-			}
-			if errors.Is(err, io.EOF) {
-				to.CloseWrite()
-				return
-			}
-			p.mu.Lock()
-			l.reset()
-			p.mu.Unlock()
-			return
+		if err == nil {
+			continue
 		}
+		if p.pass(l, dir, nil) && errors.Is(err, io.EOF) {
+			to.CloseWrite()
+		} else {
+			p.reset(l)
+		}
+		return
 	}
 }
 
-// pass waits until a piece may be forwarded, and reports false if it is lost.
+// pass waits until a piece may be forwarded, and reports false if it is lost or the link is closed. A piece without bytes is
+// the beginning or the end of a stream: it is never lost, but waits until a cut is over.
 func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 	due := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due = due.Add(p.delay)
-	if trap := p.catch(dir, piece); trap != nil {
-		switch trap.fate {
-		case LoseRequest:
-			l.broken = [2]bool{true, true}
-		case LoseReply:
-			l.broken[replies] = true
-		case HoldRequest:
-			p.mu.Unlock()
-			select {
-			case <-trap.released:
-			case <-l.ctx.Done():
-			}
-			p.mu.Lock()
-		}
+	if p.delay > 0 {
+		defer time.AfterFunc(p.delay, func() { p.change(func() {}) }).Stop()
 	}
-	for l.ctx.Err() == nil {
-		late := time.Until(due)
+
+	for trap := p.catch(l, dir, piece); !l.closed; p.changed.Wait() {
 		switch {
-		case l.broken[dir] || p.drop[dir]:
+		case trap != nil && !trap.released:
+		case len(piece) > 0 && (l.broken[dir] || p.drop[dir]):
 			l.broken[dir] = true
 			return false
-		case !p.hold[dir] && late <= 0:
+		case !p.drop[dir] && !p.hold[dir] && !time.Now().Before(due):
 			return true
-		}
-		var timer <-chan time.Time // nil if the piece waits only for a change
-		if late > 0 {
-			timer = time.After(late)
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timer:
-		case <-l.ctx.Done():
-		}
-		p.mu.Lock()
-	}
-	return false
-}
-
-// waitOpen waits until the proxy forwards new and closed connections in this
-// direction. It reports false if the link was closed meanwhile.
-func (p *Proxy) waitOpen(l *link, dir direction) bool {
-	for l.ctx.Err() == nil {
-		p.mu.Lock()
-		closed, changed := p.drop[dir] || p.hold[dir], p.changed
-		p.mu.Unlock()
-		if !closed {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-l.ctx.Done():
 		}
 	}
 	return false
 }
 
-// reset breaks the link. The caller holds the proxy's lock.
+func (p *Proxy) reset(l *link) { p.change(l.reset) }
+
+// reset breaks the link.
 func (l *link) reset() {
-	l.cancel()
 	for _, c := range []*net.TCPConn{l.client, l.server} {
 		if c != nil {
 			c.SetLinger(0) // makes Close send a reset
-			c.Close()
 		}
+	}
+	l.close()
+}
+
+func (l *link) close() {
+	l.closed = true
+	l.client.Close()
+	if l.server != nil {
+		l.server.Close()
 	}
 }

@@ -62,36 +62,30 @@ var SharedRedis = share(func() *RedisServer { return startRedis(RedisOptions{}) 
 func startRedis(o RedisOptions) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
 	version := versionOf("v=", nil, program)
-	d := prepare(Redis, version, o.TLS)
+	r := &RedisServer{Daemon: newDaemon(Redis, version, o.TLS)}
 	if o.of != nil {
-		d.ca = o.of.options.ca
+		r.ca = o.of.ca
 	}
 	if o.Clock {
-		d.setClock(faketime(), o.Offset)
+		r.setClock(faketime(), o.Offset)
 	}
-
-	r := &RedisServer{}
-	d.ready = func(ctx context.Context, _ *Daemon) error {
+	r.ready = func(ctx context.Context) error {
 		err := r.admin.Ping(ctx).Err()
 		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
 			return nil
 		}
 		return err
 	}
-	r.Daemon = launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
+	r.onPort(func(port int) []string {
+		r.admin = redis.NewClient(&redis.Options{Addr: r.addr, Protocol: 2, DisableIdentity: true, TLSConfig: r.TLSConfig()})
 		listen := []string{"--port", fmt.Sprint(port)}
-		config := &redis.Options{Addr: d.addr, Protocol: 2, DisableIdentity: true}
-		if d.ca != nil {
-			config.TLSConfig = d.ca.clientConfig()
+		if r.ca != nil {
 			listen = []string{"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
-				"--tls-ca-cert-file", d.ca.file("ca.pem"), "--tls-cert-file", d.ca.file("server-cert.pem"), "--tls-key-file", d.ca.file("server-key.pem")}
+				"--tls-ca-cert-file", r.ca.file("ca.pem"), "--tls-cert-file", r.ca.file("server-cert.pem"), "--tls-key-file", r.ca.file("server-key.pem")}
 		}
-		d.command = slices.Concat([]string{program, "--bind", "127.0.0.1", "--dir", d.dir}, listen, []string{
+		return slices.Concat([]string{program, "--bind", "127.0.0.1", "--dir", r.dir}, listen, []string{
 			"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--repl-backlog-size", "16mb",
 		}, o.Args)
-		r.admin = redis.NewClient(config)
-		return d
 	})
 	r.close = func() { r.admin.Close() }
 	return r

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
@@ -41,22 +40,19 @@ func startS3(o S3Options) *S3Node {
 		return startSeaweedFS(weed, o)
 	}
 	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
-	d := prepare(S3, "versitygw "+version, o.TLS)
+	d := newDaemon(S3, "versitygw "+version, o.TLS)
 	data := filepath.Join(d.dir, "data")
 	check(os.MkdirAll(filepath.Join(data, S3Bucket), 0o755))
-	var secure []string
-	if o.TLS {
-		secure = []string{"--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem")}
-	}
-	d.ready = func(ctx context.Context, d *Daemon) error {
+	d.ready = func(ctx context.Context) error {
 		_, err := d.ask(ctx, http.MethodGet, d.URL()+"/health", nil)
 		return err
 	}
-	return &S3Node{launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
-		d.command = slices.Concat(
-			[]string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"},
-			secure, []string{"posix", data})
-		return d
-	})}
+	d.onPort(func(int) []string {
+		command := []string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"}
+		if o.TLS {
+			command = append(command, "--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem"))
+		}
+		return append(command, "posix", data)
+	})
+	return &S3Node{d}
 }

@@ -23,17 +23,16 @@ func startSeaweedFS(program string, o S3Options) *S3Node {
 	if err != nil || len(words) < 3 {
 		check(fmt.Errorf("%s version: %v: %q", program, err, out))
 	}
-	d := prepare(S3, "SeaweedFS "+words[2], o.TLS)
+	d := newDaemon(S3, "SeaweedFS "+words[2], o.TLS)
 	data, rights := filepath.Join(d.dir, "data"), filepath.Join(d.dir, "rights.json")
 	check(os.Mkdir(data, 0o755))
 	check(os.WriteFile(rights, []byte(seaweedRights), 0o600))
 
-	return &S3Node{launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
-		d.command = []string{program, "-logtostderr", "server", "-ip=127.0.0.1", "-dir=" + data, "-filer", "-s3",
+	return &S3Node{d.onPort(func(port int) []string {
+		command := []string{program, "-logtostderr", "server", "-ip=127.0.0.1", "-dir=" + data, "-filer", "-s3",
 			"-s3.config=" + rights, "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"}
 		if o.TLS {
-			d.command = append(d.command, "-s3.cert.file="+d.ca.file("server-cert.pem"), "-s3.key.file="+d.ca.file("server-key.pem"))
+			command = append(command, "-s3.cert.file="+d.ca.file("server-cert.pem"), "-s3.key.file="+d.ca.file("server-key.pem"))
 		}
 		filer := freePort()
 		ports := map[string]int{"s3.port": port, "filer.port": filer}
@@ -41,9 +40,9 @@ func startSeaweedFS(program string, o S3Options) *S3Node {
 			ports[other] = freePort()
 		}
 		for name, port := range ports {
-			d.command = append(d.command, "-"+name+"="+strconv.Itoa(port))
+			command = append(command, "-"+name+"="+strconv.Itoa(port))
 		}
-		d.ready = func(ctx context.Context, d *Daemon) error {
+		d.ready = func(ctx context.Context) error {
 			bucket, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+loopback(filer)+"/buckets/"+S3Bucket+"/", nil)
 			if err != nil {
 				return err
@@ -56,6 +55,6 @@ func startSeaweedFS(program string, o S3Options) *S3Node {
 			_, err = d.ask(ctx, http.MethodPut, d.URL()+"/"+S3Bucket+"/ready", nil) // is refused for seconds
 			return err
 		}
-		return d
+		return command
 	})}
 }

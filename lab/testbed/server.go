@@ -33,56 +33,43 @@ type Server struct {
 // start starts a server and waits until it answers.
 func start(o Options) *Server {
 	p := must(programs[o.Kind]())
-	d := prepare(o.Kind, p.version, o.TLS)
-	check(os.CopyFS(filepath.Join(d.dir, "data"), os.DirFS(must(p.template()))))
-	d.env = p.env
+	s := &Server{Daemon: newDaemon(o.Kind, p.version, o.TLS), program: p, o: o}
+	check(os.CopyFS(filepath.Join(s.dir, "data"), os.DirFS(must(p.template()))))
+	s.env = p.env
 	if o.Clock {
-		d.setClock(p.faketime, 0)
+		s.setClock(p.faketime, 0)
 	}
-	root := func(d *Daemon) *mysql.Config {
-		return administrator(&mysql.Config{User: "root", Net: "tcp", Addr: d.Addr(), TLS: d.TLSConfig()}) // the server's options may require TLS
-	}
-	d.ready = func(ctx context.Context, d *Daemon) error {
-		db := openPool(root(d))
+	s.ready = func(ctx context.Context) error {
+		db := openPool(s.AdminConfig())
 		defer db.Close()
 		return db.PingContext(ctx)
 	}
-	s := &Server{program: p, o: o}
-	s.Daemon = launchOnPort(func(port int) daemonOptions {
-		s.port, d.addr = port, loopback(port)
-		d.command = s.command(d)
-		return d
+	s.onPort(func(port int) []string {
+		s.port = port
+		return s.options()
 	})
-	s.administrate(root(s.Daemon))
-	return s
-}
 
-// administrator is the configuration of the administrator, with user and address from c.
-func administrator(c *mysql.Config) *mysql.Config {
-	admin := mysql.NewConfig()
-	admin.User, admin.Passwd, admin.Net, admin.Addr = c.User, c.Passwd, c.Net, c.Addr
-	admin.TLS, admin.TLSConfig = c.TLS, c.TLSConfig
-	admin.AllowNativePasswords = true
-	admin.InterpolateParams = true
-	admin.Timeout = sqlLimit
-	admin.ReadTimeout = sqlLimit
-	admin.WriteTimeout = sqlLimit
-	return admin
-}
-
-// administrate opens the administrator's pool.
-func (s *Server) administrate(c *mysql.Config) {
-	s.admin, s.db = c, openPool(c)
+	s.db = openPool(s.AdminConfig())
 	s.db.SetMaxIdleConns(1)
 	s.close = func() { s.db.Close() }
+	return s
 }
 
 // Admin returns a pool of connections of the administrator, who has all privileges.
 // The testbed closes it.
 func (s *Server) Admin() *sql.DB { return s.db }
 
-// AdminConfig returns a copy of the administrator's configuration.
-func (s *Server) AdminConfig() *mysql.Config { return s.admin.Clone() }
+// AdminConfig returns the administrator's configuration.
+func (s *Server) AdminConfig() *mysql.Config {
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr = "root", "tcp", s.addr
+	c.TLS = s.TLSConfig() // the server's options may require TLS
+	c.InterpolateParams = true
+	c.Timeout = sqlLimit
+	c.ReadTimeout = sqlLimit
+	c.WriteTimeout = sqlLimit
+	return c
+}
 
 // Exec runs statements as the administrator.
 func (s *Server) Exec(t testing.TB, statements ...string) {
@@ -101,35 +88,35 @@ func (s *Server) exec(statement string) error {
 	return nil
 }
 
-// command returns the command that runs the server.
-func (s *Server) command(d daemonOptions) []string {
+// options returns the command that runs the server.
+func (s *Server) options() []string {
 	command := append(slices.Clip(s.program.command), "--no-defaults")
 	command = append(command, s.program.base...)
 	command = append(command, userOption()...)
 	command = append(command, s.program.sizes()...)
 	command = append(command,
-		"--datadir="+filepath.Join(d.dir, "data"),
-		"--socket="+filepath.Join(d.dir, "socket"),
-		"--tmpdir="+d.dir, // MariaDB servers with the same tmpdir remove each other's files
-		"--pid-file="+filepath.Join(d.dir, "pid"),
+		"--datadir="+filepath.Join(s.dir, "data"),
+		"--socket="+filepath.Join(s.dir, "socket"),
+		"--tmpdir="+s.dir, // MariaDB servers with the same tmpdir remove each other's files
+		"--pid-file="+filepath.Join(s.dir, "pid"),
 		fmt.Sprintf("--port=%d", s.port),
 		fmt.Sprintf("--server-id=%d", s.port),
 		"--bind-address=127.0.0.1",
 		"--skip-name-resolve",
 	)
-	if d.kind == MySQL {
+	if s.kind == MySQL {
 		command = append(command, "--mysqlx=OFF")
 	}
 	if s.o.Replication {
 		command = append(command, "--log-bin=binlog", "--relay-log=relay")
-		if d.kind == MySQL {
+		if s.kind == MySQL {
 			command = append(command, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
 		} else {
 			command = append(command, "--log-slave-updates", "--gtid-strict-mode=ON")
 		}
 	}
-	if d.ca != nil {
-		command = append(command, "--ssl-ca="+d.ca.file("ca.pem"), "--ssl-cert="+d.ca.file("server-cert.pem"), "--ssl-key="+d.ca.file("server-key.pem"))
+	if s.ca != nil {
+		command = append(command, "--ssl-ca="+s.ca.file("ca.pem"), "--ssl-cert="+s.ca.file("server-cert.pem"), "--ssl-key="+s.ca.file("server-key.pem"))
 	}
 	return append(command, s.o.Args...)
 }
@@ -138,5 +125,5 @@ func (s *Server) command(d daemonOptions) []string {
 func (s *Server) SetArgs(t testing.TB, args []string) {
 	s.requireOwn(t, "SetArgs")
 	s.o.Args = args
-	s.options.command = s.command(s.options)
+	s.command = s.options()
 }

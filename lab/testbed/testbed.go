@@ -76,6 +76,7 @@ func startShared(k Kind) *Server {
 type server interface {
 	title() string            // in the table of scripts/report
 	share()                   // many tests will use it
+	spawn() error             // starts the process
 	await() error             // until it answers
 	endWithTest(t testing.TB) // and all that belongs to it
 }

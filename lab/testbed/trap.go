@@ -3,7 +3,6 @@ package testbed
 import (
 	"bytes"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 )
@@ -19,25 +18,23 @@ const (
 
 // A Trap waits for one request.
 type Trap struct {
+	proxy    *Proxy
 	text     []byte
 	fate     Fate
 	caught   chan struct{}
-	released chan struct{}
-	release  sync.Once
+	released bool // what it has caught may go on
 }
 
 // Trap sets a trap for the next request that contains text, on any connection.
 // It reads statements only if the driver interpolates them and the connection has no TLS.
 func (p *Proxy) Trap(text string, fate Fate) *Trap {
-	trap := &Trap{text: []byte(text), fate: fate, caught: make(chan struct{}), released: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.traps = append(p.traps, trap)
+	trap := &Trap{proxy: p, text: []byte(text), fate: fate, caught: make(chan struct{}), released: fate != HoldRequest}
+	p.change(func() { p.traps = append(p.traps, trap) })
 	return trap
 }
 
 // Release forwards a held request.
-func (t *Trap) Release() { t.release.Do(func() { close(t.released) }) }
+func (t *Trap) Release() { t.proxy.change(func() { t.released = true }) }
 
 // Wait waits until the trap has caught its request.
 func (t *Trap) Wait(tb testing.TB, limit time.Duration) {
@@ -50,16 +47,19 @@ func (t *Trap) Wait(tb testing.TB, limit time.Duration) {
 }
 
 // catch returns the trap that catches this piece, and disarms it.
-func (p *Proxy) catch(dir direction, piece []byte) *Trap {
-	if dir != requests {
-		return nil
-	}
-	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return bytes.Contains(piece, t.text) })
+func (p *Proxy) catch(l *link, dir direction, piece []byte) *Trap {
+	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return dir == requests && bytes.Contains(piece, t.text) })
 	if i < 0 {
 		return nil
 	}
 	trap := p.traps[i]
 	p.traps = slices.Delete(p.traps, i, i+1)
 	close(trap.caught)
+	switch trap.fate {
+	case LoseRequest:
+		l.broken = [2]bool{true, true}
+	case LoseReply:
+		l.broken[replies] = true
+	}
 	return trap
 }

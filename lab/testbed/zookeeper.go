@@ -70,26 +70,37 @@ func DialZooKeeper(t testing.TB, servers []string) *zk.Conn {
 }
 
 func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
-	z, d := &ZooKeeperServer{}, prepare(ZooKeeper, "", o.TLS)
+	z := newZooKeeper(o.TLS)
 	if o.Clock {
-		d.setClock(faketime(), 0)
+		z.setClock(faketime(), 0)
 	}
-	z.Daemon = launchOnPort(func(port int) daemonOptions {
-		d.addr = loopback(port)
+	z.onPort(func(port int) []string {
 		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
-		if !o.TLS {
-			return d.zooKeeper(lines, o.Properties)
+		properties := slices.Clone(o.Properties)
+		if o.TLS {
+			secure := freePort()
+			z.secure = loopback(secure)
+			lines = append(lines, secureLines(z.ca, secure)...)
+			properties = append(properties, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 		}
-		secure := freePort()
-		z.secure = loopback(secure)
-		both := d.zooKeeper(append(lines, secureLines(d.ca, secure)...),
-			append(slices.Clip(o.Properties), "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"))
-		plain := both.ready
-		both.ready = func(ctx context.Context, d *Daemon) error { // the server opens the secure port after the plain one
-			return errors.Join(plain(ctx, d), listens(ctx, z.secure))
-		}
-		return both
+		return z.configure(lines, properties)
 	})
+	return z
+}
+
+func newZooKeeper(tls bool) *ZooKeeperServer {
+	z := &ZooKeeperServer{Daemon: newDaemon(ZooKeeper, "", tls)}
+	z.ready = func(ctx context.Context) error {
+		_, err := z.mode(ctx)
+		if z.secure != "" { // the server opens this port after the plain one
+			err = errors.Join(err, listens(ctx, z.secure))
+		}
+		return err
+	}
+	z.leads = func(ctx context.Context) bool {
+		is, err := z.mode(ctx)
+		return err == nil && is != "follower"
+	}
 	return z
 }
 
@@ -111,27 +122,28 @@ func secureLines(ca *authority, port int) []string {
 func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
 	t.Helper()
 	return startCluster(t, n, func(i int) *ZooKeeperServer {
-		d, host := prepare(ZooKeeper, "", false), network.Host(i)
-		d.host, d.addr = host, host.IP()+":2181"
+		z, host := newZooKeeper(false), network.Host(i)
+		z.host, z.addr = host, host.IP()+":2181"
 		lines := []string{"clientPort=2181", "clientPortAddress=" + host.IP(), "initLimit=100", "syncLimit=25"}
 		for j := range n {
 			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, network.Host(j).PeerIP()))
 		}
-		check(os.MkdirAll(filepath.Join(d.dir, "data"), 0o700))
-		check(os.WriteFile(filepath.Join(d.dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600))
-		return &ZooKeeperServer{Daemon: launch(d.zooKeeper(append(lines, config...), nil))}
+		check(os.MkdirAll(filepath.Join(z.dir, "data"), 0o700))
+		check(os.WriteFile(filepath.Join(z.dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600))
+		z.command = z.configure(append(lines, config...), nil)
+		return z
 	})
 }
 
-// zooKeeper adds what runs a server with these additional configuration lines and Java properties.
-func (d daemonOptions) zooKeeper(lines, properties []string) daemonOptions {
+// configure writes a configuration with these additional lines, and returns the command with these Java properties.
+func (z *ZooKeeperServer) configure(lines, properties []string) []string {
 	java := installed(ZooKeeper, "java", "Java", "Debian: default-jre-headless")
 	const jars = "/usr/share/java/"
 	jar := glob(jars+"zookeeper-3.*.jar", jars+"zookeeper.jar")
 	if jar == "" {
 		check(&missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"})
 	}
-	d.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
+	z.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
 	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
 	path := []string{jars + "zookeeper.jar"}
 	netty, _ := filepath.Glob(jars + "netty-*.jar")
@@ -142,7 +154,7 @@ func (d daemonOptions) zooKeeper(lines, properties []string) daemonOptions {
 	}
 	config := append([]string{
 		fmt.Sprintf("tickTime=%d", ZooKeeperTick.Milliseconds()),
-		"dataDir=" + filepath.Join(d.dir, "data"),
+		"dataDir=" + filepath.Join(z.dir, "data"),
 		"minSessionTimeout=200", "maxSessionTimeout=20000",
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
@@ -150,29 +162,20 @@ func (d daemonOptions) zooKeeper(lines, properties []string) daemonOptions {
 		"autopurge.purgeInterval=0",
 		"reconfigEnabled=false",
 	}, lines...)
-	file := filepath.Join(d.dir, "zoo.cfg")
+	file := filepath.Join(z.dir, "zoo.cfg")
 	check(os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
 	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
 		"-Dzookeeper.skipACL=no",
 		"-Djava.awt.headless=true",
 	}
-	d.command = append(append(command, properties...), "-cp", strings.Join(path, ":"),
+	return append(append(command, properties...), "-cp", strings.Join(path, ":"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
-	d.ready = func(ctx context.Context, d *Daemon) error {
-		_, err := mode(ctx, d)
-		return err
-	}
-	d.leads = func(ctx context.Context, d *Daemon) bool {
-		is, err := mode(ctx, d)
-		return err == nil && is != "follower"
-	}
-	return d
 }
 
 // mode asks a server what it is: leader, follower or standalone. One without a majority is nothing.
-func mode(ctx context.Context, d *Daemon) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.options.addr)
+func (z *ZooKeeperServer) mode(ctx context.Context) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", z.addr)
 	if err != nil {
 		return "", err
 	}
