@@ -31,8 +31,8 @@
 // # Other versions
 //
 // With ELECTION_TEST_OLDEST set, etcd and Consul are the oldest versions that this module claims to support.
-// ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL, and ELECTION_TEST_WEED a
-// SeaweedFS, which the tests of S3 then start instead of a versitygw.
+// ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL, and ELECTION_TEST_SEAWEEDFS the
+// address of the SeaweedFS that scripts/seaweedfs runs, which the tests of S3 then share instead of a versitygw.
 //
 // Each test records the servers that it used or missed as attributes
 // ([testing.TB.Attr]). scripts/report makes a table of them.

@@ -21,24 +21,31 @@ type S3Options struct {
 	TLS bool
 }
 
-// An S3Node is a versitygw, which keeps objects in a directory, or the SeaweedFS whose program ELECTION_TEST_WEED
-// names: master, volume server, filer and S3 gateway in one process.
+// An S3Node is a versitygw, which keeps objects in a directory.
 type S3Node struct{ *Daemon }
 
 // StartS3 starts a store for this test and stops it after the test.
 func StartS3(t testing.TB, o S3Options) *S3Node {
 	t.Helper()
+	if seaweed() != "" {
+		t.Skip("harms a server of its own, and scripts/seaweedfs runs one for all tests")
+	}
 	return startOwn(t, func() *S3Node { return startS3(o) })
 }
 
-// SharedS3 returns the store that all tests of the binary share. Tests must not inject faults into it.
-// Each takes its own prefix.
-var SharedS3 = share(func() *S3Node { return startS3(S3Options{}) })
+// SharedS3 returns the store that all tests of the binary share, or the one of scripts/seaweedfs. Tests must not inject
+// faults into it. Each takes its own prefix.
+var SharedS3 = share(func() *S3Node {
+	if addr := seaweed(); addr != "" {
+		return &S3Node{&Daemon{kind: S3, version: "SeaweedFS", addr: addr}}
+	}
+	return startS3(S3Options{})
+})
+
+// seaweed is the address of the store that scripts/seaweedfs runs; "" if it does not run these tests.
+func seaweed() string { return os.Getenv("ELECTION_TEST_SEAWEEDFS") }
 
 func startS3(o S3Options) *S3Node {
-	if weed := os.Getenv("ELECTION_TEST_WEED"); weed != "" {
-		return startSeaweedFS(weed, o)
-	}
 	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
 	d := newDaemon(S3, "versitygw "+version, o.TLS)
 	data := filepath.Join(d.dir, "data")
