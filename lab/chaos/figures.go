@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -61,27 +60,6 @@ func (g Gaps) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// MarshalText and UnmarshalText store the counts as one short text: bucket:count ….
-func (g Gaps) MarshalText() ([]byte, error) {
-	var parts []string
-	for _, bucket := range sorted(g) {
-		parts = append(parts, fmt.Sprintf("%d:%d", bucket, g[bucket]))
-	}
-	return []byte(strings.Join(parts, " ")), nil
-}
-
-func (g *Gaps) UnmarshalText(text []byte) error {
-	*g = Gaps{}
-	for part := range strings.FieldsSeq(string(text)) {
-		var bucket, count int
-		if _, err := fmt.Sscanf(part, "%d:%d", &bucket, &count); err != nil {
-			return fmt.Errorf("gaps: %q: want bucket:count", part)
-		}
-		(*g)[bucket] += count
-	}
-	return nil
-}
-
 // Figures are the rows of the table, by backend and fault.
 type Figures []*Figure
 
@@ -134,32 +112,23 @@ func ReadFigures(name string) (f Figures, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("figures: %w", err)
 	}
-	for _, l := range f {
-		if l.Gaps == nil {
-			l.Gaps = Gaps{}
-		}
-	}
 	return f, nil
 }
 
 // Write replaces the file, with one line for each figure.
 func (f Figures) Write(name string) error {
-	var b bytes.Buffer
-	b.WriteString("[\n")
-	for i, l := range f {
+	var lines []string
+	for _, l := range f {
 		text, err := json.Marshal(l)
 		if err != nil {
 			return err
 		}
-		b.Write(text)
-		if i < len(f)-1 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('\n')
+		lines = append(lines, string(text))
 	}
-	b.WriteString("]\n")
+
+	text := "[\n" + strings.Join(lines, ",\n") + "\n]\n"
 	next := name + ".new"
-	if err := os.WriteFile(next, b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
 		return err
 	}
 	return os.Rename(next, name)
