@@ -191,9 +191,7 @@ func (b *tab) shoot(name string) {
 	}
 	var png []byte
 	b.run("take a screenshot", chromedp.CaptureScreenshot(&png))
-	if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644))
 }
 
 // A site is a page that one of several managers on a store serves.
@@ -207,9 +205,7 @@ type site struct {
 func manager(t *testing.T, b backend.Backend, ttl time.Duration, id, address string) *election.Manager {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, Address: address, TTL: cmp.Or(ttl, 30*time.Second)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond) // no other process waits for the leases
 		defer cancel()
@@ -233,9 +229,7 @@ func join(t *testing.T, m *election.Manager, names ...string) (list []*election.
 	t.Helper()
 	for _, name := range names {
 		e, err := m.Join(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		list = append(list, e)
 	}
 	return list
@@ -244,9 +238,7 @@ func join(t *testing.T, m *election.Manager, names ...string) (list []*election.
 func serve(t *testing.T, m *election.Manager, o electionhttp.Options) *site {
 	t.Helper()
 	h, err := electionhttp.New(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
 	server := httptest.NewServer(mux)
@@ -256,6 +248,13 @@ func serve(t *testing.T, m *election.Manager, o electionhttp.Options) *site {
 		server.Close()
 	})
 	return &site{server.URL + "/ops/election", server, h} // without the final slash: ServeMux redirects
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func everybody(*http.Request, electionhttp.Action) error { return nil }

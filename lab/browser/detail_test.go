@@ -22,9 +22,7 @@ func (located) Location() string { return "db1:3306/app" }
 func observer(t *testing.T, b backend.Backend, names ...string) *election.Manager {
 	t.Helper()
 	m, err := election.New(b, election.Options{Observer: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { m.Close(t.Context()) })
 	join(t, m, names...)
 	return m
@@ -33,9 +31,7 @@ func observer(t *testing.T, b backend.Backend, names ...string) *election.Manage
 func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // a short TTL: the leader reads requests when it renews
-	if err := join(t, a, "jobs")[0].Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, join(t, a, "jobs")[0].Lead(nil))
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
@@ -47,9 +43,7 @@ func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 		p.shoot("alone-" + name)
 	})
 	b := manager(t, store.Backend(), 6*time.Second, "web-2.example", "10.0.4.12:8080")
-	if err := join(t, b, "jobs")[0].Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, join(t, b, "jobs")[0].Lead(nil))
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
@@ -78,27 +72,19 @@ func TestTheHistoryShowsEndsAndGaps(t *testing.T) {
 	a, b := manager(t, store.Backend(), 6*time.Second, "a", ""), manager(t, store.Backend(), 6*time.Second, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
 	first, err := ea.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	p := open(t, serve(t, b, electionhttp.Options{}).url, 1280, 900, false)
 	p.says("#verdict", "a leads jobs")
-	if err := first.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.Resign(t.Context()))
 	p.says("#verdict", "jobs has no leader")
 	p.run("open the election", chromedp.Click("#rows .name"))
 	p.says("#detail .leaderships", "stepped down")
 	p.check("the list has no numbers", "getComputedStyle(document.querySelector('#detail .leaderships')).listStyleType === 'none'")
 	p.shoot("history")
 	p.says("#detail .gap", "no leader now, for") // after a second
-	if err := eb.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, eb.Lead(nil))
 	p.says("#detail .gap", "no leader for")
-	if err := eb.Depose(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, eb.Depose(t.Context()))
 	p.says("#detail .leaderships", "was deposed by an operator")
 }
 

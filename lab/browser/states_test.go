@@ -56,9 +56,7 @@ func TestTheVerdictSaysThatAllHaveALeader(t *testing.T) {
 	lead(t, a, mine...)
 	lead(t, b, others...)
 	for _, standby := range append(join(t, a, others...), join(t, b, mine...)...) {
-		if err := standby.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, standby.Lead(nil))
 	}
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
@@ -83,9 +81,7 @@ func TestProblemsComeFirst(t *testing.T) {
 	away := store.Backend()
 	a, b := manager(t, away, 20*time.Second, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
 	lead(t, b, "billing/nightly", "billing/invoices", "reports/weekly")
-	if err := b.Election("reports/weekly").Leadership().Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.Election("reports/weekly").Leadership().Resign(t.Context()))
 	lead(t, a, "mail/digest")
 	join(t, a, "billing/nightly", "billing/invoices")
 	lead(t, b, "zoo/keeper")
@@ -124,9 +120,7 @@ func TestElectionsWithoutAStandbyAreFound(t *testing.T) {
 	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "web-1.example", ""), manager(t, store.Backend(), 0, "web-2.example", "")
 	lead(t, a, "billing/nightly", "mail/digest")
-	if err := join(t, b, "mail/digest")[0].Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, join(t, b, "mail/digest")[0].Lead(nil))
 	s := serve(t, a, electionhttp.Options{})
 	p := open(t, s.url, 1280, 900, false)
 	p.says("#verdict", "1 election has no standby")
@@ -147,9 +141,7 @@ func TestAStoreWithoutAnyLeaderIsRed(t *testing.T) {
 	a := manager(t, store.Backend(), 0, "web-1.example", "")
 	for _, e := range join(t, a, "billing/nightly", "mail/digest") {
 		e.Pause() // else they would be idle
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, e.Lead(nil))
 	}
 	p := open(t, serve(t, a, electionhttp.Options{}).url, 1280, 900, false)
 	p.says("#verdict", "None of the 2 elections has a leader")
@@ -161,22 +153,16 @@ func TestAChangeShowsWithoutReloading(t *testing.T) {
 	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
 	first, err := ea.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s := serve(t, b, electionhttp.Options{})
 	p := open(t, s.url, 1280, 900, false, "ERR_", "Failed to load resource") // the server is closed at the end
 	p.says("#verdict", "a leads jobs")
 	p.says("#live", "Live")
 	p.run("mark the document", chromedp.Evaluate("window.marked = true", nil))
-	if err := first.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.Resign(t.Context()))
 	p.says("#verdict", "jobs has no leader")
 	began := time.Now()
-	if err := eb.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, eb.Lead(nil))
 	p.says("#verdict", "b leads jobs")
 	t.Logf("the page shows the new leader %v after Lead", time.Since(began).Round(time.Millisecond))
 	p.says("#rows", "Leading here")
@@ -203,9 +189,7 @@ func TestHostileTextHasNoEffect(t *testing.T) {
 	}
 	win := func(name string) {
 		seen, err := b.Observe(t.Context(), []backend.Lease{{Election: name}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: name, Candidate: who, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
 			t.Fatal(err)
 		}
@@ -228,15 +212,11 @@ func TestTheKeyboardIsEnough(t *testing.T) {
 	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
-	if err := ea.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, ea.Lead(nil))
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	p := open(t, s.url, 1280, 900, false)
 	p.says("#verdict", "a leads jobs")
-	if err := eb.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, eb.Lead(nil))
 	press := func(key, what, expression string) {
 		t.Helper()
 		p.run("press "+what, chromedp.KeyEvent(key))
@@ -270,9 +250,7 @@ func TestAThousandElectionsStayUsable(t *testing.T) {
 	for i := range 1000 {
 		name := fmt.Sprintf("tenant-%04d/billing", i)
 		for _, e := range append(join(t, a, name), join(t, b, name)...) {
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, e.Lead(nil))
 		}
 	}
 	for _, m := range []*election.Manager{a, b} { // no process leads this election

@@ -92,9 +92,7 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 		"row locked": func(r *run) {
 			r.inject(server.Addr(), byCall, func() {
 				tx, err := d.Admin().Begin(r.Context())
-				if err != nil {
-					r.Fatal(err)
-				}
+				testbed.NoError(r, err)
 				defer tx.Rollback(context.WithoutCancel(r.Context()))
 				if _, err := tx.Exec(r.Context(), "SELECT FROM election_item FOR UPDATE"); err != nil {
 					r.Fatal(err)
@@ -102,9 +100,7 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 				r.wait(ttl/2, 2*ttl)
 			})
 		},
-		"connections closed": closing(server.Addr(), func(r *run) {
-			d.Exec(r, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
-		}),
+		"connections closed": closing(server.Addr(), func(r *run) { d.Disconnect(r) }),
 	}
 }
 
@@ -126,9 +122,7 @@ func redisAdmin(server *testbed.RedisServer, prefix string) map[string]fault {
 // connect is a client of ZooKeeper.
 func connect(t testing.TB, addr string) *zk.Conn {
 	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return c
 }
 
@@ -138,9 +132,7 @@ func curatorAdmin(addr, root string) map[string]fault {
 			c := connect(r, addr)
 			defer c.Close()
 			queues, _, err := c.Children(root + "/latch")
-			if err != nil {
-				r.Fatal(err)
-			}
+			testbed.NoError(r, err)
 			for _, q := range queues {
 				queue := root + "/latch/" + q
 				nodes, _, err := c.Children(queue)

@@ -90,9 +90,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("needs -histories")
 	}
 	kept, err := ReadFigures(*figures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var mu sync.Mutex
 	var all []*History
 	began := time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const ms = time.Millisecond
@@ -161,13 +162,9 @@ func TestAKeptHistoryGivesTheSameError(t *testing.T) {
 	h := good()
 	h.find("a1", conformance.Believed, "").To = 5001 * ms
 	text, err := json.Marshal(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var again History
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, json.Unmarshal(text, &again))
 	if one, other := Check(h), Check(&again); other == nil || one.Error() != other.Error() {
 		t.Errorf("%v; read again: %v", one, other)
 	}

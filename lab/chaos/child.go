@@ -33,13 +33,9 @@ type child struct {
 func startChild(t testing.TB, r Role, member int) *child {
 	t.Helper()
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	c := &child{Role: r, member: member, cmd: exec.Command(program), done: make(chan struct{})}
 	if c.board, err = openBoard(r.board()); err != nil {
 		t.Fatal(err)
@@ -51,17 +47,13 @@ func startChild(t testing.TB, r Role, member int) *child {
 	}
 	c.cmd.Env = append(c.cmd.Env, RoleVariable+"="+string(text), "GOMAXPROCS=2")
 	log, err := os.Create(filepath.Join(r.Dir, r.Process+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer log.Close()
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, c.cmd.Start())
 	go func() {
 		c.cmd.Wait()
 		close(c.done)

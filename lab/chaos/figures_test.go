@@ -8,26 +8,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestFiguresAreReadAsTheyAreWritten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "figures.json")
 	for i := range 20 {
 		f, err := ReadFigures(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		h := good()
 		h.Seed = uint64(i)
 		f.Add(h, i == 7)
-		if err := f.Write(name); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, f.Write(name))
 	}
 	f, err := ReadFigures(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	l := f.Of("mysql on MariaDB", "kill -9")
 	if len(f) != 1 || l.Histories != 20 || l.Bites != 20 || l.Violations != 1 || l.Seed != 19 || l.Gaps.Count() != 40 || len(l.Broken) != 1 || l.Broken[0] != 7 {
 		t.Errorf("%d rows, the first is %+v; want 20 histories, 20 faults that hit a leader, 40 gaps, and the violation of seed 7", len(f), *l)
@@ -49,9 +45,7 @@ func TestAnIdleHistoryIsCountedApart(t *testing.T) {
 
 func TestAnUnreadableFileOfFiguresIsAnError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "figures.json")
-	if err := os.WriteFile(name, []byte("[{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(name, []byte("[{"), 0o600))
 	if _, err := ReadFigures(name); err == nil {
 		t.Error("ReadFigures accepted a malformed file")
 	}
@@ -59,19 +53,13 @@ func TestAnUnreadableFileOfFiguresIsAnError(t *testing.T) {
 
 func TestTheDocsPageHasAPlaceForTheFigures(t *testing.T) {
 	text, err := os.ReadFile("../../docs/chaos.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	name := filepath.Join(t.TempDir(), "chaos.md")
 	var f Figures
 	f.Add(good(), true)
 	for range 2 { // the second time replaces the first
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.WriteInto(name); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(name, text, 0o600))
+		testbed.NoError(t, f.WriteInto(name))
 		if text, err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}

@@ -145,9 +145,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	r.history.To = Now()
 	for _, c := range r.all {
 		lines, err := c.lines()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		r.history.Lines = append(r.history.Lines, lines...)
 		c.board.file.Close()
 	}

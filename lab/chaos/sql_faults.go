@@ -21,7 +21,7 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 		"rights revoked": func(r *run) {
 			r.inject(s.Addr(), byCall, func() {
 				s.Exec(r, "REVOKE "+rights+" FROM "+user)
-				closeConnections(r, s, d) // an open one keeps its rights in a database
+				d.Disconnect(r) // an open one keeps its rights in a database
 				r.wait(ttl/2, 2*ttl)
 				s.Exec(r, "GRANT "+rights+" TO "+user)
 			})
@@ -31,7 +31,7 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 		"connections used up": func(r *run) {
 			r.inject(s.Addr(), byCall, func() {
 				s.Exec(r, "SET GLOBAL max_connections = 12")
-				closeConnections(r, s, d)
+				d.Disconnect(r)
 				db := testbed.OpenDB(r, d.User)
 				var taken []*sql.Conn
 				r.again(ttl+r.N(ttl), 0, 20*time.Millisecond, func() {
@@ -46,25 +46,5 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 				s.Exec(r, "SET GLOBAL max_connections = 151")
 			})
 		},
-	}
-}
-
-// closeConnections closes the connections of the members on the server's side.
-func closeConnections(r *run, s *testbed.Server, d *testbed.Database) {
-	r.Helper()
-	rows, err := s.Admin().QueryContext(r.Context(), "SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = ?", d.User.User)
-	if err != nil {
-		r.Fatal(err)
-	}
-	var kills []string
-	for rows.Next() {
-		var kill string
-		if err := rows.Scan(&kill); err != nil {
-			r.Fatal(err)
-		}
-		kills = append(kills, kill)
-	}
-	for _, kill := range kills { // ignore errors: a connection may have ended
-		_, _ = s.Admin().ExecContext(r.Context(), kill)
 	}
 }

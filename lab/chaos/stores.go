@@ -136,9 +136,7 @@ func mysqlSite(t testing.TB, k testbed.Kind) *Site {
 }
 
 func makeTables(t testing.TB, d *testbed.Database, prefix string) {
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", prefix); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", prefix))
 }
 
 func mysqlEnviron(d *testbed.Database) reach {
@@ -158,13 +156,9 @@ func postgresSite(t testing.TB) *Site {
 func postgresDatabase(t testing.TB, server *testbed.PostgresServer) *testbed.PostgresDatabase {
 	d := server.Database(t)
 	b, err := postgres.Open(postgres.Options{DSN: d.DSN("")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer b.Close()
-	if err := b.CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, b.CreateTables(t.Context()))
 	return d
 }
 

@@ -51,16 +51,12 @@ func TestAProcessHasFewConnections(t *testing.T) {
 			all = append(all, p)
 		}
 		first := lead(t, all[0].Election)
-		if err := all[1].Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, all[1].Lead(nil))
 		knowsLeader(t, all, "leader")
 		count(t, "start", all, 10*time.Second, most.ever)
 		count(t, "idle", all, 10*time.Second, most.ever)
 		fewWhenIdle(t, all, most.idle)
-		if err := first.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, first.Resign(t.Context()))
 		knowsLeader(t, all, "follower")
 		count(t, "handover", all, 15*time.Second, most.ever)
 		count(t, "renewal", all, 75*time.Second, most.ever)
@@ -125,9 +121,7 @@ func TestAFleetFitsOnADefaultPostgres(t *testing.T) {
 	for i := range 45 {
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		e := join(t, fmt.Sprint("process ", i), 10*time.Second, b, err)
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, e.Lead(nil))
 		all = append(all, e)
 	}
 	leads := func() (l *election.Leadership) {
@@ -157,9 +151,7 @@ func TestAFleetFitsOnADefaultPostgres(t *testing.T) {
 	}
 	t.Logf("45 processes had %d connections at most", most)
 	log, err := os.ReadFile(filepath.Join(server.Dir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for _, refusal := range []string{"too many clients", "too many connections", "remaining connection slots"} {
 		if n := strings.Count(string(log), refusal); n > 0 {
 			t.Errorf("the server has refused %d connections: %s", n, refusal)

@@ -45,14 +45,10 @@ func TestTheDoctorCountsConnections(t *testing.T) {
 			lead(t, join(t, "a", 6*time.Second, b, err))
 			connections := func() string {
 				b, err := open()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				defer b.Close()
 				all, err := b.(backend.Inspector).Inspect(t.Context(), 6*time.Second, 2*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				for _, d := range all {
 					if d.What == "connections" {
 						return d.String()

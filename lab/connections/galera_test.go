@@ -27,9 +27,7 @@ func TestANodeOfGaleraThatComesBackCostsMaxTTL(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		b, err := mysql.Open(mysql.Options{Config: at(db.User, proxy.Addr()), MaxTTL: greatest})
 		e := join(t, id, ttl, b, err)
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, e.Lead(nil))
 		members = append(members, e)
 	}
 	somebodyLeads(t, members)
@@ -105,9 +103,7 @@ func startGalera(t *testing.T) (first, second *testbed.Server) {
 	first.Terminate(t)
 	second.Terminate(t)
 	from, to := filepath.Join(first.Dir(), "data"), filepath.Join(second.Dir(), "data")
-	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))))
 	first.Start(t)
 	second.SetArgs(t, args(1))
 	second.Start(t)
@@ -137,9 +133,7 @@ func startHAProxy(t *testing.T, servers ...string) *testbed.Daemon {
 			text += "\n"
 		}
 		config := filepath.Join(dir, "haproxy.cfg")
-		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 		return []string{program, "-db", "-f", config}
 	})
 }

@@ -43,9 +43,7 @@ var stores = map[string]func(t *testing.T) store{
 	"mysqltable": func(t *testing.T) store {
 		db := startMySQL(t)
 		admin := testbed.OpenDB(t, db.Admin)
-		if err := mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix))
 		db.Exec(t, "CREATE TABLE leader_election (service_id varchar(128) PRIMARY KEY, leader_id varchar(128) NOT NULL, last_active_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 		return store{db.User.Addr, func(addr string) (backend.Backend, error) {
 			return mysqltable.Open(mysqltable.Options{MySQL: mysql.Options{Config: at(db.User, addr)}, Layout: mysqltable.LastActiveTime, Threshold: 15 * time.Second})
@@ -96,14 +94,7 @@ func startMySQL(t *testing.T) *testbed.Database {
 // withTable makes a database with the table of backend mysql.
 func withTable(t *testing.T, server *testbed.Server) *testbed.Database {
 	db := server.Database(t)
-	b, err := mysql.Open(mysql.Options{Config: db.Admin})
-	if err == nil {
-		defer b.Close()
-		err = b.CreateTables(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
 	return db
 }
 
@@ -111,13 +102,9 @@ func startPostgres(t *testing.T, o testbed.PostgresOptions) (*testbed.PostgresSe
 	server := testbed.StartPostgres(t, o)
 	db := server.Database(t)
 	b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
-	if err == nil {
-		defer b.Close()
-		err = b.CreateTables(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	defer b.Close()
+	testbed.NoError(t, b.CreateTables(t.Context()))
 	return server, db
 }
 
@@ -140,14 +127,10 @@ func each(t *testing.T, f func(t *testing.T, s store)) {
 // join opens a manager that has joined elections, and returns the first one.
 func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err error, names ...string) (first *election.Election) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
@@ -155,9 +138,7 @@ func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err err
 	})
 	for _, name := range append(names, "jobs") {
 		e, err := m.Join(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		first = cmp.Or(first, e)
 	}
 	return first

@@ -32,9 +32,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 		b, err := mysql.Open(mysql.Options{Config: db.User})
 		return b, func() (names string) {
 			err := admin.QueryRowContext(t.Context(), "SELECT COALESCE(GROUP_CONCAT(DISTINCT ATTR_VALUE), '') FROM performance_schema.session_connect_attrs a JOIN information_schema.PROCESSLIST p ON p.ID = a.PROCESSLIST_ID WHERE ATTR_NAME = 'program_name' AND p.USER = ?", db.User.User).Scan(&names)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return names
 		}, err
 	},
@@ -65,9 +63,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 	},
 	"consul": func(t *testing.T) (backend.Backend, func() string, error) {
 		target, err := url.Parse(testbed.StartConsul(t, testbed.ConsulOptions{}).URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		agents := make(chan string, 1)
 		forward := httputil.NewSingleHostReverseProxy(target)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,9 +79,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 	},
 	"etcd": func(t *testing.T) (backend.Backend, func() string, error) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		agents := make(chan string, 1)
 		server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 			sent, _ := metadata.FromIncomingContext(stream.Context())

@@ -30,14 +30,10 @@ type ranks struct {
 func (r *ranks) start(id string, priority int) *election.Manager {
 	r.Helper()
 	b, err := r.open(r.addr)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testbed.NoError(r, err)
 	r.Cleanup(func() { b.Close() })
 	m, err := election.New(b, election.Options{ID: id, TTL: rankTTL, Priority: priority, Reclaim: rankTTL})
-	if err != nil {
-		r.Fatal(err)
-	}
+	testbed.NoError(r, err)
 	r.Cleanup(func() { m.Close(context.Background()) })
 	e, err := m.Join("jobs")
 	if err == nil {
@@ -48,9 +44,7 @@ func (r *ranks) start(id string, priority int) *election.Manager {
 			return nil
 		})
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	testbed.NoError(r, err)
 	return m
 }
 
@@ -97,9 +91,7 @@ func TestTheHighestLeadsOnEveryStore(t *testing.T) {
 		a := r.start("a", 10)
 		r.leads("a")
 
-		if err := a.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Close(t.Context()))
 		r.leads("ab")
 		r.start("a", 10)
 		r.leads("aba")

@@ -40,13 +40,14 @@ var rotations = map[string]func(t *testing.T) rotated{
 		next.Passwd = "another"
 		return rotated{"mysql:\n  dsn_file: {file}\n", "\n" + db.User.FormatDSN(), "\n" + next.FormatDSN(), func() {
 			db.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' IDENTIFIED BY 'another'", db.User.User))
-			killMySQL(t, db)
+			db.Disconnect(t)
 		}}
 	},
 	"the DSN of postgres": func(t *testing.T) rotated {
 		server, db := startPostgres(t, testbed.PostgresOptions{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 		return rotated{"postgres:\n  dsn_file: {file}\n", "\n" + db.DSN(""), "\n" + db.DSNOf(db.User, "another", ""), func() {
-			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
+			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'")
+			db.Disconnect(t)
 		}}
 	},
 	"the file that the DSN of postgres names": func(t *testing.T) rotated {
@@ -54,7 +55,8 @@ var rotations = map[string]func(t *testing.T) rotated{
 		host, port, _ := strings.Cut(server.Addr(), ":")
 		dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable passfile={file}", host, port, db.User, db.Name)
 		return rotated{"postgres:\n  dsn: " + dsn + "\n", "*:*:*:*:" + db.Password, "*:*:*:*:another", func() {
-			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'", "SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE usename = '"+db.User+"'")
+			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'")
+			db.Disconnect(t)
 		}}
 	},
 	"the password of redis": func(t *testing.T) rotated {
@@ -87,9 +89,7 @@ func TestWhatIsReplacedInAFileIsReadAgain(t *testing.T) {
 			write(t, file, r.first+"\n")
 			name, _, _ := strings.Cut(r.section, ":")
 			e := join(t, "a", 6*time.Second, configured(t, name, strings.ReplaceAll(r.section, "{file}", file)), nil)
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, e.Lead(nil))
 			testbed.Leads(t, e)
 			write(t, file, r.next+"\n")
 			r.replace()
@@ -142,9 +142,7 @@ func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ca.pem")
 			write(t, file, strange(t))
 			e := join(t, "a", 6*time.Second, configured(t, name, strings.ReplaceAll(section, "{ca}", file)), nil)
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, e.Lead(nil))
 			testbed.Eventually(t, patience, "the server is not trusted", func() error {
 				if text := fmt.Sprintf("%+v", e.Current()); !strings.Contains(text, "x509") {
 					return errors.New(text)
@@ -152,9 +150,7 @@ func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
 				return nil
 			})
 			right, err := os.ReadFile(ca)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			write(t, file, string(right))
 			testbed.Leads(t, e)
 		})
@@ -165,14 +161,10 @@ func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
 func strange(t *testing.T) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
 }
 
@@ -180,13 +172,9 @@ func strange(t *testing.T) string {
 func configured(t *testing.T, name, section string) backend.Backend {
 	t.Helper()
 	c, err := config.Parse("test", []byte("backend: "+name+"\nttl: 6s\n"+section), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	b, err := c.OpenBackend()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return b
 }
 
@@ -211,13 +199,9 @@ func TestALeaderOfEtcdLeadsOnWhenItsTokenHasExpired(t *testing.T) {
 func keys(t *testing.T) (public, private string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	text, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	dir := t.TempDir()
 	public, private = filepath.Join(dir, "public.pem"), filepath.Join(dir, "private.pem")
 	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: text})))
@@ -225,28 +209,9 @@ func keys(t *testing.T) (public, private string) {
 	return public, private
 }
 
-func killMySQL(t *testing.T, db *testbed.Database) {
-	t.Helper()
-	rows, err := testbed.OpenDB(t, db.Admin).QueryContext(t.Context(), "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = ?", db.User.User)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids []int
-	for rows.Next() {
-		var id int
-		rows.Scan(&id)
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		testbed.OpenDB(t, db.Admin).ExecContext(t.Context(), fmt.Sprint("KILL ", id)) // it may have ended
-	}
-}
-
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // withUser makes the user app, who may do everything with all keys, and returns a client of root.
@@ -255,15 +220,11 @@ func withUser(t *testing.T, url, password string) *clientv3.Client {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer c.Close()
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	must(c.UserAdd(ctx, "root", "rootpass"))
 	must(c.UserGrantRole(ctx, "root", "root"))
@@ -273,9 +234,7 @@ func withUser(t *testing.T, url, password string) *clientv3.Client {
 	must(c.UserGrantRole(ctx, "app", "all"))
 	must(c.AuthEnable(ctx))
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Logger: zap.NewNop(), Username: "root", Password: "rootpass"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }

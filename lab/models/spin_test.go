@@ -118,12 +118,8 @@ func run(t *testing.T, model string, c check) search {
 	t.Helper()
 	s := search{dir: t.TempDir()}
 	text, err := os.ReadFile(model + ".pml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, model+".pml"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, os.WriteFile(filepath.Join(s.dir, model+".pml"), text, 0o600))
 	out, _, err := in(t, s.dir, "spin", append(append([]string{"-a"}, define(c)...), model+".pml")...)
 	if err != nil || strings.Contains(out, "Error") {
 		t.Fatalf("spin: %v\n%s", err, out)

@@ -34,10 +34,10 @@ func attempt[T any](script func() T) (v T, err error) {
 	return script(), nil
 }
 
-// noError ends the test if there is an error.
-func noError(t testing.TB, err error) {
+// NoError ends the test if there is an error.
+func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatalf("testbed: %v", err)
+		t.Fatal(err)
 	}
 }

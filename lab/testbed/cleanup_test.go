@@ -25,12 +25,8 @@ func TestServersAndDataGoWithTheTestBinary(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperEnds$")
 			cmd.Env = append(os.Environ(), helper+"="+end)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			NoError(t, err)
+			NoError(t, cmd.Start())
 			var pid int
 			var dir string
 			for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -18,7 +18,7 @@ func (d *Daemon) Step(t testing.TB, by time.Duration) {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
 	d.offset += by
-	noError(t, writeClock(d.clock, d.offset))
+	NoError(t, writeClock(d.clock, d.offset))
 }
 
 // faketime finds the library that fakes the clock.

@@ -26,9 +26,9 @@ func startCluster[S server](t testing.TB, n int, make func(i int) S) (all []S) {
 		all = append(all, s)
 	}
 	for _, s := range all {
-		noError(t, s.await())
+		NoError(t, s.await())
 	}
-	recordServer(t, fmt.Sprintf("%s, %d servers", all[0].title(), n))
+	t.Attr("server", fmt.Sprintf("%s, %d servers", all[0].title(), n))
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -26,9 +27,10 @@ type Daemon struct {
 	dir     string // see newDir
 	addr    string // for clients
 	command []string
-	env     []string   // added to the environment
-	host    *Host      // where it runs; nil: this machine
-	ca      *authority // of its certificate; nil: it does not speak TLS
+	env     []string            // added to the environment
+	user    *syscall.Credential // as whom it runs; nil: as this process
+	host    *Host               // where it runs; nil: this machine
+	ca      *authority          // of its certificate; nil: it does not speak TLS
 
 	certs  []tls.Certificate // of the tests; nil: clients need none
 	header http.Header       // of the tests' requests
@@ -88,7 +90,7 @@ func (d *Daemon) spawn() error {
 	if d.host != nil {
 		command = d.host.command(command)
 	}
-	p, err := spawn(command, d.env, d.log())
+	p, err := spawn(syscall.SysProcAttr{Credential: d.user}, command, d.env, d.log())
 	if err != nil {
 		return fmt.Errorf("start %s: %w", d.kind, err)
 	}
@@ -165,7 +167,7 @@ func (d *Daemon) LogTail() string {
 func (d *Daemon) share() { d.shared = true }
 
 // title names the server in the table of scripts/report.
-func (d *Daemon) title() string { return fmt.Sprint(d.kind, " ", d.version) }
+func (d *Daemon) title() string { return strings.TrimSpace(fmt.Sprint(d.kind, " ", d.version)) }
 
 // URL is where clients reach a server that speaks HTTP: http://… or https://….
 func (d *Daemon) URL() string {
@@ -216,7 +218,7 @@ func (d *Daemon) Request(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	noError(t, d.Try(ctx, method, path, body, into))
+	NoError(t, d.Try(ctx, method, path, body, into))
 }
 
 // Try is Request that returns the error, for goroutines and for what may fail. A status from 400 on is in the error's
@@ -245,9 +247,7 @@ func (d *Daemon) ask(ctx context.Context, method, url string, body any) (answer 
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range d.header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, d.header)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
@@ -322,7 +322,7 @@ func (d *Daemon) Kill(t testing.TB) {
 // Terminate asks the daemon to end, without waiting for its clients, and waits until it has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	noError(t, d.requireRunning(t, "Terminate").end(d.end, endLimit))
+	NoError(t, d.requireRunning(t, "Terminate").end(d.end, endLimit))
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and
@@ -346,11 +346,11 @@ func (d *Daemon) Start(t testing.TB) {
 // new ones, and no request is answered.
 func (d *Daemon) Stop(t testing.TB) {
 	t.Helper()
-	noError(t, d.requireRunning(t, "Stop").pause(true))
+	NoError(t, d.requireRunning(t, "Stop").pause(true))
 }
 
 // Continue resumes a frozen daemon.
 func (d *Daemon) Continue(t testing.TB) {
 	t.Helper()
-	noError(t, d.requireRunning(t, "Continue").pause(false))
+	NoError(t, d.requireRunning(t, "Continue").pause(false))
 }

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
@@ -30,7 +31,7 @@ func (s *Server) Database(t testing.TB) *Database {
 	t.Helper()
 	d := &Database{Name: "test_" + random(), Admin: s.AdminConfig(), server: s}
 	d.Admin.DBName = d.Name
-	noError(t, s.exec("CREATE DATABASE "+d.Name))
+	NoError(t, s.exec("CREATE DATABASE "+d.Name))
 	t.Cleanup(func() { s.tidy("DROP DATABASE IF EXISTS " + d.Name) })
 	d.User = d.AddUser(t)
 	return d
@@ -53,6 +54,24 @@ func (d *Database) AddUser(t testing.TB) *mysql.Config {
 	return c
 }
 
+// Disconnect closes the connections of User on the server's side.
+func (d *Database) Disconnect(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	rows, err := d.server.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", d.User.User)
+	NoError(t, err)
+	var ids []int
+	for rows.Next() {
+		var id int
+		NoError(t, rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		_ = d.server.exec(fmt.Sprint("KILL ", id)) // the connection may have ended
+	}
+}
+
 // Exec runs statements in this database as the administrator.
 func (d *Database) Exec(t testing.TB, statements ...string) {
 	t.Helper()
@@ -69,7 +88,7 @@ func (d *Database) Exec(t testing.TB, statements ...string) {
 func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	db, err := attempt(func() *sql.DB { return openPool(c) })
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

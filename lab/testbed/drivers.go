@@ -17,7 +17,7 @@ func TakeAll[C any](t testing.TB, pool *client.Pool[C], n int) {
 	var all []*client.Conn[C]
 	for range n {
 		c, err := pool.Take(t.Context(), true)
-		noError(t, err)
+		NoError(t, err)
 		all = append(all, c)
 	}
 	for _, c := range all {

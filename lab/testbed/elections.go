@@ -16,14 +16,14 @@ import (
 func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend) *election.Election {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		m.Close(ctx)
 	})
 	e, err := m.Join("jobs")
-	noError(t, err)
+	NoError(t, err)
 	return e
 }
 
@@ -31,12 +31,12 @@ func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend) *electi
 func Settle(t testing.TB, b backend.Backend, n int, ttl time.Duration, leads bool) {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: fmt.Sprint("leads ", leads), TTL: ttl})
-	noError(t, err)
+	NoError(t, err)
 	var joined []*election.Election
 	for k := range n {
 		e, err := m.Join(fmt.Sprintf("jobs%04d", k))
-		noError(t, err)
-		noError(t, e.Lead(nil))
+		NoError(t, err)
+		NoError(t, e.Lead(nil))
 		joined = append(joined, e)
 	}
 	Eventually(t, patience, "the manager has settled", func() error {
@@ -70,18 +70,18 @@ func LeadsAlone(t testing.TB, next, before *election.Election) {
 func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready func() error) {
 	t.Helper()
 	led, err := a.Campaign(t.Context())
-	noError(t, err)
+	NoError(t, err)
 	elected := make(chan time.Time, 10)
 	b.Watch(func(ev election.Event) {
 		if ev.Leading && ev.Kind == election.Elected {
 			elected <- time.Now()
 		}
 	})
-	noError(t, b.Lead(nil))
+	NoError(t, b.Lead(nil))
 	Eventually(t, patience, "b follows and listens", ready)
 
 	began := time.Now()
-	noError(t, led.Resign(t.Context()))
+	NoError(t, led.Resign(t.Context()))
 	took := (<-elected).Sub(began)
 	t.Logf("the handover took %v", took)
 	if took > limit {
@@ -94,10 +94,10 @@ func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready
 func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), open func() *election.Election) {
 	t.Helper()
 	led, err := old.Campaign(t.Context())
-	noError(t, err)
+	NoError(t, err)
 	tell()
 	newer := open()
-	noError(t, newer.Lead(nil))
+	NoError(t, newer.Lead(nil))
 	Eventually(t, patience, "the new process follows the old one", func() error {
 		if newer.Leading() && old.Leading() {
 			t.Fatal("two processes lead one election, each in a schema of its own")
@@ -112,7 +112,7 @@ func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), o
 	}
 
 	tell() // what was opened since, too
-	noError(t, led.Resign(t.Context()))
+	NoError(t, led.Resign(t.Context()))
 	Leads(t, newer)
 	if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
 		t.Errorf("the next term is %d, after %d", term, led.Term)
@@ -192,13 +192,13 @@ func WatchesItsOwnLeftover[S Replicated[S]](t testing.TB, primary, replica S, gr
 	toA, toB := primary.Proxy(t), primary.Proxy(t)
 	a, b := join("a", toA), join("b", toB)
 	old, err := a.Campaign(t.Context())
-	noError(t, err)
+	NoError(t, err)
 	replica.CatchUp(t, primary)
 	replica.StopReplication(t)
-	noError(t, old.Resign(t.Context()))
+	NoError(t, old.Resign(t.Context()))
 	lead, err := b.Campaign(t.Context())
-	noError(t, err)
-	noError(t, a.Lead(nil)) // campaigns, and observes B
+	NoError(t, err)
+	NoError(t, a.Lead(nil)) // campaigns, and observes B
 
 	toB.Cut(true)
 	primary.Kill(t)

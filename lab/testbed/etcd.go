@@ -144,7 +144,7 @@ func (e *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	text, err := e.ask(ctx, http.MethodGet, e.metrics+"/metrics", nil)
-	noError(t, err)
+	NoError(t, err)
 	metrics := make(map[string]float64)
 	for _, line := range metricLine.FindAllStringSubmatch(string(text), -1) {
 		metrics[line[1]], _ = strconv.ParseFloat(line[2], 64)
@@ -157,8 +157,8 @@ func (e *EtcdNode) data() string { return filepath.Join(e.Dir(), "data") }
 // ReplaceData replaces the data of a node that does not run by an earlier copy, or with "" by none.
 func (e *EtcdNode) ReplaceData(t testing.TB, saved string) {
 	t.Helper()
-	noError(t, os.RemoveAll(e.data()))
+	NoError(t, os.RemoveAll(e.data()))
 	if saved != "" {
-		noError(t, os.CopyFS(e.data(), os.DirFS(saved)))
+		NoError(t, os.CopyFS(e.data(), os.DirFS(saved)))
 	}
 }

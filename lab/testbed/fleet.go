@@ -37,7 +37,7 @@ func (f *Fleet) Add(m *Member, ours bool) *Member {
 func (f *Fleet) Program(id string, ours bool, env string, arg any) *Member {
 	f.t.Helper()
 	text, err := json.Marshal(arg)
-	noError(f.t, err)
+	NoError(f.t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), env+"="+string(text))
 	return f.Add(StartMember(f.t, id, cmd), ours)
@@ -117,21 +117,10 @@ func (f *Fleet) OneLeaderAtMost() {
 // unless opening it returned err, prints what it believes, and resigns and exits when its
 // input ends. It does not return.
 func PlayMember(store backend.Backend, err error, o election.Options, name string) {
-	var m *election.Manager
-	if err == nil {
-		m, err = election.New(store, o)
-	}
-	var e *election.Election
-	if err == nil {
-		e, err = m.Join(name)
-	}
-	if err == nil {
-		err = e.Lead(nil)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "member:", err)
-		os.Exit(1)
-	}
+	check(err)
+	m := must(election.New(store, o))
+	e := must(m.Join(name))
+	check(e.Lead(nil))
 	Say(e.Leading, func() string {
 		leader, _, _ := e.Leader()
 		return leader.ID + " " + leader.Address

@@ -95,7 +95,7 @@ func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
 func (k *KubernetesServer) SaveStore(t testing.TB) (saved string) {
 	t.Helper()
 	saved = filepath.Join(TempDir(t), "data")
-	k.withoutServers(t, func() { noError(t, os.CopyFS(saved, os.DirFS(k.etcd.data()))) })
+	k.withoutServers(t, func() { NoError(t, os.CopyFS(saved, os.DirFS(k.etcd.data()))) })
 	return saved
 }
 

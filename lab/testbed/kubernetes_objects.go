@@ -95,7 +95,7 @@ func (k *KubernetesServer) TokenKubeconfig(t testing.TB, token string) (file str
 func (k *KubernetesServer) kubeconfig(t testing.TB, user string) (file string) {
 	t.Helper()
 	ca, err := os.ReadFile(k.CAFile())
-	noError(t, err)
+	NoError(t, err)
 	return writeKubeconfig(t, fmt.Appendf(nil, `{
 	"apiVersion": "v1", "kind": "Config", "current-context": "testbed",
 	"contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
@@ -112,13 +112,13 @@ var kubeServer = regexp.MustCompile(`https://[^"]*`)
 func KubeconfigAt(t testing.TB, file, addr string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	noError(t, err)
+	NoError(t, err)
 	return writeKubeconfig(t, kubeServer.ReplaceAll(text, []byte("https://"+addr)))
 }
 
 func writeKubeconfig(t testing.TB, text []byte) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "kubeconfig")
-	noError(t, os.WriteFile(file, text, 0o600))
+	NoError(t, os.WriteFile(file, text, 0o600))
 	return file
 }

@@ -34,13 +34,9 @@ func exists(ctx context.Context, k *KubernetesServer, want bool, namespace, name
 func TestKubernetesGoesBackWithItsStore(t *testing.T) {
 	t.Parallel()
 	k := StartKubernetes(t, KubernetesOptions{})
-	if err := makeLease(t.Context(), k, "default", "early"); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, makeLease(t.Context(), k, "default", "early"))
 	saved := k.SaveStore(t)
-	if err := makeLease(t.Context(), k, "default", "late"); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, makeLease(t.Context(), k, "default", "late"))
 
 	second := StartKubernetes(t, KubernetesOptions{Beside: k})
 	k.Kill(t)

@@ -58,9 +58,9 @@ func KeepsLeading(t testing.TB, led *election.Leadership, d time.Duration) {
 func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, others ...*election.Election) {
 	t.Helper()
 	led, err := a.Campaign(t.Context())
-	noError(t, err)
+	NoError(t, err)
 	for _, e := range others {
-		noError(t, e.Lead(nil))
+		NoError(t, e.Lead(nil))
 	}
 	OneLeaderAtMost(t, append(slices.Clone(others), a)...)
 

@@ -55,10 +55,10 @@ func StartMember(t testing.TB, id string, cmd *exec.Cmd) *Member {
 	Full(t, "kills and stops processes")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe() // closed when the test binary ends, which ends the member
-	noError(t, err)
+	NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	noError(t, err)
-	noError(t, cmd.Start())
+	NoError(t, err)
+	NoError(t, cmd.Start())
 	t.Logf("%s starts", id)
 	j := &Member{ID: id, t: t, cmd: cmd, in: in, ended: make(chan struct{})}
 	go func() {
@@ -121,6 +121,10 @@ func (j *Member) Leads() bool {
 func (j *Member) Last(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.last(word)
+}
+
+func (j *Member) last(word string) string {
 	for _, line := range slices.Backward(j.said) {
 		if first, _, _ := strings.Cut(line, " "); first == word {
 			return line
@@ -136,32 +140,43 @@ func (j *Member) Pid() int { return j.cmd.Process.Pid }
 func (j *Member) Led() []Span {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return append([]Span(nil), j.spans...)
+	return slices.Clone(j.spans)
 }
 
 // memberLimit is for steps that take some seconds on an idle machine.
 const memberLimit = 3 * time.Minute
 
-// Says waits for a line that begins with these words. Members in Java say "started",
-// "leader", "not leader", "closed", and some also "waits".
-func (j *Member) Says(words string) (line string) {
+// await waits until the member is as it should be. The function is called with the member's lock.
+func (j *Member) await(what string, is func() bool) {
 	j.t.Helper()
-	Eventually(j.t, memberLimit, fmt.Sprintf("%s to say %q", j.ID, words), func() error {
+	Eventually(j.t, memberLimit, j.ID+" "+what, func() error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		for j.heard < len(j.said) {
-			line = j.said[j.heard]
-			j.heard++
-			if strings.HasPrefix(line, words) {
-				return nil
-			}
+		if is() {
+			return nil
 		}
 		select {
 		case <-j.ended:
 			return fmt.Errorf("it has ended: %w", errGiveUp)
 		default:
-			return fmt.Errorf("it has said %q", line)
+			return fmt.Errorf("it has said %q", j.said[max(0, len(j.said)-3):])
 		}
+	})
+}
+
+// Says waits for a line that begins with these words. Members in Java say "started",
+// "leader", "not leader", "closed", and some also "waits".
+func (j *Member) Says(words string) (line string) {
+	j.t.Helper()
+	j.await(fmt.Sprintf("to say %q", words), func() bool {
+		for j.heard < len(j.said) {
+			line = j.said[j.heard]
+			j.heard++
+			if strings.HasPrefix(line, words) {
+				return true
+			}
+		}
+		return false
 	})
 	return line
 }
@@ -184,27 +199,13 @@ func (j *Member) Who(n int) (line string) {
 // It reads the last line about that, because a member prints it only on a change.
 func (j *Member) Follows(prefix string) {
 	j.t.Helper()
-	j.until("to follow "+prefix, func() bool { return strings.HasPrefix(j.Last("follows"), "follows "+prefix) })
+	j.await("to follow "+prefix, func() bool { return strings.HasPrefix(j.last("follows"), "follows "+prefix) })
 }
 
 // FindsOut waits until the member no longer believes that it leads, whether it was stopped or not.
 func (j *Member) FindsOut() {
 	j.t.Helper()
-	j.until("to find out that it does not lead", func() bool {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return !j.leads
-	})
-}
-
-func (j *Member) until(what string, is func() bool) {
-	j.t.Helper()
-	Eventually(j.t, memberLimit, j.ID+" "+what, func() error {
-		if !is() {
-			return fmt.Errorf("it has said %q", j.Last("follows"))
-		}
-		return nil
-	})
+	j.await("to find out that it does not lead", func() bool { return !j.leads })
 }
 
 // Resign makes the member resign and end, and waits for it. After half a minute Resign
@@ -241,7 +242,7 @@ func (j *Member) Stop() {
 	j.mu.Lock()
 	j.stopped = time.Now()
 	j.mu.Unlock()
-	noError(j.t, Pause(j.cmd.Process, true))
+	NoError(j.t, Pause(j.cmd.Process, true))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.heard = len(j.said)
@@ -251,5 +252,5 @@ func (j *Member) Stop() {
 func (j *Member) Continue() {
 	j.t.Helper()
 	j.t.Logf("%s resumes", j.ID)
-	noError(j.t, Pause(j.cmd.Process, false))
+	NoError(j.t, Pause(j.cmd.Process, false))
 }

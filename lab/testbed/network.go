@@ -61,7 +61,7 @@ func NewNetwork(t testing.TB, n int) *Network {
 		t.Attr("missing", "network namespaces")
 		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root may not create them here: %v", err)
 	}
-	noError(t, err)
+	NoError(t, err)
 	return net
 }
 
@@ -79,7 +79,7 @@ func newNetwork(t testing.TB, n int) *Network {
 // newNamespace starts a process that only sleeps, in a new namespace, until the test ends.
 func newNamespace(t testing.TB) namespace {
 	log := filepath.Join(must(scratch()), "keepers")
-	keeper, err := spawnIn(syscall.CLONE_NEWNET, []string{"sleep", "infinity"}, nil, log)
+	keeper, err := spawn(syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, []string{"sleep", "infinity"}, nil, log)
 	if err != nil {
 		check(fmt.Errorf("a network namespace: %w", err))
 	}
@@ -119,7 +119,7 @@ func (h *Host) Cut(t testing.TB, on bool) {
 	if on {
 		to = " nomaster" // like pulling its cable at the switch
 	}
-	noError(t, h.network.hub.ip("link set dev "+h.port()+to))
+	NoError(t, h.network.hub.ip("link set dev "+h.port()+to))
 }
 
 // port is the name of the switch's end of the host's link.

@@ -67,7 +67,7 @@ func freePort() int {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	port, err := attempt(freePort)
-	noError(t, err)
+	NoError(t, err)
 	return loopback(port)
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -76,36 +77,38 @@ func postgresBin() string {
 	return filepath.Dir(newest)
 }
 
-// asServer returns a command that runs as the user postgres or nobody if this process is root's:
-// PostgreSQL and PgBouncer refuse root. own gives that user a file or directory.
-func asServer(command ...string) (_ []string, own func(path string) error) {
+// notRoot is the user of PostgreSQL and PgBouncer, which refuse root: postgres or nobody; nil: that of this process.
+var notRoot = sync.OnceValue(func() *syscall.Credential {
 	if os.Getuid() != 0 {
-		return command, func(string) error { return nil }
+		return nil
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
 		u = &user.User{Uid: "65534", Gid: "65534"}
 	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	// A change of the user drops the signal that ends a server with the tests.
-	return append([]string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups", "--pdeathsig=KILL"}, command...),
-		func(path string) error { return os.Chown(path, uid, gid) }
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+})
+
+// giveAway gives files and directories of the testbed to that user.
+func giveAway(paths ...string) {
+	u := notRoot()
+	if u == nil {
+		return
+	}
+	check(os.Chmod(must(scratch()), 0o711))
+	for _, path := range paths {
+		check(os.Chown(path, int(u.Uid), int(u.Gid)))
+	}
 }
 
-// toServer gives a directory of the testbed to that user.
-func toServer(dir string) {
-	_, own := asServer()
-	check(os.Chmod(filepath.Dir(dir), 0o711))
-	check(own(dir))
-}
-
-func runAsServer(args ...string) {
-	command, _ := asServer(args...)
+func runAsServer(command ...string) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: notRoot()}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		check(fmt.Errorf("%s: %w: %s", args[0], err, out))
+		check(fmt.Errorf("%s: %w: %s", command[0], err, out))
 	}
 }
 
@@ -114,7 +117,7 @@ func runAsServer(args ...string) {
 var postgresTemplate = sync.OnceValues(func() (string, error) {
 	return attempt(func() string {
 		dir := newDir()
-		toServer(dir)
+		giveAway(dir)
 		data := filepath.Join(dir, "data")
 		runAsServer(filepath.Join(postgresBin(), "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 		return data
@@ -126,7 +129,8 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
 	version := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
 	p := &PostgresServer{Daemon: newDaemon(Postgres, version, o.TLS)}
-	toServer(p.dir)
+	p.user = notRoot()
+	giveAway(p.dir)
 	if o.Clock {
 		p.setClock(faketime(), 0)
 	}
@@ -134,10 +138,7 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	fillPostgres(bin, data, primary)
 	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
-		_, own := asServer()
-		for _, name := range []string{"server-key.pem", "server-cert.pem", "ca.pem"} {
-			check(own(p.ca.file(name)))
-		}
+		giveAway(p.ca.file("server-key.pem"), p.ca.file("server-cert.pem"), p.ca.file("ca.pem"))
 		settings = append(settings, "ssl=on", "ssl_cert_file="+p.ca.file("server-cert.pem"), "ssl_key_file="+p.ca.file("server-key.pem"))
 	}
 	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
@@ -145,8 +146,7 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 		access = append(access, "host all all 127.0.0.1/32 trust")
 	}
 	check(os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
-	command, _ := asServer(append(append([]string{"env"}, p.env...), filepath.Join(bin, "postgres"), "-D", data)...) // the library keeps files of the user
-	p.env = nil
+	command := []string{filepath.Join(bin, "postgres"), "-D", data}
 	for _, s := range settings {
 		command = append(command, "-c", s)
 	}
@@ -237,6 +237,6 @@ func (p *PostgresServer) AdminDSN(database string) string {
 func (p *PostgresServer) Messages(t testing.TB) int {
 	t.Helper()
 	text, err := os.ReadFile(p.log())
-	noError(t, err)
+	NoError(t, err)
 	return strings.Count(string(text), " LOG:  statement: ") + strings.Count(string(text), " LOG:  execute ")
 }

@@ -19,11 +19,8 @@ type process struct {
 	done chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a server and appends its output to the file named log.
-func spawn(command, env []string, log string) (*process, error) { return spawnIn(0, command, env, log) }
-
-// spawnIn is spawn in new namespaces, given by CLONE_ flags.
-func spawnIn(namespaces uintptr, command, env []string, log string) (*process, error) {
+// spawn starts a server and appends its output to the file named log. attr gives it another user or namespaces.
+func spawn(attr syscall.SysProcAttr, command, env []string, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -32,12 +29,9 @@ func spawnIn(namespaces uintptr, command, env []string, log string) (*process, e
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true, // an interrupt from the terminal reaches only the tests
-
-		Cloneflags: namespaces,
-	}
+	attr.Pdeathsig = syscall.SIGKILL
+	attr.Setpgid = true // an interrupt from the terminal reaches only the tests
+	cmd.SysProcAttr = &attr
 	if err := onKeptThread(cmd.Start); err != nil {
 		return nil, err
 	}
@@ -210,7 +204,7 @@ func scratchRoot() string {
 func TempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := attempt(newDir)
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -63,7 +63,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 			break // otherwise another program was faster
 		}
 	}
-	noError(t, err)
+	NoError(t, err)
 	p.wg.Go(func() {
 		for {
 			c, err := p.listener.Accept()

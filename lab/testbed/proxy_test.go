@@ -189,9 +189,7 @@ func TestProxyLeavesNothingRunning(t *testing.T) {
 func echo(t *testing.T, prefix string) (addr string, got chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	got = make(chan string, 100)
 	serve := func(c net.Conn) {
@@ -232,9 +230,7 @@ func next(t *testing.T, got chan string) (text string) {
 func dial(t *testing.T, p *Proxy) net.Conn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", p.Addr(), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -248,8 +244,6 @@ func say(t *testing.T, c net.Conn, text string) string {
 	}
 	buf := make([]byte, 100)
 	n, err := c.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return string(buf[:n])
 }

@@ -66,7 +66,7 @@ func (s *Server) CatchUp(t testing.TB, primary *Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var at string
-	noError(t, primary.db.QueryRowContext(ctx, position).Scan(&at))
+	NoError(t, primary.db.QueryRowContext(ctx, position).Scan(&at))
 	s.waitFor(t, at)
 }
 
@@ -80,7 +80,7 @@ func (s *Server) waitFor(t testing.TB, at string) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var answer int
-	noError(t, s.db.QueryRowContext(ctx, wait, at).Scan(&answer))
+	NoError(t, s.db.QueryRowContext(ctx, wait, at).Scan(&answer))
 	if answer != 0 {
 		status := s.status(t)
 		t.Fatalf("%s replica has not caught up with %q: %s %s", s.Kind(), at, status["Last_IO_Error"], status["Last_SQL_Error"])
@@ -108,10 +108,10 @@ func (s *Server) status(t testing.TB) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	rows, err := s.db.QueryContext(ctx, "SHOW REPLICA STATUS")
-	noError(t, err)
+	NoError(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()
-	noError(t, err)
+	NoError(t, err)
 	if !rows.Next() {
 		t.Fatalf("%s %s is no replica: %v", s.Kind(), s.Addr(), rows.Err())
 	}
@@ -120,7 +120,7 @@ func (s *Server) status(t testing.TB) map[string]string {
 	for i := range values {
 		into[i] = &values[i]
 	}
-	noError(t, rows.Scan(into...))
+	NoError(t, rows.Scan(into...))
 	result := make(map[string]string)
 	for i, column := range columns {
 		result[column] = values[i].String

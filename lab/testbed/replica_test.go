@@ -13,9 +13,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 		newTable(t, d)
 		way := primary.Proxy(t)
 		user := OpenDB(t, way.Config(d.User))
-		if err := write(user, patience, 1); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, write(user, patience, 1))
 		replica.CatchUp(t, primary)
 		c := d.User.Clone()
 		c.Addr = replica.Addr()
@@ -24,9 +22,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 		}
 
 		replica.StopReplication(t)
-		if err := write(user, patience, 2); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, write(user, patience, 2))
 		primary.Kill(t)
 		replica.Promote(t)
 		way.SetTarget(replica.Addr())

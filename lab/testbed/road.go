@@ -1,6 +1,9 @@
 package testbed
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Road moves a fleet from another program's store to a store of this module, and
 // back. Members of this module are at a stage of package migration.
@@ -32,7 +35,7 @@ func (r Road) ThereAndBack() {
 	to := []*Member{r.Ours("to-1", "to"), r.Ours("to-2", "to")}
 	to[0].Follows(leader.ID + " ")
 	leader.Kill()
-	r.other(both, leader).Resign()
+	both[1-slices.Index(both, leader)].Resign()
 	leader = r.Leads(to...)
 	r.moved(true)
 
@@ -40,7 +43,7 @@ func (r Road) ThereAndBack() {
 	late := r.Theirs("theirs-3")
 	r.Waits(late)
 	leader.Kill()
-	leader = r.Leads(r.other(to, leader)) // straggler and late had all this time to lead
+	leader = r.Leads(to[1-slices.Index(to, leader)]) // straggler and late had all this time to lead
 	for _, m := range []*Member{straggler, late} {
 		if led := m.Led(); len(led) > 0 {
 			r.t.Errorf("%s led by a sealed lease: %v", m.ID, led)
@@ -55,14 +58,6 @@ func (r Road) ThereAndBack() {
 	back.Resign()
 	r.Leads(late, straggler)
 	r.OneLeaderAtMost()
-}
-
-// other returns the member of two that is not m.
-func (r Road) other(two []*Member, m *Member) *Member {
-	if two[0] == m {
-		return two[1]
-	}
-	return two[0]
 }
 
 // moved waits until the old store says that the election has moved, or has not moved.

@@ -75,7 +75,7 @@ func (s *Server) AdminConfig() *mysql.Config {
 func (s *Server) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		noError(t, s.exec(statement))
+		NoError(t, s.exec(statement))
 	}
 }
 

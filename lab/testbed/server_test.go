@@ -60,9 +60,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 		}
 		before := mustAsk[string](t, s.Admin(), identity)
 		for i, end := range []func(testing.TB){s.Kill, s.Terminate} {
-			if err := write(user, patience, i); err != nil {
-				t.Fatal(err)
-			}
+			NoError(t, write(user, patience, i))
 			end(t)
 			if err := user.PingContext(t.Context()); err == nil {
 				t.Fatal("a server that has ended answers")

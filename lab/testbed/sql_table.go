@@ -152,7 +152,7 @@ func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 func (s SQLTable) lockedRecordIsRenewed(t *testing.T) {
 	const ttl = 2 * time.Second
 	led, err := Join(t, "a", ttl, s.Backend(t)).Campaign(t.Context())
-	noError(t, err)
+	NoError(t, err)
 	defer s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' FOR UPDATE")()
 	select {
 	case <-led.Context().Done():

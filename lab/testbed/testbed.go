@@ -55,9 +55,11 @@ func Start(t testing.TB, o Options) *Server {
 }
 
 var shared = map[Kind]func(testing.TB) *Server{
-	MariaDB: share(func() *Server { return startShared(MariaDB) }),
-	MySQL:   share(func() *Server { return startShared(MySQL) }),
+	MariaDB: share(func() *Server { return start(Options{Kind: MariaDB, Args: manyClients}) }),
+	MySQL:   share(func() *Server { return start(Options{Kind: MySQL, Args: manyClients}) }),
 }
+
+var manyClients = []string{"--max-connections=300"} // suites run side by side
 
 // Shared returns the server of this kind that all tests of the binary share.
 // Tests must not inject faults into it. Each takes its own [Server.Database].
@@ -65,11 +67,6 @@ var shared = map[Kind]func(testing.TB) *Server{
 func Shared(t testing.TB, k Kind) *Server {
 	t.Helper()
 	return shared[k](t)
-}
-
-// startShared starts a server that ends with the test binary.
-func startShared(k Kind) *Server {
-	return start(Options{Kind: k, Args: []string{"--max-connections=300"}}) // suites run side by side
 }
 
 // A server is a [Daemon], with what else a kind of server has.
@@ -109,13 +106,14 @@ func startOwn[S server](t testing.TB, start func() S) S {
 	return s
 }
 
-// started records the server of a test. If err says why there is none, the test is skipped or fails.
+// started records the server of a test, for the table of scripts/report. If err says why there is none, the test is
+// skipped or fails.
 func started[S server](t testing.TB, s S, err error) S {
 	t.Helper()
 	if err != nil {
 		unavailable(t, err)
 	}
-	recordServer(t, s.title())
+	t.Attr("server", s.title())
 	return s
 }
 

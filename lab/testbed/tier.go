@@ -40,9 +40,3 @@ func InTier(h conformance.Harness) conformance.Harness {
 	}
 	return h
 }
-
-// recordServer records a server that a test uses, for the table of scripts/report.
-func recordServer(t testing.TB, server string) {
-	t.Helper()
-	t.Attr("server", server)
-}

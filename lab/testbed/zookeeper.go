@@ -64,7 +64,7 @@ func SharedZooKeeper(t testing.TB) []string {
 func DialZooKeeper(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -11,9 +11,7 @@ import (
 func TestStepMovesTheClockOfZooKeeper(t *testing.T) {
 	z := StartZooKeeper(t, ZooKeeperOptions{Clock: true})
 	c, _, err := zk.Connect([]string{z.Addr()}, 20*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	defer c.Close()
 	const back = 72 * time.Hour
 	z.Step(t, -back)
@@ -21,9 +19,7 @@ func TestStepMovesTheClockOfZooKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stat, err := c.Get("/clock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	if off := time.Since(time.UnixMilli(stat.Ctime)); off < back || off > back+time.Hour {
 		t.Errorf("the server's clock is %v behind, want %v", off, back)
 	}
