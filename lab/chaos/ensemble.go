@@ -52,18 +52,18 @@ func ensembleFaults[N testbed.Peer](nodes []N) map[string]fault {
 
 func etcdEnsemble(t testing.TB) *Site {
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
-	return newSite(t, "etcd x3", 3*time.Second, testbed.Addrs(nodes), etcdEnviron(rand.Text()+"/"), networkFaults(), ensembleFaults(nodes))
+	return newSite(t, "etcd x3", 3*time.Second, testbed.Addrs(nodes), etcdEnviron(rand.Text()+"/"), ensembleFaults(nodes))
 }
 
 func zooKeeperEnsemble(t testing.TB, backend string, how func(root string) reach) *Site {
 	nodes := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
-	return newSite(t, backend+" x3", ttl+3*time.Second, testbed.Addrs(nodes), how("/"+rand.Text()), networkFaults(), ensembleFaults(nodes))
+	return newSite(t, backend+" x3", ttl+3*time.Second, testbed.Addrs(nodes), how("/"+rand.Text()), ensembleFaults(nodes))
 }
 
 // consulEnsemble gives each member its own agent, as is usual. Here the agents are servers.
 func consulEnsemble(t testing.TB) *Site {
 	nodes := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
-	site := newSite(t, "consul x3", ttl+6*time.Second, testbed.Addrs(nodes), consulEnviron(rand.Text()), networkFaults(), ensembleFaults(nodes))
+	site := newSite(t, "consul x3", ttl+6*time.Second, testbed.Addrs(nodes), consulEnviron(rand.Text()), ensembleFaults(nodes))
 	for i, proxies := range site.proxies {
 		site.proxies[i] = proxies[i : i+1]
 	}

@@ -74,7 +74,7 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	makeTables(t, d, "")
 	replica.CatchUp(t, primary)
 	p := &pair[*testbed.Server]{primary, replica, testbed.StartReplica}
-	return newSite(t, "mysql on "+string(k)+" x2", greatestTTL, []string{primary.Addr()}, mysqlEnviron(d), networkFaults(), p.failovers(), map[string]fault{
+	return newSite(t, "mysql on "+string(k)+" x2", greatestTTL, []string{primary.Addr()}, mysqlEnviron(d), p.failovers(), map[string]fault{
 		"failover, semi-synchronous": func(r *run) {
 			semiSync(r, p.primary, p.standby)
 			p.failover(func(*run) {})(r)
@@ -108,7 +108,7 @@ func postgresPair(t testing.TB) *Site {
 		return testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	}
 	p := &pair[*testbed.PostgresServer]{primary, another(t, primary), another}
-	return newSite(t, "postgres x2", greatestTTL, []string{primary.Addr()}, postgresEnviron(d), networkFaults(), p.failovers(), map[string]fault{
+	return newSite(t, "postgres x2", greatestTTL, []string{primary.Addr()}, postgresEnviron(d), p.failovers(), map[string]fault{
 		"failover, synchronous": func(r *run) {
 			p.primary.Synchronous(r)
 			p.failover(func(*run) {})(r)
@@ -124,7 +124,7 @@ func redisReplica(t testing.TB, master *testbed.RedisServer) *testbed.RedisServe
 func redisPair(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	p := &pair[*testbed.RedisServer]{master, redisReplica(t, master), redisReplica}
-	return newSite(t, "redis x2", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text()), networkFaults(), p.failovers(), map[string]fault{
+	return newSite(t, "redis x2", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text()), p.failovers(), map[string]fault{
 		// The same process, perhaps with older data: its replica is promoted, and then it is again.
 		"failover, and back": func(r *run) {
 			master, replica := p.primary, p.standby
@@ -146,7 +146,7 @@ func redisPair(t testing.TB) *Site {
 func redisWaits(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	replica := redisReplica(t, master)
-	return newSite(t, "redis x2 waits", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text(), "WAIT_REPLICAS", "1"), networkFaults(), map[string]fault{
+	return newSite(t, "redis x2 waits", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text(), "WAIT_REPLICAS", "1"), map[string]fault{
 		"failover, old master goes on": func(r *run) {
 			r.inject(master.Addr(), byEnd, func() {
 				replica.Promote(r)

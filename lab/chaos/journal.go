@@ -27,7 +27,7 @@ func Now() time.Duration {
 // A Line is one line of a history.
 type Line struct {
 	conformance.Entry
-	Method  string `json:"method,omitempty"`  // Invoked, Called
+	Method  string `json:"method,omitempty"`  // Called
 	Outcome string `json:"outcome,omitempty"` // Called: ok, fail (certainly not done) or unknown; Wrote: ok, refused or unknown
 	Text    string `json:"text,omitempty"`    // error text
 	Number  int    `json:"number,omitempty"`  // Wrote: counts the process's writes
@@ -36,7 +36,6 @@ type Line struct {
 // Kinds of lines, in addition to those of package conformance.
 const (
 	Started conformance.EntryKind = "started" // the process started
-	Invoked conformance.EntryKind = "invoked" // a call of the backend began; without its Called line the outcome stays unknown
 	Called  conformance.EntryKind = "called"  // the call was answered, for one election
 	Running conformance.EntryKind = "running" // the lead function was entered
 	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term

@@ -35,7 +35,7 @@ func kubernetesSite(t testing.TB) *Site {
 	}
 	// A Lease that was deleted is observed for the greatest TTL, which here is the TTL of all.
 	return newSite(t, "kubernetes", ttl, []string{k.Addr()}, how,
-		networkFaults(), serverFaults(k.Daemon), c.storeFaults(), c.adminFaults(), diskFaults(t, k.Etcd().Daemon))
+		serverFaults(k.Daemon), c.storeFaults(), c.adminFaults(), diskFaults(t, k.Etcd().Daemon))
 }
 
 // storeFaults are faults of the etcd below the API server. They end when the API server

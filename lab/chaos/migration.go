@@ -37,7 +37,7 @@ func migrationSite(t testing.TB) *Site {
 		}
 	})
 	return newSite(t, "migration", greatestTTL+ttl, []string{z.Addr(), s.Addr()}, how,
-		networkFaults(), on("ZooKeeper", serverFaults(z.Daemon)), on("MariaDB", serverFaults(s.Daemon)), map[string]fault{nextStage: move})
+		on("ZooKeeper", serverFaults(z.Daemon)), on("MariaDB", serverFaults(s.Daemon)), map[string]fault{nextStage: move})
 }
 
 // nextStage is the fault of a fleet that is restarted at the next stage of its migration.

@@ -27,7 +27,7 @@ func tableSite(t testing.TB) *Site {
 	change := func(statement string) fault {
 		return edit(func(r *run, election string) { s.Exec(r, fmt.Sprintf(statement, d.Name, election)) })
 	}
-	return newSite(t, "mysqltable", otherThreshold+2*time.Second, []string{s.Addr()}, how, networkFaults(), serverFaults(s.Daemon), sqlFaults(s, d), map[string]fault{
+	return newSite(t, "mysqltable", otherThreshold+2*time.Second, []string{s.Addr()}, how, serverFaults(s.Daemon), sqlFaults(s, d), map[string]fault{
 		"row deleted": change("DELETE FROM %s.leader_election WHERE name = '%s'"),
 		"row edited":  change("UPDATE %s.leader_election SET node = 'host-7' WHERE name = '%s'"),
 	})

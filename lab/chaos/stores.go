@@ -73,9 +73,10 @@ func join(all ...map[string]fault) map[string]fault {
 // reach says how members reach a store: the configuration of one that has these connections.
 type reach func(proxies []*testbed.Proxy) []string
 
-// newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is what [bound] says.
+// newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is what [bound]
+// says. All its members and their network have faults; those of its servers follow.
 func newSite(t testing.TB, name string, takeover time.Duration, addrs []string, how reach, faults ...map[string]fault) *Site {
-	site := &Site{Backend: name, TTL: ttl, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults())...)}
+	site := &Site{Backend: name, TTL: ttl, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults(), networkFaults())...)}
 	for i := range members {
 		site.proxies = append(site.proxies, nil)
 		for _, addr := range addrs {
@@ -132,7 +133,7 @@ func mysqlSite(t testing.TB, k testbed.Kind) *Site {
 	d := s.Database(t)
 	makeTables(t, d, "")
 	return newSite(t, "mysql on "+string(k), greatestTTL, []string{s.Addr()}, mysqlEnviron(d),
-		networkFaults(), serverFaults(s.Daemon), sqlFaults(s, d), clockFaults(s.Daemon), diskFaults(t, s.Daemon))
+		serverFaults(s.Daemon), sqlFaults(s, d), clockFaults(s.Daemon), diskFaults(t, s.Daemon))
 }
 
 func makeTables(t testing.TB, d *testbed.Database, prefix string) {
@@ -149,7 +150,7 @@ func postgresSite(t testing.TB) *Site {
 	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	d := postgresDatabase(t, server)
 	return newSite(t, "postgres", greatestTTL, []string{server.Addr()}, postgresEnviron(d),
-		networkFaults(), serverFaults(server.Daemon), postgresAdmin(server, d))
+		serverFaults(server.Daemon), postgresAdmin(server, d))
 }
 
 // postgresDatabase makes a database with the table.
@@ -171,7 +172,7 @@ func postgresEnviron(d *testbed.PostgresDatabase) reach {
 func redisSite(t testing.TB) *Site {
 	server, prefix := testbed.StartRedis(t, testbed.RedisOptions{}), rand.Text()
 	return newSite(t, "redis", greatestTTL, []string{server.Addr()}, redisEnviron(prefix),
-		networkFaults(), serverFaults(server.Daemon), redisAdmin(server, prefix))
+		serverFaults(server.Daemon), redisAdmin(server, prefix))
 }
 
 func redisEnviron(prefix string, more ...string) reach {
@@ -183,7 +184,7 @@ func redisEnviron(prefix string, more ...string) reach {
 func etcdSite(t testing.TB) *Site {
 	n, prefix := testbed.StartEtcd(t, testbed.EtcdOptions{}), rand.Text()+"/"
 	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix),
-		networkFaults(), serverFaults(n.Daemon), etcdAdmin(n.Daemon, prefix), diskFaults(t, n.Daemon))
+		serverFaults(n.Daemon), etcdAdmin(n.Daemon, prefix), diskFaults(t, n.Daemon))
 }
 
 func etcdEnviron(prefix string) reach {
@@ -198,13 +199,13 @@ func s3Site(t testing.TB) *Site {
 	how := func(proxies []*testbed.Proxy) []string {
 		return environ("s3", "BUCKET", testbed.S3Bucket, "PREFIX", prefix, "REGION", "us-east-1", "ENDPOINT", urls(proxies, "http://"), "PATH_STYLE", "true")
 	}
-	return newSite(t, "s3", time.Second, []string{n.Addr()}, how, networkFaults(), serverFaults(n.Daemon))
+	return newSite(t, "s3", time.Second, []string{n.Addr()}, how, serverFaults(n.Daemon))
 }
 
 func consulSite(t testing.TB) *Site {
 	a, prefix := testbed.StartConsul(t, testbed.ConsulOptions{}), rand.Text()
 	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix),
-		networkFaults(), serverFaults(a.Daemon), consulAdmin(a.Daemon, prefix), diskFaults(t, a.Daemon))
+		serverFaults(a.Daemon), consulAdmin(a.Daemon, prefix), diskFaults(t, a.Daemon))
 }
 
 func consulEnviron(prefix string) reach {
@@ -217,7 +218,7 @@ func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, ad
 	z, root := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true}), "/"+rand.Text()
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
 	return newSite(t, backend, ttl, []string{z.Addr()}, how(root),
-		networkFaults(), serverFaults(z.Daemon), admin(z.Addr(), root), clockFaults(z.Daemon))
+		serverFaults(z.Daemon), admin(z.Addr(), root), clockFaults(z.Daemon))
 }
 
 func zooKeeperEnviron(root string) reach {

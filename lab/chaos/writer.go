@@ -117,19 +117,6 @@ func Campaign(text string) error {
 func (w *writer) recordCalls(b backend.Backend) backend.Backend {
 	offset := Now() // before the wire's zero, so that no call is sent earlier than recorded
 	wire := conformance.Wrap(b)
-	wire.Decide(func(c conformance.Call) conformance.Fate {
-		switch c.Method {
-		case "Acquire", "Renew", "Release":
-			for i, name := range c.Elections {
-				l := Line{Entry: conformance.Entry{Kind: Invoked, Election: name, From: offset + c.Sent, To: offset + c.Sent}, Method: c.Method}
-				if i < len(c.Terms) {
-					l.Term = c.Terms[i]
-				}
-				w.note(l)
-			}
-		}
-		return conformance.Fate{}
-	})
 	wire.Notify(func(c conformance.Call) {
 		from, to := offset+c.Sent, Now()
 		for _, l := range c.Granted {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,8 +134,6 @@ func findEtcd(old bool) (program, version string) {
 	return program, version
 }
 
-var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
-
 // Metrics returns the node's metrics, by name and labels as it writes them. It fails the
 // test if the node does not answer.
 func (e *EtcdNode) Metrics(t testing.TB) map[string]float64 {
@@ -146,8 +143,11 @@ func (e *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	text, err := e.ask(ctx, http.MethodGet, e.metrics+"/metrics", nil)
 	NoError(t, err)
 	metrics := make(map[string]float64)
-	for _, line := range metricLine.FindAllStringSubmatch(string(text), -1) {
-		metrics[line[1]], _ = strconv.ParseFloat(line[2], 64)
+	for line := range strings.Lines(string(text)) {
+		space := strings.LastIndexByte(line, ' ')
+		if n, err := strconv.ParseFloat(strings.TrimSpace(line[space+1:]), 64); err == nil {
+			metrics[line[:max(space, 0)]] = n
+		}
 	}
 	return metrics
 }

@@ -12,7 +12,7 @@ import (
 
 // A program is an installed server and the way to run it.
 type program struct {
-	kind     Kind
+	dialect
 	command  []string // the server, preceded by its loader if it needs one
 	install  []string // makes an empty data directory; without its options
 	base     []string // options that every run of the server needs
@@ -21,6 +21,51 @@ type program struct {
 	faketime string   // the library that fakes the clock, or empty
 
 	template func() (dir string, err error) // an empty data directory, which is made once
+}
+
+// A dialect is what MariaDB and MySQL have in other words.
+type dialect struct {
+	kind        Kind
+	sizes       []string // keep files small; see makeTemplate
+	replication []string // turn on global transaction ids
+	runs        []string // for servers, not for the template
+	empty       []string // make an empty data directory, from the statements in a file
+	users       string   // statements that make the administrator, if the server does not
+
+	readOnly string // the variable that refuses writes, of the administrator, too, if there is one
+	follow   string // makes a replica of the server at a port
+	written  string // the query for the transactions that a primary has
+	wait     string // the query that waits until a replica has applied transactions
+	fetched  string // the column of a replica's status with the transactions that it has fetched
+}
+
+var mariaDB = dialect{
+	kind:        MariaDB,
+	sizes:       []string{"--innodb-log-file-size=8M"},
+	replication: []string{"--log-slave-updates", "--gtid-strict-mode=ON"},
+	empty:       []string{"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="},
+
+	readOnly: "read_only",
+	follow:   "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos",
+	written:  "SELECT @@GLOBAL.gtid_binlog_pos",
+	wait:     "SELECT MASTER_GTID_WAIT(?, 50)",
+	fetched:  "Gtid_IO_Pos",
+}
+
+var mySQL = dialect{
+	kind:        MySQL,
+	sizes:       []string{"--innodb-redo-log-capacity=8M"},
+	replication: []string{"--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
+	runs:        []string{"--mysqlx=OFF"},
+	empty:       []string{"--initialize-insecure", "--disable-log-bin", "--init-file="},
+	users: "CREATE USER 'root'@'127.0.0.1';\n" +
+		"GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n",
+
+	readOnly: "super_read_only",
+	follow:   "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1",
+	written:  "SELECT @@GLOBAL.gtid_executed",
+	wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)",
+	fetched:  "Retrieved_Gtid_Set",
 }
 
 // programs finds the installed server of a kind, once per test binary.
@@ -32,7 +77,7 @@ var programs = map[Kind]func() (*program, error){
 func findMariaDB() *program {
 	const hint = "Debian: mariadb-server"
 	return (&program{
-		kind:     MariaDB,
+		dialect:  mariaDB,
 		command:  []string{installed(MariaDB, "mariadbd", "MariaDB", hint)},
 		install:  []string{installed(MariaDB, "mariadb-install-db", "mariadb-install-db", hint)},
 		faketime: faketime(),
@@ -57,7 +102,7 @@ func findMySQL() *program {
 		check(fmt.Errorf("no loader or C library in %s: remove it and run \"make deps\"", root))
 	}
 	p := &program{
-		kind:     MySQL,
+		dialect:  mySQL,
 		command:  []string{loader, "--library-path", lib + ":" + root + "/usr/lib/mysql/private", server},
 		base:     []string{"--basedir=" + root + "/usr", "--secure-file-priv=NULL"},
 		env:      []string{"OPENSSL_CONF=" + root + "/etc/ssl/openssl.cnf"},
@@ -71,7 +116,7 @@ func findMySQL() *program {
 func findSystemMySQL() *program {
 	const name, hint = "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"
 	server := []string{installed(MySQL, "mysqld", name, hint)}
-	p := (&program{kind: MySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}, faketime: faketime()}).identify()
+	p := (&program{dialect: mySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}, faketime: faketime()}).identify()
 	if strings.Contains(p.version, "MariaDB") { // it installs a mysqld too
 		check(&missing{MySQL, name, hint})
 	}
@@ -95,14 +140,6 @@ func versionOf(word string, env []string, command ...string) string {
 		check(fmt.Errorf("%s --version: %v: %s", command[0], err, said))
 	}
 	return strings.Fields(rest)[0]
-}
-
-// userOption returns the option that lets root run a server.
-func userOption() []string {
-	if os.Getuid() == 0 {
-		return []string{"--user=root"}
-	}
-	return nil
 }
 
 // installed returns the path of a program that a package installs.

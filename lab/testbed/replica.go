@@ -12,13 +12,10 @@ import (
 func (s *Server) ReadOnly(t testing.TB, on bool) {
 	t.Helper()
 	s.requireOwn(t, "ReadOnly")
-	switch {
-	case !on:
+	if on {
+		s.Exec(t, "SET GLOBAL "+s.program.readOnly+" = ON")
+	} else {
 		s.Exec(t, "SET GLOBAL read_only = OFF") // and super_read_only
-	case s.Kind() == MySQL:
-		s.Exec(t, "SET GLOBAL super_read_only = ON")
-	default:
-		s.Exec(t, "SET GLOBAL read_only = ON")
 	}
 }
 
@@ -39,12 +36,8 @@ func StartPair(t testing.TB, o Options) (primary, replica *Server) {
 func StartReplica(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	replica := Start(t, primary.o)
-	change := fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos", primary.port)
-	if primary.Kind() == MySQL {
-		change = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1", primary.port)
-	}
 	replica.ReadOnly(t, true)
-	replica.Exec(t, change, "START REPLICA")
+	replica.Exec(t, fmt.Sprintf(primary.program.follow, primary.port), "START REPLICA")
 	replica.CatchUp(t, primary)
 	return replica
 }
@@ -59,28 +52,20 @@ func (s *Server) StopReplication(t testing.TB) {
 // CatchUp waits until a replica has applied all writes that its primary has made so far.
 func (s *Server) CatchUp(t testing.TB, primary *Server) {
 	t.Helper()
-	position := "SELECT @@GLOBAL.gtid_binlog_pos"
-	if s.Kind() == MySQL {
-		position = "SELECT @@GLOBAL.gtid_executed"
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var at string
-	NoError(t, primary.db.QueryRowContext(ctx, position).Scan(&at))
+	NoError(t, primary.db.QueryRowContext(ctx, s.program.written).Scan(&at))
 	s.waitFor(t, at)
 }
 
 // waitFor waits until the replica has applied a set of transactions.
 func (s *Server) waitFor(t testing.TB, at string) {
 	t.Helper()
-	wait := "SELECT MASTER_GTID_WAIT(?, 50)"
-	if s.Kind() == MySQL {
-		wait = "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)"
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
 	var answer int
-	NoError(t, s.db.QueryRowContext(ctx, wait, at).Scan(&answer))
+	NoError(t, s.db.QueryRowContext(ctx, s.program.wait, at).Scan(&answer))
 	if answer != 0 {
 		status := s.status(t)
 		t.Fatalf("%s replica has not caught up with %q: %s %s", s.Kind(), at, status["Last_IO_Error"], status["Last_SQL_Error"])
@@ -93,11 +78,7 @@ func (s *Server) waitFor(t testing.TB, at string) {
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "STOP REPLICA IO_THREAD")
-	fetched := "Gtid_IO_Pos"
-	if s.Kind() == MySQL {
-		fetched = "Retrieved_Gtid_Set"
-	}
-	s.waitFor(t, s.status(t)[fetched])
+	s.waitFor(t, s.status(t)[s.program.fetched])
 	s.Exec(t, "STOP REPLICA", "RESET REPLICA ALL")
 	s.ReadOnly(t, false)
 }

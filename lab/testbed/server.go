@@ -90,30 +90,19 @@ func (s *Server) exec(statement string) error {
 
 // options returns the command that runs the server.
 func (s *Server) options() []string {
-	command := append(slices.Clip(s.program.command), "--no-defaults")
-	command = append(command, s.program.base...)
-	command = append(command, userOption()...)
-	command = append(command, s.program.sizes()...)
-	command = append(command,
-		"--datadir="+filepath.Join(s.dir, "data"),
-		"--socket="+filepath.Join(s.dir, "socket"),
-		"--tmpdir="+s.dir, // MariaDB servers with the same tmpdir remove each other's files
-		"--pid-file="+filepath.Join(s.dir, "pid"),
+	command := slices.Concat(s.program.command, []string{"--no-defaults"}, s.program.options(), s.program.runs, []string{
+		"--datadir=" + filepath.Join(s.dir, "data"),
+		"--socket=" + filepath.Join(s.dir, "socket"),
+		"--tmpdir=" + s.dir, // MariaDB servers with the same tmpdir remove each other's files
+		"--pid-file=" + filepath.Join(s.dir, "pid"),
 		fmt.Sprintf("--port=%d", s.port),
 		fmt.Sprintf("--server-id=%d", s.port),
 		"--bind-address=127.0.0.1",
 		"--skip-name-resolve",
-	)
-	if s.kind == MySQL {
-		command = append(command, "--mysqlx=OFF")
-	}
+	})
 	if s.o.Replication {
 		command = append(command, "--log-bin=binlog", "--relay-log=relay")
-		if s.kind == MySQL {
-			command = append(command, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
-		} else {
-			command = append(command, "--log-slave-updates", "--gtid-strict-mode=ON")
-		}
+		command = append(command, s.program.replication...)
 	}
 	if s.ca != nil {
 		command = append(command, "--ssl-ca="+s.ca.file("ca.pem"), "--ssl-cert="+s.ca.file("server-cert.pem"), "--ssl-key="+s.ca.file("server-key.pem"))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // templateSQL needs a time zone even where none is installed
@@ -15,14 +16,8 @@ func (p *program) makeTemplate() (data string) {
 	dir := newDir()
 	data, sql := filepath.Join(dir, "data"), filepath.Join(dir, "sql")
 	check(os.WriteFile(sql, []byte(p.templateSQL()), 0o644))
-	args := append([]string{"--no-defaults", "--datadir=" + data}, p.base...)
-	args = append(args, userOption()...)
-	if p.kind == MySQL {
-		args = append(args, "--initialize-insecure", "--init-file="+sql, "--disable-log-bin")
-	} else {
-		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="+sql)
-	}
-	args = append(args, p.sizes()...)
+	args := slices.Concat([]string{"--no-defaults", "--datadir=" + data}, p.options(), p.empty)
+	args[len(args)-1] += sql
 
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
 	cmd.Env = append(os.Environ(), p.env...)
@@ -33,26 +28,23 @@ func (p *program) makeTemplate() (data string) {
 	return data
 }
 
-// sizes keeps files and buffers small. Template and servers must use the same sizes;
+// options keep files and buffers small. Template and servers must use the same sizes;
 // otherwise the first start resizes files. Settings that affect durability keep
 // their defaults.
-func (p *program) sizes() []string {
-	args := []string{"--innodb-buffer-pool-size=32M"}
-	if p.kind == MySQL {
-		return append(args, "--innodb-redo-log-capacity=8M")
+func (p *program) options() []string {
+	all := slices.Concat(p.base, p.sizes, []string{"--innodb-buffer-pool-size=32M"})
+	if os.Getuid() == 0 {
+		all = append(all, "--user=root")
 	}
-	return append(args, "--innodb-log-file-size=8M")
+	return all
 }
 
 // templateSQL creates what every server starts with: an administrator over TCP
 // without a password, and one time zone with summer time.
 func (p *program) templateSQL() string {
 	var b strings.Builder
-	if p.kind == MySQL { // MariaDB's script creates this user
-		fmt.Fprintln(&b, "CREATE USER 'root'@'127.0.0.1';")
-		fmt.Fprintln(&b, "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;")
-	}
-	fmt.Fprint(&b, "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (1, 'N');\n",
+	fmt.Fprint(&b, p.users,
+		"INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (1, 'N');\n",
 		"INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Europe/Berlin', 1);\n",
 		"INSERT INTO mysql.time_zone_transition_type VALUES (1, 0, 3600, 0, 'CET'), (1, 1, 7200, 1, 'CEST');\n")
 	zone := must(time.LoadLocation("Europe/Berlin"))
