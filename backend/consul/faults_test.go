@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -37,10 +38,10 @@ func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 			a, b := l.join(t, "a", ttl, agents[(at+1)%3]), l.join(t, "b", ttl, agents[(at+2)%3])
 			lead, err := a.Campaign(t.Context())
 			fatal(t, err, b.Lead(nil))
-			testbed.OneLeaderAtMost(t, a, b)
+			drivertest.OneLeaderAtMost(t, a, b)
 			harm(t, first)
 			testbed.Leader(t, agents, first)
-			testbed.KeepsLeading(t, lead, ttl+ttl/4) // by then, a leader without renewals has stepped down
+			drivertest.KeepsLeading(t, lead, ttl+ttl/4) // by then, a leader without renewals has stepped down
 		})
 	}
 }
@@ -61,7 +62,7 @@ func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 			}
 			a := l.join(t, "a", ttl, agents[at])
 			b, c := l.join(t, "b", ttl, agents[(at+1)%3]), l.join(t, "c", ttl, agents[(at+2)%3])
-			testbed.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b, c)
+			drivertest.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b, c)
 		})
 	}
 }

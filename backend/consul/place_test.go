@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -107,9 +108,9 @@ func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
 		connect := func(t testing.TB, addr string) backend.Backend {
 			return open(t, Options{Address: addr, Prefix: prefix})
 		}
-		return testbed.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
+		return drivertest.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
 	})
-	h.Only = testbed.IsElsewhere
+	h.Only = drivertest.IsElsewhere
 	conformance.Run(t, h)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -40,7 +41,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 			o := options(n.URL())
 			for _, leads := range []bool{true, false} {
-				testbed.Settle(t, open(t, o), elections, ttl, leads)
+				drivertest.Settle(t, open(t, o), elections, ttl, leads)
 			}
 			// Twice as many are allowed: on a busy machine renewals are observed late. At first there are others.
 			most := map[string]float64{

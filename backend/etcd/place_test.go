@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -93,9 +94,9 @@ func TestConformanceWhereAnotherClusterAnswers(t *testing.T) {
 			}
 			return b
 		}
-		return testbed.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
+		return drivertest.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
 	})
-	h.Only = testbed.IsElsewhere
+	h.Only = drivertest.IsElsewhere
 	conformance.Run(t, h)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -45,15 +46,15 @@ func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	if err := b.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	testbed.OneLeaderAtMost(t, a, b)
+	drivertest.OneLeaderAtMost(t, a, b)
 	for range 2 {
 		old := testbed.Leader(t, nodes)
 		old.Stop(t)
 		testbed.Leader(t, nodes, old)
-		testbed.KeepsLeading(t, lead, ttl*2/5) // a renewal falls into this time
+		drivertest.KeepsLeading(t, lead, ttl*2/5) // a renewal falls into this time
 		old.Continue(t)
 	}
-	testbed.KeepsLeading(t, lead, ttl*2/5) // more than a TTL after the first change: without renewals it would have ended
+	drivertest.KeepsLeading(t, lead, ttl*2/5) // more than a TTL after the first change: without renewals it would have ended
 }
 
 // A leader whose only endpoint is cut off from the other members steps down before another
@@ -73,7 +74,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 			a := join(t, "a", 3*time.Second, o)
 			o.Endpoints = []string{nodes[(at+1)%3].URL(), nodes[(at+2)%3].URL()}
 			b := join(t, "b", 3*time.Second, o)
-			testbed.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b)
+			drivertest.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b)
 		})
 	}
 }

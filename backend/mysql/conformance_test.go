@@ -10,6 +10,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -161,7 +162,7 @@ func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 		return o
 	})
 	store.Faults = map[string]conformance.Fault{
-		conformance.FaultFailover: testbed.Failovers(t, proxy, primary, true, func(primary *testbed.Server) *testbed.Server {
+		conformance.FaultFailover: drivertest.Failovers(t, proxy, primary, true, func(primary *testbed.Server) *testbed.Server {
 			return testbed.StartReplica(t, primary)
 		}),
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -24,6 +25,6 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 		const read, write = 1, 7            // statements of a message
 		const leader = 3 * write            // renewals
 		const follower = 3*read + write + 2 // it reads, writes its session, and waits for the lock
-		testbed.CostsLittle(t, func() backend.Backend { return backendOn(t, Options{Config: l.User}) }, spent, leader, leader+follower)
+		drivertest.CostsLittle(t, func() backend.Backend { return backendOn(t, Options{Config: l.User}) }, spent, leader, leader+follower)
 	})
 }

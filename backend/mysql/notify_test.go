@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -56,13 +57,13 @@ func TestAChangeWakesWhoeverWaits(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		leader, stranger := open(t, Options{Config: l.User}), open(t, Options{Config: l.AddUser(t)})
 		named := Options{Config: clone(l.User, func(c *mysql.Config) { c.DBName = "" }), Schema: l.Name}
-		one, two, far := testbed.Listen(t, open(t, Options{Config: l.User})), testbed.Listen(t, open(t, named)), testbed.Listen(t, stranger)
+		one, two, far := drivertest.Listen(t, open(t, Options{Config: l.User})), drivertest.Listen(t, open(t, named)), drivertest.Listen(t, stranger)
 		for range 2 {
 			l.untilWaiting(t, 3)
 			one.Calm()
 			two.Calm()
 			far.Calm()
-			testbed.Notify(t, leader)
+			drivertest.Notify(t, leader)
 			one.Told(t, "a change")
 			two.Told(t, "a change, by an option with the schema")
 			far.NotTold(t, "the account of one may end statements of another")
@@ -81,7 +82,7 @@ func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		limit := map[testbed.Kind]map[string]string{testbed.MariaDB: {"max_statement_time": "0.2"}, testbed.MySQL: {"max_execution_time": "200"}}[k]
 		l := newLab(t, testbed.Shared(t, k))
-		heard := testbed.Listen(t, open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = limit })}))
+		heard := drivertest.Listen(t, open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = limit })}))
 		l.untilWaiting(t, 1)
 		heard.Calm()
 		heard.NotTold(t, "a limit of 200 ms ends what waits")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -44,7 +45,7 @@ func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 			sameAfterItsFileWasTouched(t, l)
 			return
 		}
-		testbed.IsAnotherStore(t, func() lease.Driver { return open(t, Options{Config: l.User}) }, func() {
+		drivertest.IsAnotherStore(t, func() lease.Driver { return open(t, Options{Config: l.User}) }, func() {
 			l.copied(t, "election_item", "copied")
 			l.Exec(t, "RENAME TABLE election_item TO former, copied TO election_item")
 		}, func() { l.Exec(t, "RENAME TABLE election_item TO copied, former TO election_item") })

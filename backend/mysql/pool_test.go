@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -21,7 +22,7 @@ func TestAPoolOfTheProgramServes(t *testing.T) {
 		db.SetMaxOpenConns(maxConns + 2)
 		o := Options{DB: db}
 		a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: l.User.FormatDSN()})
-		testbed.HandsOver(t, b, a, 5*time.Second, func() error {
+		drivertest.HandsOver(t, b, a, 5*time.Second, func() error {
 			if n := len(l.waiters(t)); n != 1 {
 				return fmt.Errorf("%d wait, want 1", n)
 			}

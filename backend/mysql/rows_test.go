@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -13,10 +14,10 @@ func TestRowsThatOthersEditAndLock(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Shared(t, k)
-		testbed.RunSQLTable(t, func(t testing.TB) testbed.SQLTable {
+		drivertest.RunSQLTable(t, func(t testing.TB) drivertest.SQLTable {
 			l := newLab(t, server)
 			const row = " WHERE kind = 'record' AND name = 'jobs'"
-			return testbed.SQLTable{
+			return drivertest.SQLTable{
 				Open: func(t testing.TB, greatest time.Duration) lease.Driver {
 					return open(t, Options{Config: l.User, MaxTTL: greatest})
 				},

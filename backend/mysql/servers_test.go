@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -172,7 +173,7 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 		const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l := newLab(t, primary)
-		testbed.WatchesItsOwnLeftover(t, primary, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+		drivertest.WatchesItsOwnLeftover(t, primary, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
 			return join(t, id, ttl, Options{Config: proxy.Config(l.User), MaxTTL: greatest})
 		})
 	})
@@ -224,9 +225,9 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 					t.Fatal(err)
 				}
 				proxy.SetTarget(one.Addr())
-				testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
+				drivertest.TakeAll(t, &d.conns, 2) // one of before, and a new one
 				used.Close()
-				testbed.NotInTurns(t, d, before)
+				drivertest.NotInTurns(t, d, before)
 			})
 		}
 	})

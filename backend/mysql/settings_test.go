@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -117,12 +118,12 @@ func changes(t *testing.T, o Options, term uint64) error {
 		return err
 	}
 	defer d.Close()
-	return testbed.WorksUnder(t.Context(), d, term)
+	return drivertest.WorksUnder(t.Context(), d, term)
 }
 
 // fences asks for the leader of its record, in transactions of the program.
 func fences(t *testing.T, db *sql.DB) error {
-	return testbed.FencedUnder(ErrFenced, func(election string, term uint64) error {
+	return drivertest.FencedUnder(ErrFenced, func(election string, term uint64) error {
 		return Fence{}.Do(t.Context(), db, election, term, func(*sql.Tx) error { return nil })
 	})
 }

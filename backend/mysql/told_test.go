@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -50,7 +51,7 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 					return join(t, id, 2*time.Second, o)
 				}
 				told := Options{DB: testbed.OpenDB(t, l.User)}
-				testbed.FollowsBesideOneLeader(t, joined("old", Options{DB: testbed.OpenDB(t, l.User)}),
+				drivertest.FollowsBesideOneLeader(t, joined("old", Options{DB: testbed.OpenDB(t, l.User)}),
 					func() { tell(t, told.DB, use) },
 					func() *election.Election { return joined("new", told) })
 				if n := l.tables(t); n != 1 {

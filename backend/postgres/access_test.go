@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -212,7 +213,7 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 			db := testbed.SharedPostgres(t).Database(t)
 			o, alive := options(db)
 			a, b := join(t, "a", 10*time.Second, o), join(t, "b", 10*time.Second, Options{DSN: db.DSN("")})
-			testbed.HandsOver(t, b, a, 5*time.Second, func() error {
+			drivertest.HandsOver(t, b, a, 5*time.Second, func() error {
 				if who, _, known := a.Leader(); !known || who.ID != "b" {
 					return errors.New(a.Current().String())
 				}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -14,5 +15,5 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	o := Options{DSN: server.Database(t).DSN("")}
 	const leader = 3       // renewals
 	const follower = 3 + 1 // it reads, and writes its session
-	testbed.CostsLittle(t, func() backend.Backend { return backendOn(t, o) }, func() int { return server.Messages(t) }, leader, leader+follower)
+	drivertest.CostsLittle(t, func() backend.Backend { return backendOn(t, o) }, func() int { return server.Messages(t) }, leader, leader+follower)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -16,7 +17,7 @@ func TestAListenerComesBack(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d, writer := open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})
-	heard := testbed.Listen(t, d)
+	heard := drivertest.Listen(t, d)
 	const listens = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 	for range 2 {
 		testbed.Eventually(t, patience, "it listens", func() error {
@@ -26,7 +27,7 @@ func TestAListenerComesBack(t *testing.T) {
 			return nil
 		})
 		heard.Calm()
-		testbed.Notify(t, writer)
+		drivertest.Notify(t, writer)
 		heard.Told(t, "a change")
 		db.Exec(t, "SELECT pg_terminate_backend(pid) "+listens)
 	}
@@ -64,9 +65,9 @@ func TestAListenerIsIdleForLong(t *testing.T) {
 	if db.Value(t, "SELECT count(*) FROM pg_settings WHERE name = 'idle_session_timeout'") != "0" { // PostgreSQL 13 has none
 		db.Exec(t, "ALTER ROLE "+db.User+" SET idle_session_timeout = 300")
 	}
-	heard := testbed.Listen(t, open(t, Options{DSN: db.DSN("")}))
+	heard := drivertest.Listen(t, open(t, Options{DSN: db.DSN("")}))
 	heard.Told(t, "its beginning")
 	heard.NotTold(t, "it was idle for longer than 300 ms")
-	testbed.Notify(t, open(t, Options{DSN: db.DSN("")}))
+	drivertest.Notify(t, open(t, Options{DSN: db.DSN("")}))
 	heard.Told(t, "a change")
 }

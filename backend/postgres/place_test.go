@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -217,7 +218,7 @@ func TestHiddenRowsAreDenied(t *testing.T) {
 func TestATableInThePlaceOfAnotherIsAnotherStore(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
-	testbed.IsAnotherStore(t, func() lease.Driver { return open(t, Options{DSN: db.DSN("")}) }, func() {
+	drivertest.IsAnotherStore(t, func() lease.Driver { return open(t, Options{DSN: db.DSN("")}) }, func() {
 		db.Exec(t, "CREATE TABLE copied (LIKE election_item INCLUDING ALL)", "INSERT INTO copied SELECT * FROM election_item", "ALTER TABLE copied OWNER TO "+db.User,
 			"ALTER TABLE election_item RENAME TO former", "ALTER TABLE copied RENAME TO election_item")
 	}, func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -38,7 +39,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 	}
 	o := Options{DSN: db.DSN(bouncer.Addr())}
 	a, b := join(t, "a", 2*time.Second, o), join(t, "b", 2*time.Second, o)
-	testbed.HandsOver(t, a, b, patience, func() error { return nil })
+	drivertest.HandsOver(t, a, b, patience, func() error { return nil })
 }
 
 // silent is a driver without its notifications.

@@ -9,16 +9,17 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestRowsThatOthersEditAndLock(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedPostgres(t)
-	testbed.RunSQLTable(t, func(t testing.TB) testbed.SQLTable {
+	drivertest.RunSQLTable(t, func(t testing.TB) drivertest.SQLTable {
 		db := withTable(t, server.Database(t))
 		const row = " WHERE kind = 'record' AND name = 'jobs'"
-		return testbed.SQLTable{
+		return drivertest.SQLTable{
 			Open: func(t testing.TB, greatest time.Duration) lease.Driver {
 				return open(t, Options{DSN: db.DSN(""), MaxTTL: greatest})
 			},

@@ -15,6 +15,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -51,7 +52,7 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 		Open: func(t testing.TB) backend.Backend {
 			return backendOn(t, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 5 * time.Second})
 		},
-		Faults: map[string]conformance.Fault{conformance.FaultFailover: testbed.Failovers(t, proxy, primary, !synchronous, follow)},
+		Faults: map[string]conformance.Fault{conformance.FaultFailover: drivertest.Failovers(t, proxy, primary, !synchronous, follow)},
 	}
 }
 
@@ -90,9 +91,9 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 			d := open(t, o)
 			before := testbed.Read(t, d).Epoch
 			proxy.SetTarget(first.Addr())
-			testbed.TakeAll(t, &d.conns, 2) // one of before, and a new one
+			drivertest.TakeAll(t, &d.conns, 2) // one of before, and a new one
 			giveBack()
-			testbed.NotInTurns(t, d, before)
+			drivertest.NotInTurns(t, d, before)
 		})
 	}
 }
@@ -124,7 +125,7 @@ func TestAnOwnLeftoverOnAPromotedStandbyIsWatched(t *testing.T) {
 	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
 	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
 	db := primary.Database(t)
-	testbed.WatchesItsOwnLeftover(t, primary, standby, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+	drivertest.WatchesItsOwnLeftover(t, primary, standby, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
 		return join(t, id, ttl, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: greatest})
 	})
 }

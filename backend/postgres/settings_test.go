@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -90,14 +91,14 @@ func changes(t *testing.T, db *testbed.PostgresDatabase, schema string, term uin
 		return err
 	}
 	defer d.Close()
-	return testbed.WorksUnder(t.Context(), d, term)
+	return drivertest.WorksUnder(t.Context(), d, term)
 }
 
 // fences asks for the leader of its record, in transactions of the program.
 func fences(t *testing.T, db *testbed.PostgresDatabase, schema string) error {
 	pool := poolOf(t, db.DSN(""), 1)
 	defer pool.Close()
-	return testbed.FencedUnder(ErrFenced, func(election string, term uint64) error {
+	return drivertest.FencedUnder(ErrFenced, func(election string, term uint64) error {
 		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			return Fence{Schema: schema}.Check(t.Context(), tx, election, term)
 		})

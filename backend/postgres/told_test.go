@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -105,7 +106,7 @@ func TestAnotherSearchPathMakesNoSecondLeader(t *testing.T) {
 			t.Parallel()
 			db := withTable(t, withTenant(t))
 			first, second, tell := share(t, db)
-			testbed.FollowsBesideOneLeader(t, join(t, "old", 2*time.Second, first),
+			drivertest.FollowsBesideOneLeader(t, join(t, "old", 2*time.Second, first),
 				func() { tell("SET search_path TO tenant1") },
 				func() *election.Election { return join(t, "new", 2*time.Second, second) })
 			if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -25,7 +26,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 				server := testbed.StartRedis(t, testbed.RedisOptions{})
 				o := settled(t, server, options(server))
 				for i := range candidates {
-					testbed.Settle(t, backendOn(t, o), elections, ttl, i == 0)
+					drivertest.Settle(t, backendOn(t, o), elections, ttl, i == 0)
 				}
 				perTTL := 3 // renewals
 				if candidates == 2 {
@@ -58,7 +59,7 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 	o := settled(t, server, options(server))
 	const ttl = 12 * time.Second // a poll is far away
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
-	testbed.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
+	drivertest.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
 		who, _, known := b.Leader()
 		if n := subscribers(t, server, o); !known || who.ID != "a" || n == 0 {
 			return fmt.Errorf("%v, %d listen", b.Current(), n)
@@ -85,7 +86,7 @@ func TestAListenerComesBack(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.RedisOptions{})
 	o := options(server)
 	d, writer := open(t, o), open(t, o)
-	heard := testbed.Listen(t, d)
+	heard := drivertest.Listen(t, d)
 	last := uint64(0)
 	told := func(what string) {
 		t.Helper()
@@ -97,7 +98,7 @@ func TestAListenerComesBack(t *testing.T) {
 	}
 	for range 3 {
 		told("the beginning of listening")
-		testbed.Notify(t, writer)
+		drivertest.Notify(t, writer)
 		told("a change")
 		server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -38,7 +39,7 @@ func TestConformanceThroughAFailover(t *testing.T) {
 func newReplicated(t testing.TB, waits bool) conformance.Store {
 	master := testbed.StartRedis(t, testbed.RedisOptions{})
 	proxy := master.Proxy(t)
-	failover := testbed.Failovers(t, proxy, master, !waits, func(master *testbed.RedisServer) *testbed.RedisServer {
+	failover := drivertest.Failovers(t, proxy, master, !waits, func(master *testbed.RedisServer) *testbed.RedisServer {
 		return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
 	})
 	o := settled(t, master, options(master))
@@ -64,7 +65,7 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	o := options(master)
 	o.MaxTTL = greatest
 	settled(t, master, o)
-	testbed.WatchesItsOwnLeftover(t, master, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
+	drivertest.WatchesItsOwnLeftover(t, master, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
 		o.Addresses = []string{proxy.Addr()}
 		return join(t, id, ttl, o)
 	})

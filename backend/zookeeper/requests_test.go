@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -19,7 +20,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 			const ttl = 9 * time.Second
 			o := Options{Servers: []string{testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{}).Addr()}}
 			for _, leads := range []bool{true, false} {
-				testbed.Settle(t, start(t, "", o).Backend, elections, ttl, leads)
+				drivertest.Settle(t, start(t, "", o).Backend, elections, ttl, leads)
 			}
 			testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
 				began, before := time.Now(), received(t, o)
