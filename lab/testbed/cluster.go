@@ -16,19 +16,19 @@ func startCluster[S server](t testing.TB, n int, make func(i int) S) (all []S) {
 	for i := range n {
 		s, err := attempt(func() S {
 			s := make(i)
-			check(s.spawn())
+			check(s.daemon().spawn())
 			return s
 		})
 		if err != nil {
 			unavailable(t, err)
 		}
-		s.endWithTest(t)
+		s.daemon().endWithTest(t)
 		all = append(all, s)
 	}
 	for _, s := range all {
-		NoError(t, s.await())
+		NoError(t, s.daemon().await())
 	}
-	t.Attr("server", fmt.Sprintf("%s, %d servers", all[0].title(), n))
+	t.Attr("server", fmt.Sprintf("%s, %d servers", all[0].daemon().title(), n))
 	return all
 }
 

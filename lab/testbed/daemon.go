@@ -163,8 +163,8 @@ func (d *Daemon) LogTail() string {
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
-// share implements server.
-func (d *Daemon) share() { d.shared = true }
+// daemon implements server.
+func (d *Daemon) daemon() *Daemon { return d }
 
 // title names the server in the table of scripts/report.
 func (d *Daemon) title() string { return strings.TrimSpace(fmt.Sprint(d.kind, " ", d.version)) }

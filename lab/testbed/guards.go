@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,17 +11,22 @@ import (
 
 // Children returns the children of a process whose first argument begins with a text.
 func Children(of int, argument string) (pids []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(of) && strings.HasPrefix(string(args), argument) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if f := stat(dir); len(f) > 1 && f[1] == strconv.Itoa(of) && strings.HasPrefix(string(args), argument) {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// stat returns the state of a process or a thread, its parent and so on; none if it has ended.
+func stat(dir string) []string {
+	text, _ := os.ReadFile(filepath.Join(dir, "stat"))
+	// "pid (name) state …", and the name may contain any character.
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }
 
 // GuardOf returns the only guard of a process, by package electionguard.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -144,15 +143,14 @@ func Pause(p *os.Process, on bool) error {
 // threads returns how many threads of a process are stopped by a signal, and how many are not. One that has ended, and for
 // which its parent has not waited, has none.
 func threads(pid int) (stopped, others int) {
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, name := range stats {
-		stat, _ := os.ReadFile(name)
-		// "pid (name) state …", and the name may contain any character.
-		_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, dir := range all {
+		f := stat(dir)
 		switch {
-		case strings.HasPrefix(state, "T"):
+		case len(f) == 0 || f[0] == "Z" || f[0] == "X":
+		case f[0] == "T":
 			stopped++
-		case state != "" && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"):
+		default:
 			others++
 		}
 	}

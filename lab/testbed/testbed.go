@@ -70,13 +70,7 @@ func Shared(t testing.TB, k Kind) *Server {
 }
 
 // A server is a [Daemon], with what else a kind of server has.
-type server interface {
-	title() string            // in the table of scripts/report
-	share()                   // many tests will use it
-	spawn() error             // starts the process
-	await() error             // until it answers
-	endWithTest(t testing.TB) // and all that belongs to it
-}
+type server interface{ daemon() *Daemon }
 
 // share returns a function that starts a server at its first call, for all tests of the binary. In the fast tier it
 // serves only TestConformance.
@@ -84,7 +78,7 @@ func share[S server](start func() S) func(testing.TB) S {
 	once := sync.OnceValues(func() (S, error) {
 		return attempt(func() S {
 			s := start()
-			s.share()
+			s.daemon().shared = true
 			return s
 		})
 	})
@@ -102,7 +96,7 @@ func startOwn[S server](t testing.TB, start func() S) S {
 	Full(t, "starts its own server")
 	s, err := attempt(start)
 	started(t, s, err)
-	s.endWithTest(t)
+	s.daemon().endWithTest(t)
 	return s
 }
 
@@ -113,7 +107,7 @@ func started[S server](t testing.TB, s S, err error) S {
 	if err != nil {
 		unavailable(t, err)
 	}
-	t.Attr("server", s.title())
+	t.Attr("server", s.daemon().title())
 	return s
 }
 
