@@ -80,15 +80,11 @@ func kubernetesStore(t *testing.T) store {
 	server := testbed.StartKubernetes(t, testbed.KubernetesOptions{Args: []string{"--feature-gates=APIServerIdentity=false"}})
 	file := server.AdminKubeconfig(t)
 	client, err := leases(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return store{
 		writer: func() func() error {
 			l, err := client.Leases("default").Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "bench-write"}}, meta.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return func() error {
 				l.Annotations = map[string]string{"value": string(newValue())}
 				l, err = client.Leases("default").Update(t.Context(), l, meta.UpdateOptions{})

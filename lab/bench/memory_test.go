@@ -18,9 +18,7 @@ import (
 func limitMemory(t testing.TB, bytes int64) (dir string) {
 	t.Helper()
 	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var errs []error
 	for _, version := range []struct{ root, name, file string }{ // the mount point, and the name in /proc/self/cgroup
 		{"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"},

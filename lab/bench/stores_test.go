@@ -104,9 +104,7 @@ func (s store) writes(t *testing.T) []time.Duration {
 	for i := range took {
 		<-time.After(20 * time.Millisecond)
 		began := time.Now()
-		if err := write(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, write())
 		took[i] = time.Since(began)
 	}
 	slices.Sort(took)
@@ -213,9 +211,7 @@ func (s store) counted(t *testing.T) float64 {
 		return 0
 	}
 	n, err := s.count()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return n
 }
 
@@ -378,9 +374,7 @@ func s3Store(t *testing.T) store {
 	}
 	node := testbed.StartS3(t, testbed.S3Options{})
 	target, err := url.Parse(node.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var requests atomic.Int64
 	forward := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
 		requests.Add(1)
@@ -405,9 +399,7 @@ func consulStore(t *testing.T) store {
 			config := consul.DefaultConfig()
 			config.Address = agent.Addr()
 			client, err := consul.NewClient(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return func() error {
 				_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: newValue()}, nil)
 				return err
@@ -424,9 +416,7 @@ func etcdStore(t *testing.T) store {
 	return store{
 		writer: func() func() error {
 			client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			t.Cleanup(func() { client.Close() })
 			return func() error {
 				_, err := client.Put(t.Context(), "bench-write", string(newValue()))
@@ -451,9 +441,7 @@ func zooKeeperStores(t *testing.T) []store {
 	zooKeeper := store{
 		writer: func() func() error {
 			conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			t.Cleanup(conn.Close)
 			if _, err := conn.Create("/bench-write", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)

@@ -33,8 +33,7 @@ func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // a short TTL: the leader reads requests when it renews
 	noError(t, join(t, a, "jobs")[0].Lead(nil))
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "web-1.example leads jobs")
 		p.run("open the election", chromedp.Click("#rows .name"))
 		p.says("#detail .alone", "No standby: if this leader fails, no process takes over")
@@ -44,8 +43,7 @@ func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 	})
 	b := manager(t, store.Backend(), 6*time.Second, "web-2.example", "10.0.4.12:8080")
 	noError(t, join(t, b, "jobs")[0].Lead(nil))
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "web-1.example leads jobs")
 		p.run("open the election", chromedp.Click("#rows .name"))
 		p.says("#detail", "Candidates")
@@ -108,8 +106,7 @@ func TestAnObserversPageShowsNoOwnState(t *testing.T) {
 	a := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080")
 	lead(t, a, "z/job")
 	s := serve(t, observer(t, store.Backend(), "a/never", "b/never", "z/job"), electionhttp.Options{})
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "The one election in use has a leader")
 		p.says("#verdict", "2 elections are idle")
 		p.says("#rows li:first-child", "z/job")

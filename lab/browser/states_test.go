@@ -15,12 +15,12 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// everyScreen runs a test in light and dark, on a wide screen and on a phone.
-func everyScreen(t *testing.T, test func(t *testing.T, name string, width, height int, dark bool)) {
-	for _, dark := range []bool{false, true} {
-		for _, width := range []int{1280, 375} {
-			name := fmt.Sprintf("%s-%d", map[bool]string{false: "light", true: "dark"}[dark], width)
-			t.Run(name, func(t *testing.T) { test(t, name, width, map[int]int{1280: 900, 375: 812}[width], dark) })
+// everyScreen opens a page in light and dark, on a wide screen and on a phone.
+func everyScreen(t *testing.T, url string, test func(p *tab, name string)) {
+	for width, height := range map[int]int{1280: 900, 375: 812} {
+		for scheme, dark := range map[string]bool{"light": false, "dark": true} {
+			name := fmt.Sprintf("%s-%d", scheme, width)
+			t.Run(name, func(t *testing.T) { test(open(t, url, width, height, dark), name) })
 		}
 	}
 }
@@ -59,8 +59,7 @@ func TestTheVerdictSaysThatAllHaveALeader(t *testing.T) {
 		noError(t, standby.Lead(nil))
 	}
 	s := serve(t, a, electionhttp.Options{Authorize: everybody})
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "All 6 elections have a leader")
 		p.says("#verdict", "No problems. This process leads 3, web-2.example leads 3.")
 		p.says("#live", "Live")
@@ -89,8 +88,7 @@ func TestProblemsComeFirst(t *testing.T) {
 		e.Pause() // an election without candidates would be idle
 	}
 	s := serve(t, a, electionhttp.Options{})
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "reports/weekly has no leader")
 		p.says("#rows li:first-child", "No leader")
 		p.says("#rows li:nth-child(2)", "paused here")
@@ -106,8 +104,7 @@ func TestProblemsComeFirst(t *testing.T) {
 	p.says("#store-text", "cannot be reached")
 	p.says("#rows", "Unknown")
 	p.until("the page's title has the same text", "document.title.startsWith('⚠ The store cannot be reached')")
-	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
-		p := open(t, s.url, width, height, dark)
+	everyScreen(t, s.url, func(p *tab, name string) {
 		p.says("#verdict", "The store cannot be reached")
 		p.says("#rows", "last known: web-2.example")
 		p.fits()

@@ -17,19 +17,8 @@ func kubernetesSuite(title string) check {
 
 const kubernetesModule = "./backend/kubernetes"
 
-// Each check starts an API server, so "go test" tries none of these mutants by default.
 func TestEachBrokenKubernetesIsFound(t *testing.T) {
-	if !*all && *only == "" {
-		t.Skip("starts an API server for each mutant: needs -mutants.all or -mutants.only")
-	}
-	available := false
-	t.Run("there is an API server", func(t *testing.T) { // without it the checks would be skipped
-		testbed.StartKubernetes(t, testbed.KubernetesOptions{})
-		available = true
-	})
-	if !available {
-		t.Skip("there is no API server")
-	}
+	onServers(t, func(t *testing.T) { testbed.StartKubernetes(t, testbed.KubernetesOptions{}) })
 	tryAll(t, "../backend/kubernetes/", kubernetesMutants)
 }
 

@@ -85,6 +85,22 @@ func tryAll(t *testing.T, dir string, mutants []mutant) {
 	fmt.Printf("%d/%d mutants killed\n", killed, tried)
 }
 
+// onServers leaves mutants whose checks each start a server to -mutants.all and -mutants.only. Where start shows that a
+// server is missing, they are skipped, as their checks would be.
+func onServers(t *testing.T, start func(t *testing.T)) {
+	if !*all && *only == "" {
+		t.Skip("starts a server for each mutant: needs -mutants.all or -mutants.only")
+	}
+	available := false
+	t.Run("there are servers", func(t *testing.T) {
+		start(t)
+		available = true
+	})
+	if !available {
+		t.Skip("a server is missing")
+	}
+}
+
 // overlay writes the broken file, and the overlay file for the go command.
 func (m mutant) overlay(folder, dir string) (path string, err error) {
 	file, err := filepath.Abs(filepath.Join("..", "..", "election", folder, m.file))

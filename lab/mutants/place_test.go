@@ -10,21 +10,12 @@ import (
 func postgres(tests string) check { return check{"./backend/postgres", "^" + tests + "$", nil} }
 func mysql(tests string) check    { return check{"./backend/mysql", "^" + tests + "$", nil} }
 
-// Drivers that depend on what somebody has told their connection. Each check starts a server, so "go test" tries none of
-// these mutants by default.
+// Drivers that depend on what somebody has told their connection.
 func TestEachBrokenPlaceIsFound(t *testing.T) {
-	if !*all && *only == "" {
-		t.Skip("starts a server for each mutant: needs -mutants.all or -mutants.only")
-	}
-	available := false
-	t.Run("there are servers", func(t *testing.T) { // without them the checks would be skipped
+	onServers(t, func(t *testing.T) {
 		testbed.SharedPostgres(t)
 		testbed.Shared(t, testbed.MariaDB)
-		available = true
 	})
-	if !available {
-		t.Skip("a server is missing")
-	}
 	t.Run("PostgreSQL", func(t *testing.T) { tryAll(t, "../backend/postgres/", postgresMutants) })
 	t.Run("MySQL", func(t *testing.T) { tryAll(t, "../backend/mysql/", mysqlMutants) })
 }
