@@ -69,7 +69,7 @@ func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
 	}
 
 	elected := !l.Vacant() && !sameTerm
-	if elected && m.isCandidate(e) {
+	if elected && !first && m.isCandidate(e) {
 		e.passedOver++
 	}
 	if elected || first || l.Vacant() != e.observed.Vacant() {
