@@ -1,9 +1,7 @@
 package conformance
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -112,26 +110,4 @@ func (k limitedStore) Guarantees() backend.Guarantees {
 	g := k.Backend.Guarantees()
 	g.MaxTTL = k.maxTTL
 	return g
-}
-
-// hangingStore is a store that never answers in time.
-type hangingStore struct{ backend.Backend }
-
-func (hangingStore) Members(ctx context.Context, _ string, _ int) ([]backend.Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Microsecond)
-	defer cancel()
-	<-ctx.Done()
-	return nil, fmt.Errorf("members: %w", ctx.Err())
-}
-
-func TestATimeoutTellsWhichCallsFailed(t *testing.T) {
-	w := Wrap(hangingStore{memory.New().Backend()})
-	w.Members(t.Context(), "", 1)
-	trial := &Trial{tb: t, nodes: []*node{{wire: w, key: "a#0"}}}
-	err := try(func() { trial.waitUntil(0, "a leader", func() bool { return false }) })
-	for _, want := range []string{"a leader", "1 of 1 calls of a#0 failed", "Members", context.DeadlineExceeded.Error()} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error of a wait is %v; want it to contain %q", err, want)
-		}
-	}
 }
