@@ -3,9 +3,6 @@ package electiontest_test
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,30 +104,5 @@ func TestACrashedProcessLeadsNoLonger(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// In virtual time a test that waits for ever takes no time at all until it is killed without
-// a word. The group says what it waits for.
-func TestATestThatWaitsForeverIsEnded(t *testing.T) {
-	const hang = "ELECTIONTEST_HANG"
-	if os.Getenv(hang) != "" {
-		synctest.Test(t, func(t *testing.T) {
-			g := electiontest.New(t, election.Options{})
-			e, err := g.Start("a").Join("jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Lead(nil)
-			<-make(chan int)
-		})
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), hang+"=1")
-	out, err := cmd.CombinedOutput()
-	for _, want := range []string{t.Name() + " still waits after 100h0m0s", `a: "jobs" elected "a"`} {
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("a test that hangs ended with %v and did not say %q:\n%.2000s", err, want, out)
-		}
 	}
 }
