@@ -66,9 +66,7 @@ func listHistory(t *Trial) {
 		c.release(leadership.End, held)
 
 		want = slices.Insert(want, 0, leadership)
-		records := c.list("jobs", 1)
-		require(expect(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)))
-		got := records[0].History
+		got := c.record("jobs").History
 		expected := want[:min(len(want), backend.MaxHistory)]
 		require(equal(fmt.Sprintf("leaderships in the history after %d", i+1), len(got), len(expected)))
 		for j, r := range got {
@@ -82,22 +80,18 @@ func listHistory(t *Trial) {
 func listLease(t *Trial) {
 	a, b := t.client("a"), t.client("b")
 	held := a.win("jobs")
-	read := b.read("jobs")
-	records := b.list("", 10)
-	require(equal("records", len(records), 1))
-	got := records[0].Lease
-	got.Age, read.Age = 0, 0
-	require(equal("lease in the record", got, read), expect(!records[0].Elected.IsZero(), "the time when the leadership began", records[0].Elected))
+	r := b.record("jobs")
+	require(equal("lease in the record", asRead(r.Lease), asRead(b.read("jobs"))), expect(!r.Elected.IsZero(), "the time when the leadership began", r.Elected))
 
-	since := records[0].Elected
+	since := r.Elected
 	t.sleep(t.TTL / 50)
 	held = a.keep(held)
-	records = b.list("", 10)
-	require(expect(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", fmt.Sprint(records)))
+	r = b.record("jobs")
+	require(expect(r.Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", r.Elected))
 
 	a.release(backend.Released, held)
-	records = b.list("", 10)
-	require(expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records)))
+	r = b.record("jobs")
+	require(expect(r.Elected.IsZero() && r.Vacant(), "a vacant record without a current leadership", fmt.Sprint(r)))
 }
 
 func listFailed(t *Trial) {
@@ -116,11 +110,11 @@ func listFailed(t *Trial) {
 	seen := b.read("jobs")
 	elected := time.Now()
 	b.win("jobs")
-	records := b.list("jobs", 1)
-	require(expect(len(records) == 1 && len(records[0].History) > 0, "a list with one record and its history", records))
+	r := b.record("jobs")
+	require(expect(len(r.History) > 0, "a record with its history", fmt.Sprint(r)))
 
-	past, slack := records[0].History[0], t.TTL/20+t.Late
-	ago := records[0].Elected.Sub(past.To) // both by the store's clock
+	past, slack := r.History[0], t.TTL/20+t.Late
+	ago := r.Elected.Sub(past.To) // both by the store's clock
 	require(expect(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to end after its last renewal",
 		fmt.Sprintf("%s, ended %v before the next one", past.End, ago)))
 

@@ -29,9 +29,7 @@ func requestBeside(t *Trial) {
 		b.request(request)
 		held.Request = request
 		b.shows("a request", held)
-		records := b.list("jobs", 1)
-		require(equal("listed records", len(records), 1))
-		require(equal("listed lease", asRead(records[0].Lease), asRead(held)))
+		require(equal("listed lease", asRead(b.record("jobs").Lease), asRead(held)))
 
 		got := b.bidOn(backend.Lease{Election: "jobs"})
 		require(equal(fmt.Sprintf("outcome of a bid after the request %s", request.Kind), got.Outcome, backend.Refused))

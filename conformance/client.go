@@ -232,6 +232,13 @@ func (c *client) list(from string, limit int) []backend.Record {
 	return ask(c, "list", func(ctx context.Context) ([]backend.Record, error) { return c.List(ctx, from, limit) })
 }
 
+// record returns the record of an election, which must be there.
+func (c *client) record(name string) backend.Record {
+	records := c.list(name, 1)
+	require(expect(len(records) == 1 && records[0].Election == name, "a record of "+name, fmt.Sprint(records)))
+	return records[0]
+}
+
 // announce writes the client's member record.
 func (c *client) announce() {
 	c.call("announce", func(ctx context.Context) error {

@@ -83,34 +83,76 @@ func (f *faulty) Close() error {
 	return f.Backend.Close()
 }
 
-// current reads leases as they now are.
-func (f *faulty) current(ctx context.Context, names ...string) []backend.Lease {
+// current reads these leases as they now are.
+func (f *faulty) current(seen []backend.Lease) []backend.Lease {
 	var zero []backend.Lease
-	for _, n := range names {
-		zero = append(zero, backend.Lease{Election: n})
+	for _, l := range seen {
+		zero = append(zero, backend.Lease{Election: l.Election})
 	}
-	now, _ := f.Backend.Observe(ctx, zero)
-	return now
+	leases, _ := f.Backend.Observe(context.Background(), zero)
+	return leases
+}
+
+// now reads one lease as it now is.
+func (f *faulty) now(election string) backend.Lease {
+	return f.current([]backend.Lease{{Election: election}})[0]
 }
 
 // clientOf returns a client that the store takes for the holder of a lease. It does what
 // a statement does that is not limited to a nonce.
-func (f *faulty) clientOf(ctx context.Context, held backend.Lease) backend.Backend {
+func (f *faulty) clientOf(held backend.Lease) backend.Backend {
 	other := f.store.Backend()
 	held.Election, held.Term = "another election", 1
-	other.Renew(ctx, []backend.Held{held.Held()}) // gives the client its nonce
+	other.Renew(context.Background(), []backend.Held{held.Held()}) // gives the client its nonce
 	return other
 }
 
-// bidOverCurrent makes each bid that only selects expect the lease as it now is.
-func (f *faulty) bidOverCurrent(ctx context.Context, bids []backend.Bid, only func(backend.Bid, backend.Lease) bool) []backend.Bid {
-	bids = slices.Clone(bids)
-	for i, b := range bids {
-		if now := f.current(ctx, b.Election)[0]; only(b, now) {
-			bids[i].Expected = now
+// bids, renewals and releases return mistakes that change each item of a call, and readings those that change what is read.
+
+func bids(change func(*faulty, *backend.Bid)) func(*faulty) {
+	return func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			return f.Backend.Acquire(ctx, changed(f, bids, change))
 		}
 	}
-	return bids
 }
+
+func renewals(change func(*faulty, *backend.Held)) func(*faulty) {
+	return func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+			return f.Backend.Renew(ctx, changed(f, held, change))
+		}
+	}
+}
+
+func releases(change func(*faulty, *backend.Held)) func(*faulty) {
+	return func(f *faulty) {
+		f.release = func(ctx context.Context, held []backend.Held) error {
+			return f.Backend.Release(ctx, changed(f, held, change))
+		}
+	}
+}
+
+func changed[T any](f *faulty, items []T, change func(*faulty, *T)) []T {
+	items = slices.Clone(items)
+	for i := range items {
+		change(f, &items[i])
+	}
+	return items
+}
+
+func readings(change func(*backend.Lease)) func(*faulty) {
+	return func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			leases, err := f.Backend.Observe(ctx, seen)
+			for i := range leases {
+				change(&leases[i])
+			}
+			return leases, err
+		}
+	}
+}
+
+func ignoreTerm(_ *faulty, h *backend.Held) { h.Term = 0 }
 
 func fold(s string) string { return strings.ToLower(s) }

@@ -21,47 +21,34 @@ type mutant struct {
 }
 
 var mutants = []mutant{
-	{name: "the id identifies the holder", killer: "A2 a held lease is its holder's alone", mutate: func(f *faulty) {
-		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
-		}
-	}},
+	{name: "the id identifies the holder", killer: "A2 a held lease is its holder's alone",
+		mutate: bids(func(f *faulty, b *backend.Bid) {
+			if now := f.now(b.Election); now.Holder.ID == b.Candidate.ID {
+				b.Expected = now
+			}
+		})},
 	{name: "a record that names the bidder is a grant", killer: "A5 the bidder's own leftover is granted again", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			if now := f.current(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
+			if now := f.now(bids[0].Election); now.Holder.Nonce == bids[0].Candidate.Nonce {
 				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
 			}
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "a bid ignores Expected", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
-		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
-		}
-	}},
-	{name: "a bid compares only the term", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
-		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
-		}
-	}},
-	{name: "MinTerm is ignored", killer: "S4 terms exceed MinTerm", mutate: func(f *faulty) {
-		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			bids = slices.Clone(bids)
-			for i := range bids {
-				bids[i].MinTerm = 0
+	{name: "a bid ignores Expected", killer: "A3 a bid succeeds only on the expected lease",
+		mutate: bids(func(f *faulty, b *backend.Bid) { b.Expected = f.now(b.Election) })},
+	{name: "a bid compares only the term", killer: "A3 a bid succeeds only on the expected lease",
+		mutate: bids(func(f *faulty, b *backend.Bid) {
+			if now := f.now(b.Election); now.Term == b.Expected.Term {
+				b.Expected = now
 			}
-			return f.Backend.Acquire(ctx, bids)
-		}
-	}},
-	{name: "terms are a year ahead of the clock", killer: "S4 terms grow through a thousand leaderships", mutate: func(f *faulty) {
-		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			bids = slices.Clone(bids)
-			for i := range bids {
-				bids[i].MinTerm = max(bids[i].MinTerm, uint64(time.Now().AddDate(1, 0, 0).UnixMicro()))
-			}
-			return f.Backend.Acquire(ctx, bids)
-		}
-	}},
+		})},
+	{name: "MinTerm is ignored", killer: "S4 terms exceed MinTerm",
+		mutate: bids(func(_ *faulty, b *backend.Bid) { b.MinTerm = 0 })},
+	{name: "terms are a year ahead of the clock", killer: "S4 terms grow through a thousand leaderships",
+		mutate: bids(func(_ *faulty, b *backend.Bid) {
+			b.MinTerm = max(b.MinTerm, uint64(time.Now().AddDate(1, 0, 0).UnixMicro()))
+		})},
 	{name: "answers are in another order", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
@@ -79,7 +66,7 @@ var mutants = []mutant{
 	{name: "a renewal only reads", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) (answers []backend.Answer, err error) {
 			for _, l := range held {
-				a := backend.Answer{Lease: f.current(ctx, l.Election)[0], Outcome: backend.Refused}
+				a := backend.Answer{Lease: f.now(l.Election), Outcome: backend.Refused}
 				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
 					a.Outcome, a.ValidFor = backend.Granted, l.TTL
 				}
@@ -88,21 +75,16 @@ var mutants = []mutant{
 			return answers, nil
 		}
 	}},
-	{name: "readers see another Version than the holder", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-			changed, err := f.Backend.Observe(ctx, seen)
-			for i, l := range changed {
-				if !l.Vacant() {
-					changed[i].Version = "read " + l.Version
-				}
+	{name: "readers see another Version than the holder", killer: "R1 a renewal is a write with a fresh heartbeat",
+		mutate: readings(func(l *backend.Lease) {
+			if !l.Vacant() {
+				l.Version = "read " + l.Version
 			}
-			return changed, err
-		}
-	}},
+		})},
 	{name: "a renewal revives a released lease", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
+				if now := f.now(l.Election); now.Vacant() && now.Term == l.Term {
 					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Expected: now}})
 				}
 			}
@@ -115,44 +97,22 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "a renewal ignores the term", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-			held = slices.Clone(held)
-			for i, l := range held {
-				held[i].Term = f.current(ctx, l.Election)[0].Term
+	{name: "a renewal ignores the term", killer: "R2 a renewal in another term is refused",
+		mutate: renewals(func(f *faulty, h *backend.Held) { h.Term = f.now(h.Election).Term })},
+	{name: "a deposition is ignored", killer: "R5 a renewal is refused after a deposition",
+		mutate: renewals(func(f *faulty, h *backend.Held) {
+			if now := f.now(h.Election); now.Request.Kind == backend.Depose {
+				f.Backend.Request(context.Background(), []backend.Request{{Election: h.Election, Term: now.Term}})
 			}
-			return f.Backend.Renew(ctx, held)
-		}
-	}},
-	{name: "a deposition is ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-			for _, l := range held {
-				if now := f.current(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
-					f.Backend.Request(ctx, []backend.Request{{Election: l.Election, Term: now.Term}})
-				}
+		})},
+	{name: "a release ignores the term", killer: "X2 a release ends only its own term",
+		mutate: releases(ignoreTerm)},
+	{name: "a release with term 0 ends a later grant", killer: "X4 term 0 releases the caller's lease only",
+		mutate: releases(func(f *faulty, h *backend.Held) {
+			if now := f.now(h.Election); h.Term == 0 && !now.Vacant() {
+				f.clientOf(now).Release(context.Background(), []backend.Held{now.Held()})
 			}
-			return f.Backend.Renew(ctx, held)
-		}
-	}},
-	{name: "a release ignores the term", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Held) error {
-			held = slices.Clone(held)
-			for i := range held {
-				held[i].Term = 0
-			}
-			return f.Backend.Release(ctx, held)
-		}
-	}},
-	{name: "a release with term 0 ends a later grant", killer: "X4 term 0 releases the caller's lease only", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Held) error {
-			for _, l := range held {
-				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
-					f.clientOf(ctx, now).Release(ctx, []backend.Held{now.Held()})
-				}
-			}
-			return f.Backend.Release(ctx, held)
-		}
-	}},
+		})},
 	{name: "terms start again after a release", killer: "S4 terms grow through a thousand leaderships", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
@@ -161,33 +121,20 @@ var mutants = []mutant{
 			}
 			return answers, err
 		}
-		f.release = func(ctx context.Context, held []backend.Held) error {
-			held = slices.Clone(held)
-			for i := range held {
-				held[i].Term = 0
-			}
-			return f.Backend.Release(ctx, held)
-		}
+		releases(ignoreTerm)(f)
 	}},
 	{name: "the release of a free lease is an error", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
-				if f.current(ctx, l.Election)[0].Vacant() {
+				if f.now(l.Election).Vacant() {
 					return backend.ErrInvalid
 				}
 			}
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "the reason of a release is lost", killer: "X1 a release frees the lease at once", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Held) error {
-			held = slices.Clone(held)
-			for i := range held {
-				held[i].End = backend.Released
-			}
-			return f.Backend.Release(ctx, held)
-		}
-	}},
+	{name: "the reason of a release is lost", killer: "X1 a release frees the lease at once",
+		mutate: releases(func(_ *faulty, h *backend.Held) { h.End = backend.Released })},
 	{name: "names are changed to lower case", killer: "S15 different names are different elections", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids, names := slices.Clone(bids), []string{}
@@ -223,22 +170,11 @@ var mutants = []mutant{
 			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
-	{name: "a lease is observed for less time the older it is", killer: "R8 a renewal does not shorten the observation time", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
-			changed, err := f.Backend.Observe(ctx, seen)
-			for i, l := range changed {
-				changed[i].ObserveFor -= l.Age
-			}
-			return changed, err
-		}
-	}},
+	{name: "a lease is observed for less time the older it is", killer: "R8 a renewal does not shorten the observation time",
+		mutate: readings(func(l *backend.Lease) { l.ObserveFor -= l.Age })},
 	{name: "unchanged leases are returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-			var names []string
-			for _, l := range seen {
-				names = append(names, l.Election)
-			}
-			return f.current(ctx, names...), nil
+			return f.current(seen), nil
 		}
 	}},
 	{name: "a request is no change", killer: "O3 every kind of change is returned", mutate: func(f *faulty) {
@@ -264,11 +200,7 @@ var mutants = []mutant{
 	}},
 	{name: "Listen waits for the next change only", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
-			var names []string
-			for _, l := range seen {
-				names = append(names, l.Election)
-			}
-			return f.Backend.Listen(ctx, f.current(ctx, names...))
+			return f.Backend.Listen(ctx, f.current(seen))
 		}
 	}},
 	{name: "Listen misses releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
@@ -276,13 +208,9 @@ var mutants = []mutant{
 	}},
 	{name: "Listen tells only of vacancies", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
-			var names []string
-			for _, l := range seen {
-				names = append(names, l.Election)
-			}
 			for {
 				err := f.Backend.Listen(ctx, seen)
-				seen = f.current(ctx, names...)
+				seen = f.current(seen)
 				if err != nil || slices.ContainsFunc(seen, backend.Lease.Vacant) {
 					return err
 				}
@@ -304,8 +232,8 @@ var mutants = []mutant{
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			err := f.Backend.Request(ctx, requests)
 			for _, request := range requests { // like a careless UPDATE, it writes the lease again
-				l := f.current(ctx, request.Election)[0]
-				f.clientOf(ctx, l).Renew(ctx, []backend.Held{l.Held()})
+				l := f.now(request.Election)
+				f.clientOf(l).Renew(ctx, []backend.Held{l.Held()})
 			}
 			return err
 		}
