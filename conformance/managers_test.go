@@ -90,7 +90,7 @@ func (p *participant) wonAt() time.Duration {
 	return at
 }
 
-// leader starts a candidate that wins the election "jobs", and leads with fn; see leadWith.
+// leader starts a candidate that wins the election "jobs", and leads with fn.
 func (t *Trial) leader(id string, change func(*election.Options), fn election.LeadFunc) *participant {
 	p := t.participant(id, "jobs", change)
 	p.leadWith(fn)
@@ -146,12 +146,6 @@ func (p *participant) leave() {
 	if err != nil {
 		fail("leave: expected nil, got %w", err)
 	}
-}
-
-func (p *participant) runs() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.runCount
 }
 
 // lastGrantSent is when the node sent the last granted call of its current or last

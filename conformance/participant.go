@@ -19,36 +19,19 @@ type participant struct {
 	mu         sync.Mutex
 	received   []election.Event
 	receivedAt []time.Duration // when each event came
-	runCount   int             // calls of the lead function
 }
 
 // lead campaigns with a function that waits for the end of its context.
-func (p *participant) lead() { p.leadWith(nil) }
-
-// leadWith campaigns with fn and records its runs. A nil fn waits for the end of its
-// context.
-func (p *participant) leadWith(fn election.LeadFunc) {
-	if err := p.Lead(p.recordRuns(fn)); err != nil {
-		fail("lead %q: expected no error, got %w", p.Name(), err)
-	}
+func (p *participant) lead() {
+	p.leadWith(func(ctx context.Context, _ *election.Leadership) error {
+		<-ctx.Done()
+		return nil
+	})
 }
 
-// recordRuns returns fn, made to record its runs in the history.
-func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
-	return func(ctx context.Context, l *election.Leadership) error {
-		e := Entry{Process: p.node.key, Election: p.Name(), Kind: Ran, Term: l.Term, From: p.node.t.now()}
-		p.mu.Lock()
-		p.runCount++
-		p.mu.Unlock()
-		defer func() {
-			e.To = p.node.t.now()
-			p.node.t.checker.record(e)
-		}()
-		if fn == nil {
-			<-ctx.Done()
-			return nil
-		}
-		return fn(ctx, l)
+func (p *participant) leadWith(fn election.LeadFunc) {
+	if err := p.Lead(fn); err != nil {
+		fail("lead %q: expected no error, got %w", p.Name(), err)
 	}
 }
 

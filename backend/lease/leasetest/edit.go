@@ -28,7 +28,7 @@ func editedByHand(l *lab) {
 			"what is no value": "\x00\xff",
 		} {
 			before := l.item(k)
-			l.edit(k, text)
+			l.Edit(k, text)
 			now := l.item(k)
 			if now.Version == "" || seen[now.Version] || now.Value != nil && !now.Edited {
 				l.Errorf("%s, written by somebody else, is read as %+v", what, now)
@@ -44,11 +44,11 @@ func editedByHand(l *lab) {
 		}
 
 		before := l.item(k)
-		l.edit(k, "")
+		l.Edit(k, "")
 		if now := l.item(k); now.Version != "" {
 			l.Errorf("what somebody else has deleted is read as %+v", now)
 		}
-		l.edit(k, older)
+		l.Edit(k, older)
 		if now := l.item(k); seen[now.Version] || now.Created == before.Created && !now.Edited {
 			l.Errorf("what was deleted and made again is read as %+v", now)
 		}

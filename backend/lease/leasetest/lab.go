@@ -12,13 +12,10 @@ import (
 // A lab is a store with a first client.
 type lab struct {
 	testing.TB
+	*Harness
 	ctx  context.Context
 	open func(testing.TB) lease.Driver
 	d    lease.Driver
-
-	goBack   func() (restore func()) // see Harness
-	rollBack func(lease.Key)
-	edit     func(k lease.Key, text string)
 }
 
 // limit is how long a test of one rule may take, so that a driver that hangs fails the test.

@@ -187,7 +187,7 @@ func besideRollBacks(l *lab) {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond): // the items are free for a moment
-				l.rollBack(keys[n%2])
+				l.RollBack(keys[n%2])
 			}
 		}
 	}()
@@ -204,7 +204,7 @@ func besideRollBacks(l *lab) {
 // wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it had read.
 func wentBack(l *lab) {
 	first := l.created("a", 1)
-	restore := l.goBack()
+	restore := l.GoBack()
 	l.put(backend.Granted, "a change that will be lost", over(first, record("a", 2)))
 	before := l.read(l.d, key("a"))
 	restore()

@@ -82,7 +82,7 @@ func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	return &lab{TB: t, ctx: ctx, open: open, d: open(t), goBack: h.GoBack, rollBack: h.RollBack, edit: h.Edit}
+	return &lab{TB: t, Harness: h, ctx: ctx, open: open, d: open(t)}
 }
 
 func written(l *lab) {
