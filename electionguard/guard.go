@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -133,6 +134,9 @@ type Open func(ctx context.Context, store []byte) (backend.Backend, error)
 
 // variable marks the environment of a guard. Package config refuses unknown names that begin with ELECTION_.
 const variable = "GO_ELECTION_GUARD"
+
+// isMain is set if main has called Main, so that another process of this program can be a guard.
+var isMain atomic.Bool
 
 // maxStore is the most that Options.Store may have.
 const maxStore = 4 << 20

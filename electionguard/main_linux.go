@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -24,9 +23,6 @@ const (
 	pidFile      = 4 // the program: a pidfd
 	lifelineFile = 5 // the reading end of its lifeline
 )
-
-// isMain is set if main has called Main, so that another process of this program can be a guard.
-var isMain atomic.Bool
 
 // Main must be the first call of main: a guard knows the processes that the program starts after it. In
 // the program it returns at once. In a guard it never returns: open is called there. If the program is
@@ -75,6 +71,7 @@ func Start(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
 	defer read.Close()
+	fcntl(read.Fd(), fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
 		Args: []string{guardName, strconv.Itoa(os.Getpid())},
@@ -157,15 +154,6 @@ const firstPatience = 10 * time.Second
 
 // prepare sends the first line.
 func (g *Guard) prepare() error {
-	control, err := g.pipe.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if err := control.Control(func(fd uintptr) {
-		fcntl(fd, fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
-	}); err != nil {
-		return err
-	}
 	line, err := json.Marshal(setup{g.o.Store, g.o.Grace})
 	if err != nil {
 		return err

@@ -5,10 +5,7 @@ package electionguard
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 )
-
-var isMain atomic.Bool
 
 // Main does nothing: there are guards on Linux only.
 func Main(Open) { isMain.Store(true) }
