@@ -14,8 +14,9 @@
 // leaders, so this package refuses such a stream. It also refuses direct readings, which a mirror may answer.
 //
 // Without "sync_interval: always" in the server's configuration a power failure may undo acknowledged writes of the
-// last two minutes. Package register notices that. An older copy of the stream counts revisions anew: put one back
-// only when no process has a request on its way.
+// last two minutes; and somebody may put back an older copy of the stream. Package register notices both by its count.
+// But revisions then count anew, and a swap that was on its way could meet the very number that it requires. So set
+// that option, and put a copy back when no process is running.
 package natskv
 
 import (
@@ -146,8 +147,8 @@ func (r *Register) lookUp(ctx context.Context) (*place, error) {
 		return p, nil
 	}
 	s, err := r.stream(ctx)
-	for ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)) {
-		s, err = r.stream(ctx) // another process may be making it: then the server may not answer
+	for ctx.Err() == nil && beingMade(err) {
+		s, err = r.stream(ctx)
 	}
 	if err != nil {
 		return nil, r.failed(err)
@@ -169,6 +170,11 @@ func (r *Register) lookUp(ctx context.Context) (*place, error) {
 	p := &place{kv, epoch + ".leases"}
 	r.found.Store(p)
 	return p, nil
+}
+
+// beingMade reports whether another process may be making the stream: then the server may not answer.
+func beingMade(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 }
 
 // stream returns the stream of the bucket, and makes it if there is none.
