@@ -202,9 +202,7 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 		fatal(t, os.WriteFile(file, []byte(weak), 0o600))
 		n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
 		observe := func() error {
-			ctx, cancel := n.ctx()
-			defer cancel()
-			_, err := n.Observe(ctx, []backend.Lease{{Election: "x"}})
+			_, err := n.Observe(n.ctx(), []backend.Lease{{Election: "x"}})
 			return err
 		}
 		fatal(t, os.WriteFile(file, []byte(text), 0o600))

@@ -23,34 +23,35 @@ func connect(t *testing.T, address string) *driver { return open(t, Options{Addr
 func TestInspectSaysWhenServersAreLost(t *testing.T) {
 	t.Parallel()
 	servers := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
-	a := connect(t, servers[0].URL())
-	says := func(when string, want ...string) {
-		t.Helper()
-		// The servers report their health every few seconds, and at first not at all.
-		testbed.Eventually(t, 2*time.Minute, when, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			list, err := a.servers(ctx)
-			if err != nil {
-				return err
-			}
-			text := ""
-			for _, d := range list {
-				text += fmt.Sprintf("%v %s: %s\n", d.Warning, d.What, d.Text)
-			}
-			for _, w := range want {
-				if !strings.Contains(text, w) {
-					return fmt.Errorf("%q is missing:\n%s", w, text)
-				}
-			}
-			return nil
-		})
-	}
-	says("all live", "false servers: 3; ", "1 of them can fail", "false health: the servers report healthy: true; 1 of them can fail now")
+	a := open(t, Options{Address: servers[0].URL()})
+	inspects(t, a, "servers: 3; ", "1 of them can fail", "health: the servers report healthy: true; 1 of them can fail now")
 	servers[1].Kill(t)
-	says("one is dead", "is not healthy: serf status failed", "true health: the servers report healthy: false; 0 of them can fail now")
+	inspects(t, a, "is not healthy: serf status failed", "WARNING health: the servers report healthy: false; 0 of them can fail now")
 	servers[2].Kill(t)
-	says("two are dead", "true servers: 3, and none leads", "true health: consul: inspect: ")
+	inspects(t, a, "WARNING servers: 3, and none leads", "WARNING health: consul: inspect: ")
+}
+
+// inspects waits until Inspect says all this. The servers report their health every few seconds, and at first not at all.
+func inspects(t *testing.T, b *Backend, want ...string) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, fmt.Sprintf("Inspect says %q", want), func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		list, err := b.driver.servers(ctx)
+		if err != nil {
+			return err
+		}
+		text := ""
+		for _, d := range list {
+			text += d.String() + "\n"
+		}
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				return fmt.Errorf("%q is missing:\n%s", w, text)
+			}
+		}
+		return nil
+	})
 }
 
 // A real server refuses what is wrong, and the error says what to correct.

@@ -87,15 +87,16 @@ func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	return n
 }
 
-func (n *node) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), time.Minute)
+// ctx is for one call.
+func (n *node) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	n.t.Cleanup(cancel)
+	return ctx
 }
 
 func (n *node) observe(name string) backend.Lease {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	seen, err := n.Observe(ctx, []backend.Lease{{Election: name}})
+	seen, err := n.Observe(n.ctx(), []backend.Lease{{Election: name}})
 	if err != nil || len(seen) != 1 {
 		n.t.Fatalf("%s observes %s: %v, %v", n.me.ID, name, seen, err)
 	}
@@ -104,9 +105,7 @@ func (n *node) observe(name string) backend.Lease {
 
 func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over}})
+	answers, err := n.Acquire(n.ctx(), []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over}})
 	if err != nil {
 		n.t.Fatalf("%s bids: %v", n.me.ID, err)
 	}
@@ -139,9 +138,7 @@ func (n *node) watched(name string) backend.Lease {
 
 func (n *node) renew(held ...backend.Lease) []backend.Answer {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
-	answers, err := n.Renew(ctx, testbed.Held(held...))
+	answers, err := n.Renew(n.ctx(), testbed.Held(held...))
 	if err != nil {
 		n.t.Fatalf("%s renews: %v", n.me.ID, err)
 	}
@@ -157,12 +154,10 @@ func (n *node) want(what string, got backend.Answer, outcome backend.Outcome) {
 
 func (n *node) release(end backend.End, held ...backend.Lease) {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
 	for i := range held {
 		held[i].End = end
 	}
-	if err := n.Release(ctx, testbed.Held(held...)); err != nil {
+	if err := n.Release(n.ctx(), testbed.Held(held...)); err != nil {
 		n.t.Fatalf("%s releases: %v", n.me.ID, err)
 	}
 }

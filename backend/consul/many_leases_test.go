@@ -26,8 +26,7 @@ const manyTTL = time.Minute
 // winAll acquires count elections that are vacant.
 func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	n.t.Helper()
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	var names []backend.Lease
 	for i := range count {
 		names = append(names, backend.Lease{Election: fmt.Sprintf("%s%05d", name, i)})
@@ -247,9 +246,7 @@ func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
 	}
 	for _, round := range []string{"first grants", "grants anew"} {
-		ctx, cancel := n.ctx()
-		answers, err := n.Acquire(ctx, bids)
-		cancel()
+		answers, err := n.Acquire(n.ctx(), bids)
 		for i, a := range answers {
 			if err != nil || a.Outcome != backend.Granted {
 				t.Fatalf("%s: %v, %v, %v; want granted", round, a.Outcome, a.Err, err)

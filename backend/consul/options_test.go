@@ -86,9 +86,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		"no session":         {but(l.prefix + "/session/"), false, false},
 	} {
 		n := l.node(t, "n", func(o *Options) { o.Token = token(t, l.root, c.rules).SecretID })
-		ctx, cancel := n.ctx()
-		defer cancel()
-		errs := n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
+		errs := n.Preflight(n.ctx(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
 		for i, may := range []bool{c.jobs, c.some} {
 			if may != (errs[i] == nil) || !may && !errors.Is(errs[i], backend.ErrDenied) {
 				t.Errorf("%s: bid %d: %v", what, i, errs[i])

@@ -38,8 +38,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.me.Nonce))
 	_, _, err = l.root.ACL().PolicyUpdate(policy, nil)
 	fatal(t, err)
-	ctx, cancel := n.ctx()
-	defer cancel()
+	ctx := n.ctx()
 	many := make([]backend.Lease, maxByKey+1)
 	for i := range many {
 		many[i].Election = fmt.Sprint("e", i)
@@ -132,9 +131,7 @@ func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
 	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/session/")).SecretID
 	n := l.node(t, "n", func(o *Options) { o.Token = reader })
 	for _, name := range []string{"x", "search-index", "existing"} {
-		ctx, cancel := n.ctx()
-		answers, err := n.Acquire(ctx, []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Expected: n.observe(name)}})
-		cancel()
+		answers, err := n.Acquire(n.ctx(), []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Expected: n.observe(name)}})
 		if err == nil {
 			err = answers[0].Err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -90,14 +89,6 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// lesser returns the lesser of two limits. 0 is no limit.
-func lesser(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
 // Stage returns the stage of this process.
 func (b *Backend) Stage() Stage { return b.stage }
 
@@ -159,7 +150,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		n := b.stores[newer].Guarantees()
 		g.Poll = g.Poll || n.Poll || !g.Push || !n.Push
 		g.Push = g.Push || n.Push
-		g.MinTTL, g.MaxTTL = max(g.MinTTL, n.MinTTL), lesser(g.MaxTTL, n.MaxTTL)
+		g.MinTTL = max(g.MinTTL, n.MinTTL)
+		if n.MaxTTL > 0 && (g.MaxTTL == 0 || n.MaxTTL < g.MaxTTL) {
+			g.MaxTTL = n.MaxTTL
+		}
 		g.Exclusive, g.DurableTerms = g.Exclusive || n.Exclusive, n.DurableTerms
 		if n.Expiry == backend.ByChallengers || b.stage == To {
 			g.Expiry = n.Expiry
