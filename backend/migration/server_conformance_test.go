@@ -31,15 +31,7 @@ func TestConformanceFromCuratorToMySQL(t *testing.T) {
 		from := curator.Options{ZooKeeper: zookeeper.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12])}, Tick: testbed.ZooKeeperTick, Session: 8500 * time.Millisecond}
 		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
-			o := migration.Options{Stage: stage}
-			var err error
-			if o.From, err = curator.Open(from); err != nil {
-				t.Fatal(err)
-			}
-			if o.To, err = mysql.Open(to); err != nil {
-				t.Fatal(err)
-			}
-			return road(t, o)
+			return road(t, migration.Options{From: must(curator.Open(from)), To: must(mysql.Open(to)), Stage: stage})
 		}}
 	})
 }
@@ -53,17 +45,16 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 		delete(faults, conformance.FaultPlantRecord) // etcd names the leader
 		to := etcd.Options{Endpoints: endpoints, Prefix: "m-" + string(backend.NewNonce()[:12]) + "/"}
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
-			o := migration.Options{Stage: stage}
-			var err error
-			if o.From, err = mysql.Open(from); err != nil {
-				t.Fatal(err)
-			}
-			if o.To, err = etcd.Open(to); err != nil {
-				t.Fatal(err)
-			}
-			return road(t, o)
+			return road(t, migration.Options{From: must(mysql.Open(from)), To: must(etcd.Open(to)), Stage: stage})
 		}}
 	})
+}
+
+func must[B backend.Backend](b B, err error) backend.Backend {
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 // runSuite runs the suite at some stages, but for what takes long and is about managers. TestConformance tests all rules

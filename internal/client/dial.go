@@ -25,8 +25,7 @@ const (
 type Dialer struct {
 	net.Dialer // with a Timeout, which each dial may take, however short its call is
 
-	mu   sync.Mutex
-	left map[string]<-chan dialed // those whose call has ended, by address
+	left sync.Map // dials whose call has ended: a <-chan dialed by network and address
 }
 
 type dialed struct {
@@ -38,10 +37,8 @@ type dialed struct {
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	key := network + " " + address
 	for {
-		d.mu.Lock()
-		results, again := d.left[key]
-		delete(d.left, key)
-		d.mu.Unlock()
+		left, again := d.left.LoadAndDelete(key)
+		results, _ := left.(<-chan dialed)
 		if !again {
 			results = d.begin(network, address)
 		}
@@ -52,20 +49,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 				return r.conn, r.err
 			}
 		case <-ctx.Done():
-			d.leave(key, results)
+			d.left.Store(key, results) // for the next call; if two have left one, the first one's is for nobody
 			return nil, fmt.Errorf("dial %s %s: %w", network, address, ctx.Err())
 		}
 	}
-}
-
-// leave keeps a dial for the next call. If two calls have left one, the first one's is for nobody.
-func (d *Dialer) leave(key string, results <-chan dialed) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.left == nil {
-		d.left = make(map[string]<-chan dialed)
-	}
-	d.left[key] = results
 }
 
 // begin dials in the background. The channel is closed if nobody has received the result in time.
