@@ -103,21 +103,13 @@ func (b *Backend) acquireNew(ctx context.Context, attempts []*attempt) error {
 	}
 	err := b.bid(ctx, newer, attempts)
 
-	var granted, done []*attempt
-	for _, t := range attempts {
-		if t.got[newer].Outcome == backend.Granted {
-			granted = append(granted, t)
-		} else {
-			done = append(done, t)
-		}
-	}
-	marked, markErr := b.mark(ctx, newer, granted, func(h *backend.Held) {
+	marked, markErr := b.mark(ctx, newer, attempts, func(h *backend.Held) {
 		if h.MovedFrom != b.names[older] {
 			h.MovedFrom = b.unsealedMark()
 		}
 	})
 
-	for _, t := range append(done, marked...) {
+	for _, t := range marked {
 		*t.answer = t.got[newer]
 		if t.got[newer].Outcome != backend.Unknown {
 			t.answer.Lease = b.note(t)

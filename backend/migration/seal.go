@@ -59,8 +59,8 @@ func keepsMarks(store backend.Backend) bool {
 	return ok
 }
 
-// mark changes the marks of leases of one store, and returns the attempts that have them. It
-// releases and answers the others. It leaves alone a store without marks, and marks that are right.
+// mark changes the marks of leases that one store has granted, and returns the attempts without those whose leases have
+// been lost by then, which it releases and answers. It leaves alone a store without marks, and marks that are right.
 func (b *Backend) mark(
 	ctx context.Context, s side, attempts []*attempt, change func(*backend.Held),
 ) (done []*attempt, err error) {
@@ -71,7 +71,7 @@ func (b *Backend) mark(
 		was := t.got[s].Held()
 		h := was
 		change(&h)
-		if !marks || h == was {
+		if !marks || h == was || t.got[s].Outcome != backend.Granted {
 			done = append(done, t)
 		} else {
 			wrong, held = append(wrong, t), append(held, h)
