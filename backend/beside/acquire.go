@@ -29,18 +29,12 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		return nil, err
 	}
 
-	answers := make([]backend.Answer, len(bids))
-	var passed, back []*attempt
+	answers, attempts := make([]backend.Answer, len(bids)), make([]*attempt, len(bids))
 	for i, bid := range bids {
-		t := &attempt{bid: bid, pair: pairs[i], answer: &answers[i]}
-		switch b.judge(t) {
-		case pass:
-			passed = append(passed, t)
-		case giveBack:
-			back = append(back, t)
-		}
+		attempts[i] = &attempt{bid: bid, pair: pairs[i], answer: &answers[i]}
 	}
-	err = b.giveBack(ctx, back)
+	passed, leftovers := b.judge(attempts)
+	err = b.giveBack(ctx, leftovers)
 
 	granted, bidErr := b.bid(ctx, passed)
 	return answers, backend.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
@@ -64,40 +58,34 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 	return queue.Wait(ctx, owned)
 }
 
-// A verdict is what becomes of a bid before anything is written.
-type verdict uint8
-
-const (
-	answered verdict = iota
-	pass             // it is made
-	giveBack         // what an earlier bid has left must be given back
-)
-
-// judge refuses a bid that cannot succeed before the inner lease is changed, which other members observe.
-func (b *Backend) judge(t *attempt) verdict {
-	p, bid := &t.pair, t.bid
-	leftover := !p.inner.Vacant() && p.inner.Holder.Nonce == bid.Candidate.Nonce
+// judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It returns
+// those that are made, and leftovers: those that are not, after an earlier one whose lease must be given back.
+func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 	most := b.Guarantees().MaxTTL
+	for _, t := range attempts {
+		p, bid := &t.pair, t.bid
+		leftover := !p.inner.Vacant() && p.inner.Holder.Nonce == bid.Candidate.Nonce
 
-	switch {
-	case p.state.Err != nil:
-		t.answer.Err = p.state.Err
-	case most > 0 && bid.TTL > most:
-		t.answer.Err = fmt.Errorf("%s: acquire %q: %w: TTL is %v; beside other programs it may be %v at most",
-			b.name, bid.Election, backend.ErrInvalid, bid.TTL, most)
-	case p.state.Firm && (p.state.Free || !p.ours()) && !leftover:
-		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
-	case p.state.Most > 0 && bid.TTL > p.state.Most:
-		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused, Err: b.tooLong(&bid, &p.state)}
-	case p.lease.Unchanged(bid.Expected),
-		leftover && p.lease.ObserveFor == 0 && p.lease.MovedTo == bid.Expected.MovedTo:
-		return pass
-	case leftover: // it must not be granted anew
-		return giveBack
-	default:
-		*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+		switch {
+		case p.state.Err != nil:
+			t.answer.Err = p.state.Err
+		case most > 0 && bid.TTL > most:
+			t.answer.Err = fmt.Errorf("%s: acquire %q: %w: TTL is %v; beside other programs it may be %v at most",
+				b.name, bid.Election, backend.ErrInvalid, bid.TTL, most)
+		case p.state.Firm && (p.state.Free || !p.ours()) && !leftover:
+			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+		case p.state.Most > 0 && bid.TTL > p.state.Most:
+			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused, Err: b.tooLong(&bid, &p.state)}
+		case p.lease.Unchanged(bid.Expected),
+			leftover && p.lease.ObserveFor == 0 && p.lease.MovedTo == bid.Expected.MovedTo:
+			passed = append(passed, t)
+		case leftover: // it must not be granted anew
+			leftovers = append(leftovers, t)
+		default:
+			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+		}
 	}
-	return answered
+	return passed, leftovers
 }
 
 func (b *Backend) tooLong(bid *backend.Bid, s *State) error {
