@@ -87,7 +87,7 @@ func (a *app) preview(records []backend.Record) {
 	defer t.Flush()
 	fmt.Fprintln(t, "ELECTION\tLEADER\tLAST LEADER")
 	for _, r := range records {
-		s := stateOf(r)
+		s := stateOf(r, false)
 		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Election, s.leaderText(), orDash(r.LastID))
 	}
 }

@@ -26,9 +26,7 @@ func (a *app) history(ctx context.Context, s *store, args []string) error {
 	case err != nil:
 		return err
 	case a.asJSON:
-		st := stateOf(r)
-		st.Silent = silent
-		return a.json(st)
+		return a.json(stateOf(r, silent))
 	case r.Term == 0:
 		return errNeverLed(args[0])
 	}

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,35 +12,34 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// observe returns a manager that joins elections and never campaigns. The id of the configuration is not its own: it
-// belongs to another process.
-func (a *app) observe(ctx context.Context, names []string, log *slog.Logger) (*election.Manager, error) {
+// observing calls do with a manager that joins elections and never campaigns. A signal, or the limit unless that is 0, ends
+// the context of do. The id of the configuration is not the manager's own: it belongs to another process.
+func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger, do func(context.Context, *election.Manager) error) error {
+	ctx, stop := untilSignal(ctx, limit)
+	defer stop()
 	config, err := a.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	o := &config.Election
 	o.ID, o.Observer = "", true
-	if log != nil {
-		o.Logger = log
-	}
+	o.Logger = cmp.Or(log, o.Logger)
 	m, err := config.Open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		m.Close(end)
+	}()
+
 	for _, name := range names {
 		if _, err := m.Join(name); err != nil {
-			closeObserver(m)
-			return nil, err
+			return err
 		}
 	}
-	return m, nil
-}
-
-func closeObserver(m *election.Manager) {
-	end, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	m.Close(end)
+	return do(ctx, m)
 }
 
 // follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx

@@ -53,15 +53,7 @@ elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 12
 command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.
 
 Unless elect is root, the command cannot become another user, for example by sudo, because
-elect could not kill it then.
-
-With --wait 30s, elect ends with code 124 if this process was not elected within that time, and
-with --no-wait, which is --wait 0s, if another process leads; then the command was not started.
-Without them it waits until it is elected.
-
-With --slots N, up to N processes of the fleet run the command at the same time, each in one of
-the elections NAME/1 to NAME/N, and one command in each process. ELECTION_NAME then names the slot.
-All processes must have the same N.`,
+elect could not kill it then.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect run billing/nightly --id host-1 -- echo billed
@@ -116,9 +108,9 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
-	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected (default: for ever)")
-	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once if another process leads")
-	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet (default: in one)")
+	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected, or else end with code 124, without the command (default: for ever)")
+	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once, with code 124, if another process leads")
+	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet at the same time, each in one of the elections NAME/1 to NAME/number, which ELECTION_NAME then names; all processes must have the same number (default: in one)")
 	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")

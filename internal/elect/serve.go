@@ -48,9 +48,10 @@ and /readyz is 503.`,
 elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --listen 127.0.0.1:0 --for 2s`),
 		RunE: func(c *cobra.Command, names []string) error {
-			ctx, stop := untilSignal(c.Context(), o.limit)
-			defer stop()
-			return a.serve(ctx, names, o)
+			log := slog.New(slog.NewTextHandler(a.diag, nil))
+			return a.observing(c.Context(), o.limit, names, log, func(ctx context.Context, m *election.Manager) error {
+				return a.serve(ctx, m, len(names) == 0, o, log)
+			})
 		},
 	}
 	f := c.Flags()
@@ -61,19 +62,14 @@ elect serve billing --listen 127.0.0.1:0 --for 2s`),
 	return c
 }
 
-func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
-	log := slog.New(slog.NewTextHandler(a.diag, nil))
-	m, err := a.observe(ctx, names, log)
-	if err != nil {
-		return err
-	}
-	defer closeObserver(m)
+// serve serves all elections of the store, or those that m has joined, until ctx ends.
+func (a *app) serve(ctx context.Context, m *election.Manager, all bool, o serveOptions, log *slog.Logger) error {
 	f, err := newFrontend(m, o, log)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(a.diag, "elect: serves %s\n", f.url())
-	if len(names) == 0 {
+	if all {
 		f.listUnread.Store(true)
 		go a.follow(ctx, m, func(err error) { f.listUnread.Store(err != nil) })
 	}

@@ -59,9 +59,9 @@ type participant struct {
 	Age   float64 `json:"announced_seconds_ago"`
 }
 
-func stateOf(r backend.Record) state {
+func stateOf(r backend.Record, silent bool) state {
 	s := state{
-		Election: r.Election, Term: r.Term, TTL: r.TTL.Seconds(), LastID: r.LastID, End: r.End,
+		Election: r.Election, Silent: silent, Term: r.Term, TTL: r.TTL.Seconds(), LastID: r.LastID, End: r.End,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	for _, h := range r.History {
@@ -130,8 +130,7 @@ func (a *app) list(ctx context.Context, s *store, pattern string) error {
 
 	states := make([]state, len(records))
 	for i, r := range records {
-		states[i] = stateOf(r)
-		states[i].Silent = silent[r.Election]
+		states[i] = stateOf(r, silent[r.Election])
 	}
 	switch {
 	case a.asJSON:
@@ -171,8 +170,8 @@ func (a *app) status(ctx context.Context, s *store, name string) error {
 		return err
 	}
 
-	st := stateOf(r)
-	st.Store, st.Silent = s.name(), isSilent
+	st := stateOf(r, isSilent)
+	st.Store = s.name()
 	members = slices.DeleteFunc(members, func(m backend.Member) bool { return !m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce })
 	for _, m := range members {
 		st.Members = append(st.Members, participant{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})

@@ -137,7 +137,7 @@ func TestTextOfAStoreCannotControlATerminal(t *testing.T) {
 		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
 		History: []backend.Leadership{{ID: "old\x1b]0;evil\x07"}},
 	})
-	s := stateOf(r)
+	s := stateOf(r, false)
 	for _, text := range []string{s.leaderText(), s.Leader.ID, s.Leader.Address, s.History[0].ID, r.MovedTo} {
 		if strings.ContainsAny(text, "\x1b\x07\t") {
 			t.Errorf("%q reaches the terminal", text)

@@ -43,24 +43,20 @@ answer yet is waited for. Waiting needs no right to write, and never campaigns.`
 
 // await observes an election until reached, and prints the event that did it. If that takes longer than limit, the code is
 // exitTimeout.
-func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (ev election.Event, err error) {
-	ctx, stop := untilSignal(ctx, limit)
-	defer stop()
-	m, err := a.observe(ctx, []string{name}, nil)
-	if err != nil {
-		return ev, err
-	}
-	defer closeObserver(m)
-	e := m.Election(name)
-	for ev := range e.Events(ctx) {
-		if reached(ev) {
-			_, err := fmt.Fprintln(a.out, clean.Text(ev.String(), 1024, false))
-			return ev, err
+func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (last election.Event, err error) {
+	err = a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
+		e := m.Election(name)
+		for last = range e.Events(ctx) {
+			if reached(last) {
+				_, err := fmt.Fprintln(a.out, clean.Text(last.String(), 1024, false))
+				return err
+			}
 		}
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		a.code = exitTimeout
-		return ev, fmt.Errorf("%q: it has not happened within %v; now: %s", name, limit, clean.Text(e.Current().String(), 1024, false))
-	}
-	return ev, ctx.Err()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			a.code = exitTimeout
+			return fmt.Errorf("%q: it has not happened within %v; now: %s", name, limit, clean.Text(e.Current().String(), 1024, false))
+		}
+		return ctx.Err()
+	})
+	return last, err
 }

@@ -41,10 +41,11 @@ means that the store cannot be reached.
 Watching needs no right to write, and never campaigns.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(c.Context(), limit)
-			defer stop()
 			out, ok := a.out.(*os.File)
-			return a.watch(ctx, args, asJSON || !ok || !isTerminal(out))
+			asJSON = asJSON || !ok || !isTerminal(out)
+			return a.observing(c.Context(), limit, args, nil, func(ctx context.Context, m *election.Manager) error {
+				return a.watch(ctx, m, len(args) == 0, asJSON)
+			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON lines, even on a terminal")
@@ -52,13 +53,8 @@ Watching needs no right to write, and never campaigns.`,
 	return c
 }
 
-// watch writes a line for each event until ctx ends.
-func (a *app) watch(ctx context.Context, names []string, asJSON bool) error {
-	m, err := a.observe(ctx, names, nil)
-	if err != nil {
-		return err
-	}
-	defer closeObserver(m)
+// watch writes a line for each event until ctx ends, of all elections of the store or of those that m has joined.
+func (a *app) watch(ctx context.Context, m *election.Manager, all, asJSON bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -72,7 +68,7 @@ func (a *app) watch(ctx context.Context, names []string, asJSON bool) error {
 		}
 	})
 	failed := make(chan error, 1)
-	if len(names) == 0 {
+	if all {
 		known := false
 		go a.follow(ctx, m, func(err error) {
 			if known = known || err == nil; !known && !errors.Is(err, backend.ErrUnavailable) {
