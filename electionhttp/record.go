@@ -64,7 +64,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now, c), ID: s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions, History: []leadershipJSON{}}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
-		j.Store.Error, j.Store.Detail = describeError(err, h.options.Details)
+		j.Store.errorJSON = h.describeError(err)
 		reply(w, http.StatusOK, j)
 		return
 	}
@@ -75,7 +75,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 	if membersErr == nil {
 		j.Candidates = []contenderJSON{}
 		for _, m := range candidates(name, rec, members.list) {
-			if c := candidate(m.Candidate, h.options.Details); c != nil && len(j.Candidates) < 1000 {
+			if c := h.candidate(m.Candidate); c != nil && len(j.Candidates) < 1000 {
 				j.Candidates = append(j.Candidates, contenderJSON{*c, clean.Text(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds(), leads(rec, m)})
 			}
 		}
@@ -84,7 +84,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) describeRecord(rec backend.Record) *storedJSON {
-	j := &storedJSON{Leader: candidate(rec.Holder, h.options.Details), Term: term(rec.Term), Request: pending(rec.Request, rec.Term), MovedTo: rec.MovedTo}
+	j := &storedJSON{Leader: h.candidate(rec.Holder), Term: term(rec.Term), Request: pending(rec.Request, rec.Term), MovedTo: rec.MovedTo}
 	if t := clean.Time(rec.Elected); !t.IsZero() {
 		j.Elected = &t
 	}

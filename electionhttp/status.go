@@ -36,8 +36,7 @@ type storeJSON struct {
 	Location string `json:"location,omitempty"`
 	State    string `json:"state"`
 	Ago      int64  `json:"answered_ms_ago"`
-	Error    string `json:"error,omitempty"`
-	Detail   string `json:"detail,omitempty"`
+	errorJSON
 }
 
 type leadsJSON struct {
@@ -54,14 +53,11 @@ type eventJSON struct {
 	Previous *candidateJSON  `json:"previous"`
 	Term     string          `json:"term"`
 	Reason   election.Reason `json:"reason"`
-	Error    string          `json:"error,omitempty"`
-	Detail   string          `json:"detail,omitempty"`
+	errorJSON
 }
 
 func (h *Handler) describeEvent(ev election.Event) eventJSON {
-	details := h.options.Details
-	class, text := describeError(ev.Err, details)
-	return eventJSON{ev.Election, ev.Kind.String(), ev.Leading, candidate(ev.Leader, details), candidate(ev.Previous, details), term(ev.Term), ev.Reason, class, text}
+	return eventJSON{ev.Election, ev.Kind.String(), ev.Leading, h.candidate(ev.Leader), h.candidate(ev.Previous), term(ev.Term), ev.Reason, h.describeError(ev.Err)}
 }
 
 type electionJSON struct {
@@ -96,35 +92,41 @@ type candidateJSON struct {
 	Metadata string `json:"metadata,omitempty"`
 }
 
-func candidate(c election.Candidate, details bool) *candidateJSON {
+func (h *Handler) candidate(c election.Candidate) *candidateJSON {
 	if c.ID == "" {
 		return nil
 	}
 	c = clean.Candidate(c)
 	j := &candidateJSON{ID: c.ID, Address: c.Address}
-	if details {
+	if h.options.Details {
 		j.Metadata = c.Metadata
 	}
 	return j
 }
 
-// describeError returns the class of an error, and its text if details are shown.
-func describeError(err error, details bool) (class, text string) {
+// An errorJSON is the class of an error, and its text if details are shown.
+type errorJSON struct {
+	Error  string `json:"error,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func (h *Handler) describeError(err error) (j errorJSON) {
 	if err == nil {
-		return "", ""
+		return j
 	}
-	if details {
-		text = clean.Text(err.Error(), 1000, true)
+	if h.options.Details {
+		j.Detail = clean.Text(err.Error(), 1000, true)
 	}
 	switch {
 	case errors.Is(err, backend.ErrClosed):
-		class = "closed"
+		j.Error = "closed"
 	case errors.Is(err, backend.ErrStale):
-		class = "stale"
+		j.Error = "stale"
 	default:
-		class = map[error]string{backend.ErrDenied: "denied", backend.ErrInvalid: "invalid"}[backend.Class(err)]
+		class := map[error]string{backend.ErrDenied: "denied", backend.ErrInvalid: "invalid"}[backend.Class(err)]
+		j.Error = cmp.Or(class, "unavailable")
 	}
-	return cmp.Or(class, "unavailable"), text
+	return j
 }
 
 // keepSnapshot is for how long requests share a snapshot if nothing changes: it costs the manager's loop some time, and
@@ -232,9 +234,8 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Elections: []electionJSON{},
+		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: h.describeError(s.Err)}, Elections: []electionJSON{},
 	}
-	j.Store.Error, j.Store.Detail = describeError(s.Err, h.options.Details)
 	switch {
 	case s.Unreachable:
 		j.Store.State = "unreachable"
