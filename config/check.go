@@ -57,7 +57,8 @@ func (d *decoder) checkGeneral(k general) {
 	bad := func(e *election.OptionError) {
 		key := keyOf(e.Option)
 		where := at(key)
-		d.problems = append(d.problems, &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(keyOf), err: e})
+		problem := &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(keyOf), err: e}
+		d.problems = append(d.problems, problem)
 	}
 	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}, {Priority: k.Priority}} {
 		_, err := text.Complete(backend.Guarantees{})

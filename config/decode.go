@@ -329,7 +329,7 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 			continue
 		case !f.IsExported() || name == "-":
 			continue
-		case f.Type.Kind() == reflect.Func || f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface:
+		case slices.Contains([]reflect.Kind{reflect.Func, reflect.Pointer, reflect.Interface}, f.Type.Kind()):
 			continue // a file cannot hold it
 		case name == "":
 			name = keyOf(f.Name)

@@ -17,8 +17,8 @@ const (
 	maxBehind = 256 // changes that a stream may be behind; one that is further behind begins again
 )
 
-// A changeLog has the events of the manager, numbered from 1. A stream keeps only the number of the last change that it
-// has sent, so a slow one delays no other.
+// A changeLog has the events of the manager, numbered from 1. A stream keeps only the number of the last
+// change that it has sent, so a slow one delays no other.
 type changeLog struct {
 	instance string // part of ids; other processes have another
 
@@ -79,8 +79,8 @@ func (c *changeLog) number(id string) uint64 {
 	return number
 }
 
-// after returns the changes after a number, and the number of the newest of all; next is closed by the one after that. ok
-// is false if that number is none of this process, or if too many have followed.
+// after returns the changes after a number, and the number of the newest of all; next is closed by the one
+// after that. ok is false if that number is none of this process, or if too many have followed.
 func (c *changeLog) after(number uint64) (list []change, newest uint64, next <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -75,8 +75,9 @@ func startStream(w http.ResponseWriter) (send func([]byte) bool, ok bool) {
 	}, true
 }
 
-// sendChanges sends the changes after one, of one election or of all (""), until the stream ends. If that change is too old,
-// or not of this process, the stream begins with the states, and so it does again when its client is too slow.
+// sendChanges sends the changes after one, of one election or of all (""), until the stream ends. If that
+// change is too old, or not of this process, the stream begins with the states, and so it does again when
+// its client is too slow.
 func (h *Handler) sendChanges(ctx context.Context, since, only string, states bool, send func([]byte) bool) {
 	heartbeat := time.NewTicker(heartbeatEvery)
 	defer heartbeat.Stop()

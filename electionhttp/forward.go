@@ -202,7 +202,8 @@ func (f *forwarder) find(ctx context.Context, after uint64, left *time.Duration)
 	return to, ok
 }
 
-// await waits until done returns true, which it asks again after each event. It returns false if ctx ends before.
+// await waits until done returns true, which it asks again after each event. It returns false if ctx ends
+// before.
 func (f *forwarder) await(ctx context.Context, done func() bool) bool {
 	for {
 		f.mu.Lock()

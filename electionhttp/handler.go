@@ -1,7 +1,6 @@
 package electionhttp
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -185,6 +184,12 @@ func fail(w http.ResponseWriter, status int, text string) {
 // failStore answers after an error of the store or of the manager.
 func (h *Handler) failStore(w http.ResponseWriter, err error) {
 	e := h.describeError(err)
-	status := map[string]int{"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict}[e.Error]
-	reply(w, cmp.Or(status, http.StatusServiceUnavailable), e)
+	status := http.StatusServiceUnavailable
+	switch e.Error {
+	case "denied":
+		status = http.StatusBadGateway
+	case "invalid", "stale":
+		status = http.StatusConflict
+	}
+	reply(w, status, e)
 }

@@ -28,7 +28,8 @@ func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	case c == nil || c.of(e.Election) > 0:
 		return false
 	}
-	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(cmp.Or(h.since(e), e.Time)) > alarmFor
+	vacantSince := cmp.Or(h.since(e), e.Time)
+	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(vacantSince) > alarmFor
 }
 
 // alone reports whether nobody could take over from the leader of an election, as far as the members are known.

@@ -84,7 +84,12 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) describeRecord(rec backend.Record) *storedJSON {
-	j := &storedJSON{Leader: h.candidate(rec.Holder), Term: term(rec.Term), Request: pending(rec.Request, rec.Term), MovedTo: rec.MovedTo}
+	j := &storedJSON{
+		Leader:  h.candidate(rec.Holder),
+		Term:    term(rec.Term),
+		Request: pending(rec.Request, rec.Term),
+		MovedTo: rec.MovedTo,
+	}
 	if t := clean.Time(rec.Elected); !t.IsZero() {
 		j.Elected = &t
 	}

@@ -57,7 +57,16 @@ type eventJSON struct {
 }
 
 func (h *Handler) describeEvent(ev election.Event) eventJSON {
-	return eventJSON{ev.Election, ev.Kind.String(), ev.Leading, h.candidate(ev.Leader), h.candidate(ev.Previous), term(ev.Term), ev.Reason, h.describeError(ev.Err)}
+	return eventJSON{
+		Election:  ev.Election,
+		Kind:      ev.Kind.String(),
+		Leading:   ev.Leading,
+		Leader:    h.candidate(ev.Leader),
+		Previous:  h.candidate(ev.Previous),
+		Term:      term(ev.Term),
+		Reason:    ev.Reason,
+		errorJSON: h.describeError(ev.Err),
+	}
 }
 
 type electionJSON struct {
@@ -234,7 +243,8 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: h.describeError(s.Err)}, Elections: []electionJSON{},
+		Store:     storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: h.describeError(s.Err)},
+		Elections: []electionJSON{},
 	}
 	switch {
 	case s.Unreachable:
@@ -279,7 +289,8 @@ func (h *Handler) count(s election.Status, known campaigns) (counts map[string]i
 func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c campaigns) electionJSON {
 	j := electionJSON{
 		eventJSON: h.describeEvent(e.Event), Since: e.Time.UTC(), SinceBy: "process",
-		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck, Request: pending(e.Request, e.Term),
+		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
+		Request: pending(e.Request, e.Term),
 	}
 	if e.Time.IsZero() { // the manager has no state of it yet
 		j.Since = now.UTC()

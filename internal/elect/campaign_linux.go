@@ -86,9 +86,9 @@ func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan
 	}
 }
 
-// handleSignal passes a signal on to the command. The first signal that asks elect to end makes the command end, the second
-// kills it. If no command runs, handleSignal reports whether elect should end: also at SIGHUP, since its terminal has closed,
-// and elect must not start a command without the terminal.
+// handleSignal passes a signal on to the command. The first signal that asks elect to end makes the command
+// end, the second kills it. If no command runs, handleSignal reports whether elect should end: also at
+// SIGHUP, since its terminal has closed, and elect must not start a command without the terminal.
 func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

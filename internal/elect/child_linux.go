@@ -48,7 +48,10 @@ type report struct {
 // startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
 // that is not the command's.
 func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
-	c := &child{limits: l, spared: spared, reports: make(chan report, 8), ask: make(chan syscall.Signal, 1), done: make(chan struct{})}
+	c := &child{
+		limits: l, spared: spared,
+		reports: make(chan report, 8), ask: make(chan syscall.Signal, 1), done: make(chan struct{}),
+	}
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -130,13 +130,15 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 	}
 }
 
-// start starts a node. Its command prints its process id and term. When ctx ends, the node has 20 seconds to end.
+// start starts a node. Its command prints its process id and term. When ctx ends, the node has 20 seconds
+// to end.
 func (d *demo) start(ctx context.Context, x *node) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "run", "demo", "--quiet", "--id", x.name, "--", "sh", "-c", `echo "$$ $ELECTION_TERM"; exec sleep 3600`)
+	const command = `echo "$$ $ELECTION_TERM"; exec sleep 3600`
+	cmd := exec.CommandContext(ctx, self, "run", "demo", "--quiet", "--id", x.name, "--", "sh", "-c", command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = d.environ

@@ -171,7 +171,8 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	if len(records) == 0 {
 		d.ok("elections", "the store has none yet")
 	} else {
-		d.ok("elections", "the store has %s; %s a leader now", counted(len(records), "election", "elections"), counted(led, "of them has", "of them have"))
+		all := counted(len(records), "election", "elections")
+		d.ok("elections", "the store has %s; %s a leader now", all, counted(led, "of them has", "of them have"))
 	}
 	for to, n := range moved {
 		if s.config.Backend != "migration" {

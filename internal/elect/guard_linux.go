@@ -41,7 +41,8 @@ type guard struct {
 	reports  *os.File
 }
 
-// guardMain is the main function of the guard. The arguments are the limits, with whether there is a lock, and the command.
+// guardMain is the main function of the guard. The arguments are the limits, with whether there is a lock,
+// and the command.
 func guardMain(args []string) int {
 	runtime.LockOSThread()                                // the kernel kills the command when the thread that started it ends
 	os.WriteFile("/proc/self/comm", []byte(guardName), 0) // for ps

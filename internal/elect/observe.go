@@ -12,9 +12,12 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// observing calls do with a manager that joins elections and never campaigns. A signal, or the limit unless that is 0, ends
-// the context of do. The id of the configuration is not the manager's own: it belongs to another process.
-func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger, do func(context.Context, *election.Manager) error) error {
+// An observation is what a command does with a manager that never campaigns, until ctx ends.
+type observation func(ctx context.Context, m *election.Manager) error
+
+// observing joins elections and calls do. A signal, or the limit unless that is 0, ends the context of do.
+// The id of the configuration is not the manager's own: it belongs to another process.
+func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger, do observation) error {
 	ctx, stop := untilSignal(ctx, limit)
 	defer stop()
 	config, err := a.load()

@@ -108,9 +108,12 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
-	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected, or else end with code 124, without the command (default: for ever)")
+	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected, "+
+		"or else end with code 124, without the command (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once, with code 124, if another process leads")
-	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet at the same time, each in one of the elections NAME/1 to NAME/number, which ELECTION_NAME then names; all processes must have the same number (default: in one)")
+	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet at the same time, "+
+		"each in one of the elections NAME/1 to NAME/number, which ELECTION_NAME then names; "+
+		"all processes must have the same number (default: in one)")
 	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")

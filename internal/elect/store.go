@@ -86,8 +86,8 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	return r, err
 }
 
-// records returns the records of all elections, or of those that a pattern matches, without forgotten ones, cleaned for a
-// terminal. A pattern is that of path.Match: * stands for any text without a slash.
+// records returns the records of all elections, or of those that a pattern matches, without forgotten ones,
+// cleaned for a terminal. A pattern is that of path.Match: * stands for any text without a slash.
 func (s *store) records(ctx context.Context, pattern string) ([]backend.Record, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)

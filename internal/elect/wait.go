@@ -43,8 +43,9 @@ answer yet is waited for. Waiting needs no right to write, and never campaigns.`
 
 // await observes an election until reached, and prints the event that did it. If that takes longer than limit, the code is
 // exitTimeout.
-func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (last election.Event, err error) {
-	err = a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
+func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (election.Event, error) {
+	var last election.Event
+	err := a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
 		e := m.Election(name)
 		for last = range e.Events(ctx) {
 			if reached(last) {

@@ -53,7 +53,8 @@ Watching needs no right to write, and never campaigns.`,
 	return c
 }
 
-// watch writes a line for each event until ctx ends, of all elections of the store or of those that m has joined.
+// watch writes a line for each event until ctx ends, of all elections of the store or of those that m has
+// joined.
 func (a *app) watch(ctx context.Context, m *election.Manager, all, asJSON bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
