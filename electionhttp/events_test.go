@@ -239,7 +239,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 	const limit = 5 * time.Second // enough for a request on a busy machine
 	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "x")
-	until(t, a, "a leads", leads("a"))
+	knows(t, a, "x", "a")
 	h := handler(t, a, electionhttp.Options{})
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit // streams last longer

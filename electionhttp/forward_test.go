@@ -60,16 +60,6 @@ func (n *node) leads() {
 	}
 }
 
-// knows waits until the node knows a leader.
-func (n *node) knows(id string) {
-	n.t.Helper()
-	for ev := range n.e.Events(n.t.Context()) {
-		if ev.Kind == election.Elected && ev.Leader.ID == id {
-			return
-		}
-	}
-}
-
 // asks sends a request to the node, and returns status and answer.
 func (n *node) asks(method, body string, header ...string) (int, string) {
 	n.t.Helper()
@@ -105,7 +95,7 @@ func TestForwardServesWhereTheElectionIsLed(t *testing.T) {
 	a := startNode(t, store, "a", electionhttp.ForwardOptions{Wait: 50 * time.Millisecond})
 	b := startNode(t, store, "b", electionhttp.ForwardOptions{})
 	a.leads()
-	b.knows("a")
+	knows(t, b.manager, "api", "a")
 	want := fmt.Sprintf("a %d api.example.com/jobs/7 hello", a.e.Leadership().Term)
 	a.mustAnswer("the leader", http.StatusOK, want, http.MethodPost, "hello")
 	b.mustAnswer("a follower", http.StatusOK, want, http.MethodPost, "hello")
@@ -127,7 +117,7 @@ func TestForwardGoesInNoCircle(t *testing.T) {
 		Wait: 50 * time.Millisecond,
 		URL:  func(election.Candidate) (*url.URL, error) { return url.Parse(b.server.URL) },
 	})
-	b.knows("a")
+	knows(t, b.manager, "api", "a")
 	b.mustAnswer("a circle", http.StatusBadGateway, "could not be reached", http.MethodGet, "")
 	b.mustAnswer("a circle", http.StatusBadGateway, "no longer the leader", http.MethodPost, "")
 	b.mustAnswer("a forwarded request at a follower", http.StatusMisdirectedRequest, "does not lead", http.MethodGet, "", "Election-Forwarded", "1")
@@ -177,8 +167,8 @@ func TestForwardRepeatsWhatIsIdempotentAfterAChangeOfLeader(t *testing.T) {
 				return url.Parse("http://" + leader.Address)
 			}})
 			a.leads()
-			b.knows("a")
-			c3.knows("a")
+			knows(t, b.manager, "api", "a")
+			knows(t, c3.manager, "api", "a")
 			a.server.Close() // it leads, and nobody can reach it
 			go func() {
 				<-tried
@@ -204,7 +194,7 @@ func TestForwardGivesUpALeaderThatAnotherOneHasFollowed(t *testing.T) {
 	}))
 	t.Cleanup(silent.Close)
 	dead := manager(t, store, election.Options{ID: "dead", Address: silent.URL, TTL: time.Second}, true, "api")
-	c.knows("dead")
+	knows(t, c.manager, "api", "dead")
 	answer := make(chan string)
 	go func() {
 		_, text := c.asks(http.MethodGet, "")
@@ -254,7 +244,7 @@ func TestForwardRefusesBadOptionsAndAddresses(t *testing.T) {
 		store := memory.New()
 		n := startNode(t, store, "b", electionhttp.ForwardOptions{Wait: 50 * time.Millisecond})
 		manager(t, store, election.Options{ID: "leader", Address: address, TTL: time.Second}, true, "api")
-		n.knows("leader")
+		knows(t, n.manager, "api", "leader")
 		n.mustAnswer(fmt.Sprintf("a leader at %q", address), http.StatusBadGateway, "has no address", http.MethodPost, "")
 		n.mustAnswer(fmt.Sprintf("a leader at %q", address), http.StatusBadGateway, "has no address", http.MethodGet, "")
 	}

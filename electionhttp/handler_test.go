@@ -64,27 +64,14 @@ func handler(t *testing.T, m *election.Manager, o electionhttp.Options) *electio
 	return h
 }
 
-// until waits for a wanted event of the manager.
-func until(t *testing.T, m *election.Manager, what string, wanted func(election.Event) bool) {
+// knows waits until a process knows a leader.
+func knows(t *testing.T, m *election.Manager, name, leader string) {
 	t.Helper()
-	seen := make(chan struct{})
-	found := false
-	stop := m.Watch(func(ev election.Event) {
-		if !found && wanted(ev) {
-			found = true
-			close(seen)
+	for ev := range m.Election(name).Events(t.Context()) {
+		if ev.Kind == election.Elected && ev.Leader.ID == leader {
+			return
 		}
-	})
-	defer stop()
-	select {
-	case <-seen:
-	case <-time.After(time.Minute):
-		t.Fatalf("no event within a minute: %s", what)
 	}
-}
-
-func leads(id string) func(election.Event) bool {
-	return func(ev election.Event) bool { return ev.Kind == election.Elected && ev.Leader.ID == id }
 }
 
 func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -109,9 +96,9 @@ func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
 func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "billing/nightly")
-	until(t, a, "a leads", leads("a"))
+	knows(t, a, "billing/nightly", "a")
 	b := manager(t, store, election.Options{ID: "b", TTL: time.Minute}, true, "billing/nightly")
-	until(t, b, "a leads", leads("a"))
+	knows(t, b, "billing/nightly", "a")
 	ha, hb := handler(t, a, electionhttp.Options{}), handler(t, b, electionhttp.Options{})
 	for _, path := range []string{"/leader/billing%2Fnightly", "/leader/billing/nightly"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
@@ -142,7 +129,7 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	if w := get(ha, "GET", "/leader/billing%2Fnightly"); w.Code == 200 {
 		t.Error("200 after the manager was closed")
 	}
-	until(t, b, "b leads", leads("b"))
+	knows(t, b, "billing/nightly", "b")
 	if w := get(hb, "GET", "/leader/billing%2Fnightly"); w.Code != 200 {
 		t.Errorf("the new leader: %d, want 200", w.Code)
 	}
