@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
 )
 
 // A Verb names an action.
@@ -58,13 +59,14 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusConflict, "this process only observes: it has nothing to "+string(a.Verb))
 		return
 	}
-	if a.Election != "" && h.manager.Election(a.Election) == nil {
+	e := h.manager.Election(a.Election)
+	if a.Election != "" && e == nil {
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resignTimeout)
 	defer cancel()
-	err := h.do(ctx, a)
+	err := h.do(ctx, a, e)
 	h.snapshots.clear() // an action may have no change
 	h.records.clear()
 	switch {
@@ -131,31 +133,28 @@ func (a Action) check() string {
 	return ""
 }
 
-func (h *Handler) do(ctx context.Context, a Action) error {
-	m := h.manager
-	if a.Election == "" {
-		if a.Verb == Pause {
-			m.Pause()
-		} else {
-			m.Resume()
-		}
-		return nil
-	}
-	e := m.Election(a.Election)
-	if e == nil {
-		return backend.ErrClosed
-	}
+// do does an action in e, or in all elections if that is nil.
+func (h *Handler) do(ctx context.Context, a Action, e *election.Election) error {
 	switch a.Verb {
-	case Pause:
-		e.Pause()
-	case Resume:
-		e.Resume()
 	case Resign:
 		return e.Resign(ctx)
 	case Nominate:
 		return e.Nominate(ctx, a.ID)
 	case Depose:
 		return e.Depose(ctx)
+	}
+
+	of := interface {
+		Pause()
+		Resume()
+	}(h.manager)
+	if e != nil {
+		of = e
+	}
+	if a.Verb == Pause {
+		of.Pause()
+	} else {
+		of.Resume()
 	}
 	return nil
 }
