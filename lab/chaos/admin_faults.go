@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -119,18 +118,9 @@ func redisAdmin(server *testbed.RedisServer, prefix string) map[string]fault {
 	}
 }
 
-// connect is a client of ZooKeeper.
-func connect(t testing.TB, addr string) *zk.Conn {
-	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
-	testbed.NoError(t, err)
-	return c
-}
-
-func curatorAdmin(addr, root string) map[string]fault {
+func curatorAdmin(c *zk.Conn, root string) map[string]fault {
 	return map[string]fault{
 		"lock deleted": edit(func(r *run, election string) {
-			c := connect(r, addr)
-			defer c.Close()
 			queues, _, err := c.Children(root + "/latch")
 			testbed.NoError(r, err)
 			for _, q := range queues {
@@ -149,19 +139,13 @@ func curatorAdmin(addr, root string) map[string]fault {
 	}
 }
 
-func zooKeeperAdmin(addr, root string) map[string]fault {
-	read := func(r *run, election string) (h holder) {
-		c := connect(r, addr)
-		defer c.Close()
+func zooKeeperAdmin(c *zk.Conn, root string) map[string]fault {
+	read := func(_ *run, election string) (h holder) {
 		text, _, _ := c.Get(root + "/record/" + nodeOf(election))
 		json.Unmarshal(text, &h)
 		return h
 	}
-	return itemFaults(read, func(r *run, kind, name string) {
-		c := connect(r, addr)
-		defer c.Close()
-		c.Delete(root+"/"+kind+"/"+nodeOf(name), -1)
-	})
+	return itemFaults(read, func(_ *run, kind, name string) { c.Delete(root+"/"+kind+"/"+nodeOf(name), -1) })
 }
 
 // nodeOf is the name of the node of an election.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/lab/testbed"
@@ -214,11 +216,11 @@ func consulEnviron(prefix string) reach {
 	}
 }
 
-func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, admin func(addr, root string) map[string]fault) *Site {
+func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, admin func(c *zk.Conn, root string) map[string]fault) *Site {
 	z, root := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true}), "/"+rand.Text()
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
 	return newSite(t, backend, ttl, []string{z.Addr()}, how(root),
-		serverFaults(z.Daemon), admin(z.Addr(), root), clockFaults(z.Daemon))
+		serverFaults(z.Daemon), admin(testbed.DialZooKeeper(t, []string{z.Addr()}), root), clockFaults(z.Daemon))
 }
 
 func zooKeeperEnviron(root string) reach {
