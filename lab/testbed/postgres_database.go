@@ -46,7 +46,7 @@ func (d *PostgresDatabase) AddUser(t testing.TB) (name, password string) {
 // Disconnect closes the connections of the user on the server's side.
 func (d *PostgresDatabase) Disconnect(t testing.TB) {
 	t.Helper()
-	d.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
+	d.server.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+d.User+"'")
 }
 
 // DSN is the user's, through a proxy or another address if addr is not empty.
