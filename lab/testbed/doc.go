@@ -15,6 +15,9 @@
 // node and for standbys or clusters. Each node is a [Daemon]. The nodes of a cluster live in a
 // [Network], which can cut one node off from its peers while its clients still reach it.
 //
+// A [Fleet] has processes that use a store: of this module, and of other programs. A [Road] moves it to another store.
+// What the tests of several drivers assert alike is in lab/drivertest.
+//
 // # What must be installed
 //
 // "make deps" installs everything on Debian. If a server is missing, its tests are
