@@ -130,7 +130,7 @@ func (s *Secret) ReadAgain(file string) bool {
 		return false
 	}
 	content, err := os.ReadFile(file)
-	now := strings.TrimRight(string(content), "\r\n")
+	now := strings.Trim(string(content), "\r\n") // a DSN may have a blank line before it
 	if err != nil || now == "" || strings.Contains(now, "\n") || now == s.Get() {
 		return false
 	}
