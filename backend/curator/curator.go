@@ -68,7 +68,6 @@ func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			ensemble.Config `yaml:",inline"`
-			Root            string            `yaml:"root" json:"root"`
 			Layout          Layout            `yaml:"layout" json:"layout"`
 			Path            string            `yaml:"path" json:"path"`
 			Paths           map[string]string `yaml:"paths" json:"paths"`
@@ -78,12 +77,14 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		a, err := c.Access()
+		z, err := c.Config.Options()
 		if err != nil {
-			return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
+			return nil, fmt.Errorf("curator: %w", err)
 		}
-		z := zookeeper.Options{Servers: a.Servers, Root: c.Root, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS, PasswordFile: a.PasswordFile, CAFile: a.CAFile}
-		return Open(Options{ZooKeeper: z, Layout: c.Layout, Path: c.Path, Paths: c.Paths, Tick: c.Tick, Session: c.Session})
+		return Open(Options{
+			ZooKeeper: zookeeper.Options(z), Layout: c.Layout, Path: c.Path, Paths: c.Paths,
+			Tick: c.Tick, Session: c.Session,
+		})
 	})
 }
 
@@ -106,8 +107,7 @@ func Open(o Options) (*Backend, error) {
 func newLock(o Options) (*lock, error) {
 	o.Tick = cmp.Or(o.Tick, 2*time.Second)
 	o.Session = cmp.Or(o.Session, 10*o.Tick)
-	z := &o.ZooKeeper
-	z.Root = cmp.Or(z.Root, "/election-curator")
+	o.ZooKeeper.Root = cmp.Or(o.ZooKeeper.Root, "/election-curator")
 	switch {
 	case o.Tick < time.Millisecond || o.Tick > time.Minute:
 		return nil, fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
@@ -120,15 +120,17 @@ func newLock(o Options) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &lock{options: o, layout: l, places: map[string]*place{}, views: map[string]*view{}}
-	k.access = ensemble.Access{Servers: z.Servers, User: z.User, Password: z.Password, InsecureAuth: z.InsecureAuth, ACL: z.ACL, TLS: z.TLS, PasswordFile: z.PasswordFile, CAFile: z.CAFile}
-	if err := k.access.Check(); err != nil {
+	access, err := ensemble.NewAccess(ensemble.Options(o.ZooKeeper))
+	if err != nil {
 		return nil, err
 	}
-	k.session = ensemble.NewSession(&k.access, o.Session)
-	k.session.Quiet = true
-	k.life = &lifetime{session: k.session, tick: o.Tick}
-	return k, nil
+	session := ensemble.NewSession(access, o.Session)
+	session.Quiet = true
+	return &lock{
+		options: o, layout: l, access: access, session: session,
+		life:   &lifetime{session: session, tick: o.Tick},
+		claims: map[string]claim{}, views: map[string]*view{},
+	}, nil
 }
 
 // Location implements [backend.Located].

@@ -4,8 +4,8 @@
 // says: a lease of package backend/zookeeper, in nodes of its own, and the lock node of the other programs.
 //
 //	store, err := curator.Open(curator.Options{
-//		Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"},
-//		Tick:    2 * time.Second, // the servers' tickTime, or more
+//		ZooKeeper: zookeeper.Options{Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"}},
+//		Tick:      2 * time.Second, // the servers' tickTime, or more
 //	})
 //
 // # In the store

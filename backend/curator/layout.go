@@ -2,7 +2,6 @@ package curator
 
 import (
 	"cmp"
-	"crypto/rand"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -90,13 +89,11 @@ func (l *layout) nodePath(election, name string) string {
 // lost answer. A UUID in canonical form follows.
 const curatorPrefix = "_c_"
 
-// newNodeName returns the name of a queued node up to the number that the server adds. Its UUID is random except
-// for the first eight digits, which stand for the root, and the version, which is 9: no other program's UUID has it.
-func (l *layout) newNodeName() string {
-	var u [12]byte
-	rand.Read(u[:])
-	u[2], u[4] = u[2]&0x0f|0x90, u[4]&0x3f|0x80
-	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.namePrefix, u[:2], u[2:4], u[4:6], u[6:], l.base)
+// nodePrefix starts the names of the nodes that a session has in queues: by it they are found again. Its UUID
+// is made of eight digits for the root, the version 9, which no other program's UUID has, and the session.
+func (l *layout) nodePrefix(session int64) string {
+	id := uint64(session)
+	return fmt.Sprintf("%s%04x-9000-8000-%012x-", l.namePrefix, id>>48, id&(1<<48-1))
 }
 
 // isOurs reports whether a queued node belongs to a member of this module with the same root, by its name. Those
@@ -106,20 +103,10 @@ func (l *layout) isOurs(name string) bool {
 	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '9'
 }
 
-// firstForeign returns the first child that is not ours, or "".
-func (l *layout) firstForeign(names []string) (least string) {
-	for _, n := range names {
-		if !l.isOurs(n) && (least == "" || l.before(n, least)) {
-			least = n
-		}
-	}
-	return least
-}
-
-// before orders children as Curator does: by the text after the last occurrence of the base
+// compare orders children as Curator does: by the text after the last occurrence of the base
 // name; a name without it by the whole name.
-func (l *layout) before(a, b string) bool {
-	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b)) < 0
+func (l *layout) compare(a, b string) int {
+	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b))
 }
 
 func (l *layout) orderKey(name string) string {

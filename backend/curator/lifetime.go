@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
@@ -100,33 +98,21 @@ func (l *lifetime) reconnect() {
 
 // sync brings the server that answers up to date with the ensemble's leader.
 func (l *lifetime) sync(ctx context.Context) error {
-	id := l.session.Connection().ID
-	sent, err := ensemble.Read(ctx, l.session, func(c *zk.Conn) (time.Time, error) {
-		sent := time.Now()
-		_, err := c.Sync("/")
-		return sent, err
-	})
+	id, sent := l.session.Connection().ID, time.Now()
+	err := l.session.Sync(ctx)
 	if err == nil {
 		l.note(id, sent, false)
 	}
 	return err
 }
 
-// write makes all operations or none, in session id. done is called when the request is answered, which may be
-// after write has returned. failed is the first operation that could not be made, or -1 if the outcome is unknown.
-func (l *lifetime) write(ctx context.Context, done func(), ops ...any) (results []zk.MultiResponse, id int64, failed int, err error) {
-	client, err := l.session.Ready(ctx)
-	if err != nil {
-		done()
-		return nil, 0, -1, err
-	}
-	id, sent := client.SessionID(), time.Now()
-	results, err = ensemble.CallOn(ctx, l.session, client, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-		defer done()
-		return c.Multi(ops...)
-	})
-	if failed, err = ensemble.FailedOp(len(ops), results, err); err == nil {
+// write makes all operations or none, in session id. If err is not nil, failed is the operation that could
+// not be made, or -1: the outcome is unknown.
+func (l *lifetime) write(ctx context.Context, id int64, ops ...any) (failed int, err error) {
+	sent := time.Now()
+	_, failed, err = l.session.Multi(ctx, id, ops...)
+	if err == nil {
 		l.note(id, sent, true)
 	}
-	return results, id, failed, err
+	return failed, err
 }

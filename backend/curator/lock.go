@@ -18,13 +18,13 @@ import (
 type lock struct {
 	options Options
 	layout  layout
-	access  ensemble.Access
+	access  *ensemble.Access
 	session *ensemble.Session // only calls keep it alive, so that locks go if a manager is stuck
 	life    *lifetime
 
 	mu     sync.Mutex
-	places map[string]*place // by election
-	views  map[string]*view  // by election, as it was read last
+	claims map[string]claim // by election
+	views  map[string]*view // by election, as it was read last
 }
 
 var _ beside.Queue = (*lock)(nil)
@@ -38,10 +38,10 @@ func (k *lock) Limits() beside.Limits {
 // Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, the session is
 // left to expire instead.
 func (k *lock) Close() error {
+	held := k.session.Late()
 	k.mu.Lock()
-	held := false
-	for _, p := range k.places {
-		held = held || p.term != 0 || p.pending > 0
+	for _, c := range k.claims {
+		held = held || c.term != 0
 	}
 	k.mu.Unlock()
 	k.session.Close(!held)
@@ -64,7 +64,7 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 		case err != nil:
 			errs[i] = k.fail("read", err)
 		default:
-			states[i] = k.state(v, elections[i])
+			states[i] = k.state(v)
 		}
 	})
 	return states, backend.Join(errs...)
@@ -73,7 +73,7 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 // Listen implements [beside.Queue], by the watches that readings have left.
 func (k *lock) Listen(ctx context.Context, elections []string) error {
 	for {
-		_, next := k.session.Watches.Fired()
+		_, next := k.session.Fired()
 		for _, name := range elections {
 			if k.remembered(name) == nil {
 				_, err := k.view(ctx, name) // servers that do not answer are no news
@@ -92,16 +92,13 @@ func (k *lock) Listen(ctx context.Context, elections []string) error {
 func (k *lock) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
 	results := make([]beside.Result, len(takings))
 	ensemble.InParallel(len(takings), func(i int) {
-		start := time.Now()
-		r, err := k.take(ctx, &takings[i])
-		if err != nil {
-			results[i] = beside.Result{Err: k.fail(fmt.Sprintf("take %.80q", takings[i].Election), err)}
-			return
-		}
-		if r.Outcome == backend.Granted && !takings[i].Sealed {
-			if r.ValidFor = k.life.validFor(k.placeOf(takings[i].Election).session, start); r.ValidFor < k.options.Session/2 {
-				r = k.keep(ctx, start, []beside.Owned{takings[i].Owned})[0] // which connects again
-			}
+		t, start := &takings[i], time.Now()
+		r, err := k.take(ctx, t, start)
+		switch {
+		case err != nil:
+			r.Err = k.fail(fmt.Sprintf("take %.80q", t.Election), err)
+		case r.Outcome == backend.Granted && r.ValidFor < k.options.Session/2:
+			r = k.keep(ctx, start, []beside.Owned{t.Owned})[0] // which connects again
 		}
 		results[i] = r
 	})
@@ -109,71 +106,79 @@ func (k *lock) Take(ctx context.Context, takings []beside.Taking) ([]beside.Resu
 }
 
 // take takes one lock by one transaction, which checks all that it relies on.
-func (k *lock) take(ctx context.Context, t *beside.Taking) (r beside.Result, err error) {
+func (k *lock) take(ctx context.Context, t *beside.Taking, start time.Time) (r beside.Result, err error) {
 	for range 8 {
 		v, err := k.view(ctx, t.Election)
 		if err != nil {
 			return r, err
 		}
 		if v.term() != t.Was.Seen.(uint64) || v.term() >= t.Term {
-			return k.refused(v, t.Election), nil
+			return k.refused(v), nil
 		}
-
-		node, fresh := "", false
+		node := ""
 		if k.layout.kind != Node {
-			if node, fresh, err = k.ensurePlace(ctx, &t.Owned, v.names); err != nil {
+			if node, err = k.queue(ctx, v, &t.Owned); err != nil {
 				return r, err
 			}
-			if fresh {
+			if node == "" {
 				continue // who is before it?
 			}
 		}
-		ops := k.endEarlierTerms(v, t.Election, node)
-		blocked := k.blocked(v, node)
-		if blocked && ops == nil {
-			return k.refused(v, t.Election), nil
-		}
-		if !blocked {
+
+		ops, blocked := k.endEarlierTerms(v, t.Election, node), k.blocked(v)
+		switch {
+		case blocked && (ops == nil || k.layout.kind == Node):
+			return k.refused(v), nil
+		case !blocked && !k.want(t.Election, t.Term):
+			return r, errPending
+		case !blocked:
 			ops = append(ops, k.lockOps(v, &t.Owned, node, true)...)
-			ops = append(ops, &zk.CreateRequest{Path: k.layout.markPath(t.Election, t.Term), Data: []byte(node), Acl: k.access.ACL, Flags: zk.FlagEphemeral})
+			mark := &zk.CreateRequest{Path: k.layout.markPath(t.Election, t.Term), Data: []byte(node)}
+			mark.Acl, mark.Flags = k.access.ACL, zk.FlagEphemeral
+			ops = append(ops, mark)
 		}
-		changed, err := k.transact(ctx, t.Election, node, t.Term, ops)
-		if err != nil {
+		failed, err := k.life.write(ctx, v.session, ops...)
+		k.forget(t.Election)
+		switch {
+		case err == nil && !blocked:
+			return k.granted(&t.Owned, v.session, start), nil
+		case err != nil && failed < 0:
 			return r, err
-		}
-		if !changed && !blocked {
-			return k.kept(&t.Owned), nil
+		case err != nil:
+			k.untake(t.Election)
+			if !ensemble.IsUnmet(err) {
+				return r, err
+			}
 		}
 	}
 	return r, errBusy
 }
 
-// transact makes a transaction of a taking. changed: something was not as it was read, and nothing was made.
-func (k *lock) transact(ctx context.Context, election, node string, term uint64, ops []any) (changed bool, err error) {
-	done := k.begin(election, func(p *place) { p.name, p.term = node, term })
-	_, id, failed, err := k.life.write(ctx, done, ops...)
-	k.forget(election)
-	switch {
-	case err == nil:
-		k.update(election, func(p *place) { p.session = id })
-		return false, nil
-	case failed < 0:
-		return false, err
-	}
-	k.update(election, func(p *place) { p.term = 0 })
-	if errors.Is(err, zk.ErrNoNode) {
-		if create, is := ops[failed].(*zk.CreateRequest); is {
-			return true, k.session.Make(ctx, ensemble.Parent(create.Path), nil)
+// endEarlierTerms returns the writes that remove what members have left in terms that have ended: whoever
+// takes a lock has the lease in a later term. own is our own node in the queue, which stays.
+func (k *lock) endEarlierTerms(v *view, election, own string) []any {
+	var nodes []string
+	for _, m := range v.marks {
+		if m.node != own {
+			nodes = append(nodes, m.node)
 		}
 	}
-	if ensemble.IsUnmet(err) {
-		return true, nil
-	}
-	return false, err
+	return k.remove(v, election, v.marks, nodes)
 }
 
-func (k *lock) refused(v *view, election string) beside.Result {
-	return beside.Result{Outcome: backend.Refused, State: k.state(v, election)}
+func (k *lock) refused(v *view) beside.Result {
+	return beside.Result{Outcome: backend.Refused, State: k.state(v)}
+}
+
+// granted is the result for a lock that was ours, by nodes of session owner, when the last write was
+// answered.
+func (k *lock) granted(o *beside.Owned, owner int64, start time.Time) beside.Result {
+	r := beside.Result{Outcome: backend.Granted, ValidFor: beside.Always}
+	r.State = beside.State{Term: o.Term, Sealed: o.Sealed, Seen: o.Term}
+	if !o.Sealed {
+		r.ValidFor = k.life.validFor(owner, start)
+	}
+	return r
 }
 
 // Keep implements [beside.Lock].
@@ -187,15 +192,12 @@ func (k *lock) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result,
 // connects again and repeats them.
 func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
 	for try := 0; ; try++ {
-		results := make([]beside.Result, len(owned))
-		k.keepOnce(ctx, owned, results)
-		enough := true
+		results, enough := k.keepOnce(ctx, start, owned), true
 		for i := range results {
 			r := &results[i]
-			if r.Outcome != backend.Granted || owned[i].Sealed {
+			if r.Outcome != backend.Granted {
 				continue
 			}
-			r.ValidFor = k.life.validFor(k.placeOf(owned[i].Election).session, start)
 			enough = enough && r.ValidFor >= k.session.Connection().Length/2
 			if r.ValidFor <= 0 {
 				*r = beside.Result{Err: fmt.Errorf("curator: %.80q: %w: the session has ended, or is not known to be alive", owned[i].Election, backend.ErrUnavailable)}
@@ -211,22 +213,23 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 // maxChecks is how many locks one transaction checks.
 const maxChecks = 1000
 
-func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []beside.Result) {
-	views := make([]*view, len(owned))
+func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
+	results, views := make([]beside.Result, len(owned)), make([]*view, len(owned))
 	ensemble.InParallel(len(owned), func(i int) {
-		var err error
-		if views[i], err = k.view(ctx, owned[i].Election); err != nil {
+		v, err := k.view(ctx, owned[i].Election)
+		switch {
+		case err != nil:
 			results[i].Err = k.fail(fmt.Sprintf("keep %.80q", owned[i].Election), err)
+		case v.mark(owned[i].Term) == nil:
+			results[i] = k.lost(ctx, &owned[i], v, zk.ErrNoNode)
+		default:
+			views[i] = v
 		}
 	})
 
 	var same []int
-	for i, o := range owned {
-		switch {
-		case results[i].Err != nil:
-		case k.layout.kind != Node && k.placeOf(o.Election).name == "":
-			results[i] = k.lost(ctx, &o, views[i], zk.ErrNoNode)
-		default:
+	for i, v := range views {
+		if v != nil {
 			same = append(same, i)
 		}
 	}
@@ -236,7 +239,8 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 		switch {
 		case err == nil:
 			for _, i := range part {
-				if results[i] = k.kept(&owned[i]); views[i].sealed != owned[i].Sealed {
+				results[i] = k.granted(&owned[i], views[i].mark(owned[i].Term).owner, start)
+				if views[i].sealed != owned[i].Sealed {
 					k.forget(owned[i].Election)
 				}
 			}
@@ -245,18 +249,14 @@ func (k *lock) keepOnce(ctx context.Context, owned []beside.Owned, results []bes
 			for _, i := range same {
 				results[i].Err = k.fail("keep", err)
 			}
-			return
+			return results
 		default:
 			i := part[bad]
 			results[i] = k.lost(ctx, &owned[i], views[i], err)
 			same = append(same[:bad:bad], same[bad+1:]...)
 		}
 	}
-}
-
-func (k *lock) kept(o *beside.Owned) beside.Result {
-	s := beside.State{Term: o.Term, Sealed: o.Sealed, Seen: o.Term}
-	return beside.Result{Outcome: backend.Granted, ValidFor: beside.Always, State: s}
+	return results
 }
 
 // check checks the nodes of some locks, and makes or breaks their seals. bad is the index in part of one that is not there.
@@ -264,15 +264,16 @@ func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, p
 	var ops []any
 	var of []int
 	for n, i := range part {
-		o := &owned[i]
-		ops = append(ops, k.lockOps(views[i], o, k.placeOf(o.Election).name, false)...)
-		ops = append(ops, &zk.CheckVersionRequest{Path: k.layout.markPath(o.Election, o.Term), Version: -1})
+		m := views[i].mark(owned[i].Term)
+		ops = append(ops, k.lockOps(views[i], &owned[i], m.node, false)...)
+		mark := k.layout.markPath(owned[i].Election, m.term)
+		ops = append(ops, &zk.CheckVersionRequest{Path: mark, Version: -1})
 		for len(of) < len(ops) {
 			of = append(of, n)
 		}
 	}
-	_, _, failed, err := k.life.write(ctx, func() {}, ops...)
-	if failed >= 0 {
+	failed, err := k.life.write(ctx, views[part[0]].session, ops...)
+	if err != nil && failed >= 0 {
 		return of[failed], err
 	}
 	return -1, err
@@ -290,66 +291,12 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error)
 	}
 	// Nodes of other programs have come or gone before the seal was made or broken, or an earlier request has made or broken
 	// it, whose answer was lost.
-	if v.has(o.Term) && (v.sealed != o.Sealed || seen.sealed != o.Sealed) {
+	if v.mark(o.Term) != nil && (v.sealed != o.Sealed || seen.sealed != o.Sealed) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("seal %.80q", o.Election), errBusy)}
 	}
-	r := k.refused(v, o.Election)
+	r := k.refused(v)
 	r.Err = fmt.Errorf("curator: %.80q: the node at %.200q was deleted or edited, or its session has ended", o.Election, k.layout.lockPath(o.Election))
 	return r
-}
-
-// Drop implements [beside.Lock].
-func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
-	if err := k.life.sync(ctx); err != nil {
-		return k.fail("drop", err)
-	}
-	errs := make([]error, len(owned))
-	ensemble.InParallel(len(owned), func(i int) {
-		errs[i] = k.fail(fmt.Sprintf("drop %.80q", owned[i].Election), k.drop(ctx, &owned[i]))
-	})
-	return backend.Join(errs...)
-}
-
-func (k *lock) drop(ctx context.Context, o *beside.Owned) error {
-	if k.placeOf(o.Election).pending > 0 {
-		return errPending
-	}
-	for range 8 {
-		n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.markPath(o.Election, o.Term))
-		if err != nil {
-			return err
-		}
-		if n.Missing {
-			return k.leaveUnless(ctx, o)
-		}
-		m := mark{term: o.Term, node: string(n.Data), owner: n.Stat.EphemeralOwner}
-		ops, err := k.dropOps(ctx, o.Election, &m)
-		if err != nil {
-			return err
-		}
-		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
-		k.forget(o.Election)
-		switch {
-		case err == nil:
-			k.update(o.Election, func(p *place) {
-				if p.name == m.node || p.term == o.Term {
-					*p = place{}
-				}
-			})
-			return nil
-		case failed < 0 || !ensemble.IsUnmet(err):
-			return err
-		}
-	}
-	return errBusy
-}
-
-// leaveUnless gives up the place of a taking that has come to nothing, unless the place is for another term.
-func (k *lock) leaveUnless(ctx context.Context, o *beside.Owned) error {
-	if p := k.placeOf(o.Election); p.term == o.Term {
-		return k.leave(ctx, o.Election, p)
-	}
-	return nil
 }
 
 // Preflight implements [beside.Lock]. It sends the writes of a taking in a transaction that ends with a condition
@@ -366,31 +313,26 @@ func (k *lock) Preflight(ctx context.Context, elections []string) []error {
 const impossibleVersion = -2
 
 func (k *lock) preflight(ctx context.Context, election string) error {
-	for range 8 {
-		node := k.newNode(&beside.Owned{Election: election})
-		ops := []any{
-			&zk.CreateRequest{Path: k.layout.markPath(election, 0), Acl: k.access.ACL, Flags: zk.FlagEphemeral}, node,
-			&zk.CheckVersionRequest{Path: k.layout.heldPath(election), Version: impossibleVersion},
-		}
-		_, _, failed, err := k.life.write(ctx, func() {}, ops...)
-		switch {
-		case err == nil:
-			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
-		case failed == 2 && ensemble.IsUnmet(err), failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
-			return nil
-		case failed < 0 || !errors.Is(err, zk.ErrNoNode):
-			return err
-		}
-		if err := k.session.Make(ctx, ensemble.Parent(ops[failed].(*zk.CreateRequest).Path), nil); err != nil {
-			return err
-		}
+	v, err := k.view(ctx, election)
+	if err != nil {
+		return err
 	}
-	return errBusy
+	failed, err := k.life.write(ctx, v.session,
+		&zk.CreateRequest{Path: k.layout.markPath(election, 0), Acl: k.access.ACL, Flags: zk.FlagEphemeral},
+		k.newNode(v, &beside.Owned{Election: election}),
+		&zk.CheckVersionRequest{Path: k.layout.heldPath(election), Version: impossibleVersion})
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
+	case failed == 2 && ensemble.IsUnmet(err):
+		return nil
+	case failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
+		return nil
+	}
+	return err
 }
 
 var errBusy = fmt.Errorf("%w: the nodes change too quickly", backend.ErrUnavailable)
-
-var errPending = fmt.Errorf("%w: an earlier request has not been answered yet", backend.ErrUnavailable)
 
 // fail adds to err what was done, its class, and what an operator must do.
 func (k *lock) fail(what string, err error) error {

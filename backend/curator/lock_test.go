@@ -3,6 +3,7 @@ package curator
 import (
 	"errors"
 	"path"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,12 +91,7 @@ func (p *programs) run(t testing.TB, election, program string) bool {
 			t.Fatal(err)
 		}
 	}
-	for _, n := range nodes {
-		if p.layout.before(n, mine) {
-			return false
-		}
-	}
-	return true
+	return slices.MinFunc(nodes, p.layout.compare) == mine
 }
 
 func (p *programs) runNode(t testing.TB, c *zk.Conn, lock, program string) bool {

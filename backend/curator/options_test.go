@@ -48,7 +48,7 @@ func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
 		{"x-latch-latch-0000000001", "latch-0000000002"},
 		{"0-stray-metadata", "latch-0000000001"},
 	} {
-		if !l.before(c[0], c[1]) || l.before(c[1], c[0]) {
+		if l.compare(c[0], c[1]) >= 0 {
 			t.Errorf("of %q the first does not come first", c)
 		}
 	}

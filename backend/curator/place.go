@@ -1,137 +1,66 @@
 package curator
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A place is what this process has, or may have, at one election's lock. In a queue that is a node, which is kept
-// while the process bids, and withdrawn soon after its last bid.
-type place struct {
-	session int64     // that owns the node
-	prefix  string    // of the name that was requested; "": none
-	name    string    // of the node; "": there is none, or its request was not answered
-	term    uint64    // in which the lock was taken, or may have been; 0: it only waits
-	pending int       // requests that outlive their calls
+// A claim is why this process has, or may have, nodes at one election's lock. Which it has, a view says: in a
+// queue they have the prefix of its session, and a mark has its session as the owner.
+type claim struct {
 	wanted  time.Time // when a bid last needed it
+	term    uint64    // in which the lock was taken, or may have been; 0: it only waits
+	leaving bool      // it is being given up: until that is done, no bid may rely on its nodes
 }
 
-// placeOf returns a copy of the place at an election.
-func (k *lock) placeOf(election string) place {
+// want notes that a bid needs a claim, and in which term it takes the lock, unless that is 0. It reports
+// false if the claim is being given up.
+func (k *lock) want(election string, term uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if p := k.places[election]; p != nil {
-		return *p
+	c := k.claims[election]
+	if c.leaving {
+		return false
 	}
-	return place{}
+	k.claims[election] = claim{wanted: time.Now(), term: cmp.Or(term, c.term)}
+	return true
 }
 
-// update changes a place, and forgets one that is empty.
-func (k *lock) update(election string, change func(*place)) {
+// untake notes that the lock was certainly not taken.
+func (k *lock) untake(election string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := k.places[election]
-	if p == nil {
-		p = &place{}
-		k.places[election] = p
-	}
-	change(p)
-	if p.prefix == "" && p.name == "" && p.term == 0 && p.pending == 0 {
-		delete(k.places, election)
-	}
+	c := k.claims[election]
+	c.term = 0
+	k.claims[election] = c
 }
 
-// begin notes a request that is about to be made, and returns what to call when it is answered.
-func (k *lock) begin(election string, change func(*place)) (done func()) {
-	k.update(election, func(p *place) { change(p); p.pending++ })
-	return func() { k.update(election, func(p *place) { p.pending-- }) }
-}
+var errPending = fmt.Errorf("%w: an earlier request has not been answered yet", backend.ErrUnavailable)
 
-// placeIn returns the name of our node, if a view has it.
-func (k *lock) placeIn(v *view, election string) string {
-	p := k.placeOf(election)
-	if p.name != "" && p.session == k.session.Connection().ID && slices.Contains(v.names, p.name) {
-		return p.name
+// queue returns the name of our node in the queue. If there is none, it makes one and returns "": the next
+// view has it.
+func (k *lock) queue(ctx context.Context, v *view, o *beside.Owned) (node string, err error) {
+	own := k.places(v)
+	if own == nil {
+		err = k.checkPathBytes(o.Election)
 	}
-	return ""
-}
-
-// ensurePlace returns the name of our node in a queue with these names, and makes one if there is none.
-func (k *lock) ensurePlace(ctx context.Context, o *beside.Owned, names []string) (name string, fresh bool, err error) {
-	p := k.placeOf(o.Election)
-	if p.pending > 0 {
-		return "", false, errPending
+	switch {
+	case err != nil:
+		return "", err
+	case k.session.Late() || !k.want(o.Election, 0):
+		return "", errPending
+	case own != nil:
+		return own[0], nil
 	}
-	if p.prefix != "" && p.name == "" {
-		if p, err = k.find(ctx, o.Election, p); err != nil {
-			return "", false, err
-		}
-	}
-	if p.name != "" && p.session == k.session.Connection().ID && slices.Contains(names, p.name) {
-		k.update(o.Election, func(p *place) { p.wanted = time.Now() })
-		return p.name, false, nil
-	}
-	if err := k.checkPathBytes(o.Election); err != nil {
-		return "", false, err
-	}
-	for range 3 {
-		node := k.newNode(o)
-		done := k.begin(o.Election, func(p *place) {
-			*p = place{prefix: path.Base(node.Path), wanted: time.Now(), pending: p.pending}
-		})
-		results, id, failed, err := k.life.write(ctx, done, node)
-		k.forget(o.Election)
-		switch {
-		case err == nil:
-			name = strings.Clone(path.Base(results[0].String))
-			k.update(o.Election, func(p *place) { p.name, p.session = name, id })
-			return name, true, nil
-		case failed >= 0: // it was not made
-			k.update(o.Election, func(p *place) { *p = place{pending: p.pending} })
-		}
-		if !errors.Is(err, zk.ErrNoNode) {
-			return "", false, err
-		}
-		if err := k.session.Make(ctx, ensemble.Parent(node.Path), nil); err != nil {
-			return "", false, err
-		}
-	}
-	return "", false, errBusy
-}
-
-// find looks for a node whose request was not answered, by its unique name. No request that was sent before the
-// sync can still make it.
-func (k *lock) find(ctx context.Context, election string, p place) (place, error) {
-	if err := k.life.sync(ctx); err != nil {
-		return p, err
-	}
-	r, err := k.session.ReadNode(ctx, ensemble.Children, k.layout.lockPath(election))
-	if err != nil {
-		return p, err
-	}
-	at := slices.IndexFunc(r.Children, func(name string) bool { return strings.HasPrefix(name, p.prefix) })
-	if at < 0 {
-		k.update(election, func(p *place) { *p = place{pending: p.pending} })
-		return place{}, nil
-	}
-	n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.nodePath(election, r.Children[at]))
-	if err != nil {
-		return p, err
-	}
-	p.name, p.session = r.Children[at], n.Stat.EphemeralOwner
-	k.update(election, func(now *place) { now.name, now.session = p.name, p.session })
-	return p, nil
+	_, err = k.life.write(ctx, v.session, k.newNode(v, o))
+	k.forget(o.Election)
+	return "", err
 }
 
 // Wait implements [beside.Queue].
@@ -143,48 +72,96 @@ func (k *lock) Wait(ctx context.Context, owned []beside.Owned) error {
 	ensemble.InParallel(len(owned), func(i int) {
 		v, err := k.view(ctx, owned[i].Election)
 		if err == nil {
-			_, _, err = k.ensurePlace(ctx, &owned[i], v.names)
+			_, err = k.queue(ctx, v, &owned[i])
 		}
 		errs[i] = k.fail(fmt.Sprintf("queue for %.80q", owned[i].Election), err)
 	})
 	return backend.Join(errs...)
 }
 
-// withdraw gives up the places that no bid has needed for a while. Once first, such a node would hold up the
-// members of other programs behind it.
+// withdraw gives up the places that no bid has needed for a while, and what could not be given up before.
+// Once first, such a node would hold up the members of other programs behind it.
 func (k *lock) withdraw(ctx context.Context) {
 	var names []string
-	var places []place
+	var terms []uint64
 	k.mu.Lock()
-	for name, p := range k.places {
-		if p.term == 0 && p.pending == 0 && time.Since(p.wanted) > k.options.Session/3 {
-			names, places = append(names, name), append(places, *p)
+	for name, c := range k.claims {
+		if c.leaving || c.term == 0 && time.Since(c.wanted) > k.options.Session/3 {
+			c.leaving = true
+			k.claims[name] = c
+			names, terms = append(names, name), append(terms, c.term)
 		}
 	}
 	k.mu.Unlock()
-	ensemble.InParallel(len(names), func(i int) { k.leave(ctx, names[i], places[i]) }) // if that fails, the next call does it
+	if names == nil || k.settle(ctx) != nil {
+		return // the next call does it
+	}
+	ensemble.InParallel(len(names), func(i int) { k.leave(ctx, names[i], terms[i]) })
 }
 
-// leave deletes a node that only waits, or may have been made.
-func (k *lock) leave(ctx context.Context, election string, p place) (err error) {
-	if p.prefix != "" && p.name == "" {
-		if p, err = k.find(ctx, election, p); err != nil {
+// settle returns nil if no earlier request of this process can change anything any more. Requests of one
+// session are made in order, also on another connection, so none that was sent before a sync comes after it.
+func (k *lock) settle(ctx context.Context) error {
+	if k.session.Late() { // it may not be sent yet
+		return errPending
+	}
+	return k.life.sync(ctx)
+}
+
+// leave removes the mark of a term with its lock node. If this process has no later claim, it also gives up
+// its place in the queue. In term 0 there is only that.
+func (k *lock) leave(ctx context.Context, election string, term uint64) error {
+	k.mu.Lock()
+	c, claimed := k.claims[election]
+	if claimed = claimed && c.term == term; claimed {
+		c.leaving = true
+		k.claims[election] = c
+	}
+	k.mu.Unlock()
+
+	for range 8 {
+		v, err := k.view(ctx, election)
+		if err != nil {
+			return err
+		}
+		var marks []mark
+		var nodes []string
+		if m := v.mark(term); m != nil {
+			marks, nodes = []mark{*m}, []string{m.node}
+		}
+		if claimed {
+			nodes = append(nodes, k.places(v)...)
+		}
+
+		failed := -1
+		if ops := k.remove(v, election, marks, nodes); ops != nil {
+			failed, err = k.life.write(ctx, v.session, ops...)
+			k.forget(election)
+		}
+		switch {
+		case err == nil && claimed:
+			k.mu.Lock()
+			delete(k.claims, election)
+			k.mu.Unlock()
+			return nil
+		case err == nil, failed < 0, !ensemble.IsUnmet(err):
 			return err
 		}
 	}
-	if p.name != "" {
-		_, _, _, err = k.life.write(ctx, func() {}, &zk.DeleteRequest{Path: k.layout.nodePath(election, p.name), Version: -1})
-		k.forget(election)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
+	return errBusy
+}
+
+// Drop implements [beside.Lock].
+func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
+	if err := k.settle(ctx); err != nil {
+		return k.fail("drop", err)
 	}
-	k.update(election, func(now *place) {
-		if now.name == p.name {
-			*now = place{pending: now.pending}
-		}
+	errs := make([]error, len(owned))
+	ensemble.InParallel(len(owned), func(i int) {
+		err := k.leave(ctx, owned[i].Election, owned[i].Term)
+		errs[i] = k.fail(fmt.Sprintf("drop %.80q", owned[i].Election), err)
 	})
-	return nil
+	return backend.Join(errs...)
 }
 
 // maxPathBytes limits the paths of one session's nodes. Closing a session deletes all of its nodes in one
@@ -199,7 +176,7 @@ func (k *lock) checkPathBytes(election string) error {
 	}
 	sum := bytes(election)
 	k.mu.Lock()
-	for name := range k.places {
+	for name := range k.claims {
 		sum += bytes(name)
 	}
 	k.mu.Unlock()

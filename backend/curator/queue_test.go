@@ -23,7 +23,6 @@ type line struct {
 
 func newLine(t *testing.T) *line {
 	o := shared(t)
-	o.Session = 30 * tick
 	l := openLock(t, o).layout
 	return &line{t, o, &programs{layout: l, servers: o.ZooKeeper.Servers, clients: map[string]*zk.Conn{}}}
 }
@@ -36,12 +35,7 @@ func (l *line) queue() []string {
 	if err != nil {
 		l.Fatal(err)
 	}
-	slices.SortFunc(nodes, func(a, b string) int {
-		if l.programs.layout.before(a, b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(nodes, l.programs.layout.compare)
 	return nodes
 }
 
@@ -55,28 +49,28 @@ func (l *line) bids(c *client) backend.Answer {
 	return got
 }
 
-// A member that bids while another program leads has its turn before those that come later.
+// A member that bids while another program leads has its turn before those that come later. Its place alone
+// does not lead: another member may have the lease.
 func TestAMemberHasItsTurnBetweenOtherPrograms(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
-	a := newClient(t, "a", l.Options)
+	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
 	l.runs("first")
-	if got := l.bids(a); got.Outcome != backend.Refused || got.Holder.ID != "first" {
-		t.Fatalf("a bid behind another program: %v, %+v", got.Outcome, got.Lease)
+	for _, c := range []*client{a, b} {
+		if got := l.bids(c); got.Outcome != backend.Refused || got.Holder.ID != "first" {
+			t.Fatalf("a bid behind another program: %v, %+v", got.Outcome, got.Lease)
+		}
 	}
 	if l.runs("second") {
 		t.Fatal("second leads beside first")
 	}
 	l.programs.end(t, "first")
 	if l.runs("second") {
-		t.Fatal("second is served before a, which came earlier")
+		t.Fatal("second is served before a and b, which came earlier")
 	}
-	held := a.win(t, "jobs")
-	if err := a.release(held); err != nil {
-		t.Fatal(err)
-	}
-	if !l.runs("second") {
-		t.Error("second does not lead although a has gone")
+	b.win(t, "jobs")
+	if seen := a.observeOne(t, "jobs"); seen.Holder != b.me {
+		t.Errorf("a, whose node comes first, sees %+v; want b to lead", seen)
 	}
 }
 
@@ -105,29 +99,11 @@ func TestAPlaceOfWhoGaveUpHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A place alone does not lead: a member that waits at the front has no lease.
-func TestAPlaceAtTheFrontDoesNotLead(t *testing.T) {
-	t.Parallel()
-	l := newLine(t)
-	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
-	l.runs("first")
-	l.bids(a)
-	l.bids(b)
-	l.programs.end(t, "first")
-	if got := b.win(t, "jobs"); got.Holder != b.me {
-		t.Fatalf("b bids: %+v", got)
-	}
-	if seen := a.observeOne(t, "jobs"); seen.Holder != b.me {
-		t.Errorf("a, whose node comes first, sees %+v; want b to lead", seen)
-	}
-}
-
 // When a member has died, another one removes its node once its lease has expired: those who wait need not wait
 // for the end of its session.
 func TestTheNodeOfADeadLeaderIsRemovedForOtherPrograms(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
-	l.Session = wideSession
 	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
 	a.win(t, "jobs")
 	if l.runs("other") {
@@ -158,7 +134,7 @@ func TestAGuardGivesBackTheLockNode(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t)
-			l.Layout, l.Session = layout, wideSession
+			l.Layout = layout
 			l.programs.layout = openLock(t, l.Options).layout
 			a := newClient(t, "a", l.Options)
 			dead := a.win(t, "jobs").Held()
@@ -190,7 +166,11 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 		l.Layout = layout
 		a := newClient(t, "a", l.Options)
 		held, other := a.win(t, "jobs"), a.win(t, "other")
-		path, admin := a.lock.layout.nodePath("jobs", a.lock.placeOf("jobs").name), testbed.DialZooKeeper(t, l.ZooKeeper.Servers)
+		node := ""
+		if layout != Node {
+			node = l.queue()[0]
+		}
+		path, admin := a.lock.layout.nodePath("jobs", node), testbed.DialZooKeeper(t, l.ZooKeeper.Servers)
 		if what == "edited" {
 			if _, err := admin.Set(path, []byte("b"), -1); err != nil {
 				t.Fatal(err)
@@ -216,39 +196,29 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 	}
 }
 
-// The node is created and the answer is lost. The next bid finds it, and a release deletes it.
+// A place is made and the answer is lost. The next bid uses it, and makes no other.
 func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 	t.Parallel()
-	for _, release := range []bool{true, false} {
-		l := newLine(t)
-		proxy := testbed.NewProxy(t, l.ZooKeeper.Servers[0])
-		l.Session = wideSession
-		o := l.Options
-		o.ZooKeeper.Servers = []string{proxy.Addr()}
-		a := newClient(t, "a", o)
-		a.win(t, "warm") // opens the session and keeps it
-		over := a.observeOne(t, "jobs")
-		proxy.CutReplies(true)
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-		answers, err := a.Acquire(ctx, []backend.Bid{a.bid(over)})
-		cancel()
-		if err == nil && answers[0].Outcome != backend.Unknown {
-			t.Fatalf("a bid whose answer is lost: want no outcome, got %+v, %v", answers, err)
-		}
-		proxy.CutReplies(false)
-		testbed.Eventually(t, patience, "a release of whatever is ours", func() error {
-			return a.release(backend.Lease{Election: "jobs", End: backend.Released})
-		})
-		if release {
-			if !l.runs("other") {
-				t.Errorf("after a release another program does not lead: %q", l.queue())
-			}
-			continue
-		}
-		a.win(t, "jobs")
-		if nodes := l.queue(); len(nodes) != 1 {
-			t.Errorf("want one node in the queue, got %q", nodes)
-		}
+	l := newLine(t)
+	proxy := testbed.NewProxy(t, l.ZooKeeper.Servers[0])
+	o := l.Options
+	o.ZooKeeper.Servers = []string{proxy.Addr()}
+	k, bid := openLock(t, o), []beside.Owned{{Election: "jobs", ID: "a"}}
+	l.runs("first")
+	if _, err := k.view(t.Context(), "jobs"); err != nil { // so that the next request makes the place
+		t.Fatal(err)
+	}
+
+	proxy.CutReplies(true)
+	ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+	defer cancel()
+	if err := k.Wait(ctx, bid); err == nil {
+		t.Fatal("a place is made without an answer")
+	}
+	proxy.CutReplies(false)
+	testbed.Eventually(t, patience, "the next bid has a place", func() error { return k.Wait(t.Context(), bid) })
+	if nodes := l.queue(); len(nodes) != 2 {
+		t.Errorf("want one place behind first, got %q", nodes)
 	}
 }
 

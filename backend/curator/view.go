@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +19,9 @@ import (
 // A view is the nodes of one election as they were read. It is not changed.
 type view struct {
 	watches [2]*ensemble.Watch // of the lock and of the marks; as long as none is over, nothing has changed
+	session int64              // of this process, in which it was read
 
-	names  []string      // of the nodes in the queue
+	names  []string      // of the nodes in the queue, in its order
 	node   ensemble.Node // at a fixed path
 	marks  []mark        // greatest term first
 	sealed bool
@@ -47,9 +47,25 @@ func (v *view) term() uint64 {
 	return v.marks[0].term
 }
 
-// has reports whether the lock is taken in a term.
-func (v *view) has(term uint64) bool {
-	return slices.ContainsFunc(v.marks, func(m mark) bool { return m.term == term })
+// mark returns the mark of a term; nil: the lock is not taken in it.
+func (v *view) mark(term uint64) *mark {
+	at := slices.IndexFunc(v.marks, func(m mark) bool { return m.term == term })
+	if at < 0 {
+		return nil
+	}
+	return &v.marks[at]
+}
+
+// places returns the names of the nodes that this process has in a queue, the first one first. There are
+// several if an answer was lost.
+func (k *lock) places(v *view) (own []string) {
+	prefix := k.layout.nodePrefix(v.session)
+	for _, name := range v.names {
+		if strings.HasPrefix(name, prefix) {
+			own = append(own, name)
+		}
+	}
+	return own
 }
 
 // kind is how the lock itself is read.
@@ -73,8 +89,8 @@ func (k *lock) remembered(election string) *view {
 
 // forget makes the next view ask the server.
 func (k *lock) forget(election string) {
-	k.session.Watches.Forget(k.kind(), k.layout.lockPath(election))
-	k.session.Watches.Forget(ensemble.Children, k.layout.heldPath(election))
+	k.session.Forget(k.kind(), k.layout.lockPath(election))
+	k.session.Forget(ensemble.Children, k.layout.heldPath(election))
 }
 
 // view reads an election, unless it has not changed. If it changes meanwhile it is read again, so that its parts are
@@ -105,7 +121,8 @@ func (k *lock) read(ctx context.Context, election string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{watches: [2]*ensemble.Watch{at.Watch, held.Watch}}
+	// If the session has changed in between, the watches are over.
+	v := &view{watches: [2]*ensemble.Watch{at.Watch, held.Watch}, session: k.session.Connection().ID}
 	if err := k.readMarks(ctx, election, v, held.Children); err != nil {
 		return nil, err
 	}
@@ -153,10 +170,11 @@ func (k *lock) seeNode(v *view, n ensemble.Node) {
 func (k *lock) seeQueue(ctx context.Context, election string, v *view, names []string) (err error) {
 	v.sealed = slices.Contains(names, sealChild)
 	v.names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == sealChild })
-	v.foreign = k.layout.firstForeign(v.names)
-	v.leads = v.foreign != "" && !v.sealed && !slices.ContainsFunc(v.names, func(name string) bool {
-		return k.layout.isOurs(name) && k.layout.before(name, v.foreign)
-	})
+	slices.SortFunc(v.names, k.layout.compare)
+	first := slices.IndexFunc(v.names, func(name string) bool { return !k.layout.isOurs(name) })
+	if first >= 0 {
+		v.foreign, v.leads = v.names[first], first == 0 && !v.sealed
+	}
 	if v.leads {
 		v.leader, err = k.session.ReadNode(ctx, ensemble.Data, k.layout.nodePath(election, v.foreign))
 	}
@@ -164,7 +182,7 @@ func (k *lock) seeQueue(ctx context.Context, election string, v *view, names []s
 }
 
 // state says what a view means to who bids.
-func (k *lock) state(v *view, election string) beside.State {
+func (k *lock) state(v *view) beside.State {
 	s := beside.State{Sealed: v.sealed, Seen: v.term()}
 	if v.leads {
 		s.Who = clean.Text(string(v.leader.Data), backend.MaxID, false)
@@ -177,16 +195,17 @@ func (k *lock) state(v *view, election string) beside.State {
 	}
 	s.Term, s.Free = v.term(), v.term() == 0
 	s.Version = fmt.Sprintf("term %d", s.Term)
-	s.Firm = k.blocked(v, k.placeIn(v, election))
+	s.Firm = k.blocked(v)
 	return s
 }
 
-// blocked reports whether other programs keep a taking out: one comes before our node, which is "" if we have none.
-func (k *lock) blocked(v *view, node string) bool {
+// blocked reports whether other programs keep a taking out: one comes before our node, or we have none.
+func (k *lock) blocked(v *view) bool {
 	if v.foreign == "" || v.sealed {
 		return false
 	}
-	return k.layout.kind == Node || node == "" || k.layout.before(v.foreign, node)
+	own := k.places(v)
+	return own == nil || k.layout.compare(v.foreign, own[0]) < 0
 }
 
 // A seal keeps every program that elects by a lock from leading: in a queue it is a PERSISTENT child that comes
@@ -200,32 +219,23 @@ const (
 // sealPath returns the path of an election's seal.
 func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
-// endEarlierTerms returns the writes that remove marks, with their lock nodes, of terms that have ended. Whoever
-// takes a lock has the lease in a later term. node is our own, which stays.
-func (k *lock) endEarlierTerms(v *view, election, node string) (ops []any) {
-	for _, m := range v.marks {
+// remove returns the writes that remove marks, with the node of one of them at a fixed path, and those of
+// these nodes that are in the queue.
+func (k *lock) remove(v *view, election string, marks []mark, nodes []string) (ops []any) {
+	for _, m := range marks {
 		ops = append(ops, &zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1})
-		switch {
-		case k.layout.kind == Node:
-			if !v.node.Missing && !v.sealed && v.foreign == "" && v.node.Stat.EphemeralOwner == m.owner {
-				ops = append(ops, &zk.DeleteRequest{Path: k.layout.lockPath(election), Version: v.node.Stat.Version})
-			}
-		case m.node != node && slices.Contains(v.names, m.node):
-			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(election, m.node), Version: -1})
+	}
+	at := v.node.Stat
+	isOurs := func(m mark) bool { return m.owner == at.EphemeralOwner }
+	if at.EphemeralOwner != 0 && slices.ContainsFunc(marks, isOurs) {
+		ops = append(ops, &zk.DeleteRequest{Path: k.layout.lockPath(election), Version: at.Version})
+	}
+	for _, name := range v.names {
+		if slices.Contains(nodes, name) {
+			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(election, name), Version: -1})
 		}
 	}
 	return ops
-}
-
-// dropOps returns the writes that remove a mark with its lock node.
-func (k *lock) dropOps(ctx context.Context, election string, m *mark) ([]any, error) {
-	ops := []any{&zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1}}
-	at := k.layout.nodePath(election, m.node)
-	n, err := k.session.ReadNode(ctx, ensemble.Data, at)
-	if err == nil && !n.Missing && n.Stat.EphemeralOwner == m.owner && m.owner != 0 {
-		ops = append(ops, &zk.DeleteRequest{Path: at, Version: n.Stat.Version})
-	}
-	return ops, err
 }
 
 // lockOps returns the writes that make or check the lock of o. node is our node in the queue. take: at a fixed
@@ -247,7 +257,7 @@ func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []
 		if o.Sealed {
 			return append(ops, makeSeal)
 		}
-		create := k.newNode(o)
+		create := k.newNode(v, o)
 		return append(ops, create, &zk.SetDataRequest{Path: seal, Data: create.Data, Version: 0})
 	}
 
@@ -262,18 +272,18 @@ func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []
 	}
 	ops = []any{ours, &zk.DeleteRequest{Path: seal, Version: -1}}
 	for _, name := range v.names { // their owners have waited without leading, and queue again
-		if !k.layout.isOurs(name) && k.layout.before(name, node) {
+		if !k.layout.isOurs(name) && k.layout.compare(name, node) < 0 {
 			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(o.Election, name), Version: -1})
 		}
 	}
 	return ops
 }
 
-// newNode returns the request for a lock node.
-func (k *lock) newNode(o *beside.Owned) *zk.CreateRequest {
+// newNode returns the request for a lock node of the session of a view.
+func (k *lock) newNode(v *view, o *beside.Owned) *zk.CreateRequest {
 	r := &zk.CreateRequest{Path: k.layout.lockPath(o.Election), Data: []byte(o.ID), Acl: k.access.ACL, Flags: zk.FlagEphemeral}
 	if k.layout.kind != Node {
-		r.Path = path.Join(r.Path, k.layout.newNodeName())
+		r.Path += "/" + k.layout.nodePrefix(v.session) + k.layout.base
 		r.Flags |= zk.FlagSequence
 	}
 	return r

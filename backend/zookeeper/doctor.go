@@ -59,7 +59,7 @@ func (d *driver) preflight(ctx context.Context, o origin, election string) error
 			ops = append(ops, &zk.SetDataRequest{Path: d.root.path(k), Version: -1})
 		}
 		ops = append(ops, &zk.CheckVersionRequest{Path: string(d.root), Version: -2}) // no node has it, and -1 would be any
-		_, failed, err := d.multi(ctx, o, ops)
+		_, failed, err := d.session.Multi(ctx, o.session, ops...)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
@@ -103,11 +103,10 @@ func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	o, key := origin{session: client.SessionID()}, lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
-	_, failed, err := d.multi(ctx, o, []any{
+	key := lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
+	_, failed, err := d.session.Multi(ctx, client.SessionID(),
 		&zk.CheckVersionRequest{Path: string(d.root), Version: -2}, // no node has it, and -1 would be any
-		&zk.CreateRequest{Path: d.root.path(key), Flags: zk.FlagEphemeral, Acl: d.ACL, Data: make([]byte, maxBytes)},
-	})
+		&zk.CreateRequest{Path: d.root.path(key), Flags: zk.FlagEphemeral, Acl: d.ACL, Data: make([]byte, maxBytes)})
 	if err != nil && failed < 0 && ctx.Err() == nil { // otherwise the line is slow
 		list = append(list, clean.Diagnosticf(true, "messages", "a request of %d bytes breaks the connection: raise jute.maxbuffer of the servers to its default, 1048575. A process that leads thousands of elections cannot renew all of them with less", maxBytes))
 	}

@@ -20,7 +20,7 @@ import (
 // A driver is access to the nodes below one root. It implements [lease.Driver] and [lease.Listener].
 // An item is a node whose data is JSON. Its Order is the zxid of its last write.
 type driver struct {
-	ensemble.Access
+	*ensemble.Access
 	root    root
 	session *ensemble.Session
 	present atomic.Bool  // its ephemeral node may be there
@@ -80,7 +80,7 @@ func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, 
 	before := d.noteZxid(0)
 	v, newest, err := d.readAll(ctx, keys)
 	if err == nil && newest <= before {
-		if err = d.sync(ctx); err == nil {
+		if err = d.session.Sync(ctx); err == nil {
 			v, newest, err = d.readAll(ctx, keys)
 		}
 	}
@@ -97,27 +97,27 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 		return v, 0, err
 	}
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Items: make([]lease.Item, len(keys))}
-	v.Position, _ = d.session.Watches.Fired()
+	v.Position, _ = d.session.Fired()
 	v.Position++ // never 0
-	var asked, remembered, metas []int
+	var steps [3][]int
 	for i, k := range keys {
+		step := 0
 		switch {
 		case k.Kind == lease.Metas:
-			metas = append(metas, i)
+			step = 2
 		case k.Kind == lease.Records && d.remembers(k):
-			remembered = append(remembered, i)
-		default:
-			asked = append(asked, i)
+			step = 1
 		}
+		steps[step] = append(steps[step], i)
 	}
 	errs := make([]error, len(keys)+1)
-	for _, step := range [][]int{asked, remembered, metas} {
+	for _, step := range steps {
 		ensemble.InParallel(len(step), func(n int) {
 			i := step[n]
 			v.Items[i], errs[i] = d.readItem(ctx, keys[i], o)
 		})
 	}
-	if metas != nil {
+	if steps[2] != nil {
 		var n ensemble.Node
 		n, errs[len(keys)] = d.session.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
 		v.Records = int64(n.Stat.NumChildren)
@@ -130,8 +130,7 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 
 // remembers reports whether a watch says that a record has not changed.
 func (d *driver) remembers(k lease.Key) bool {
-	_, known := d.session.Watches.Node(ensemble.Data, d.root.path(k))
-	return known
+	return d.session.Remembers(ensemble.Data, d.root.path(k))
 }
 
 // readItem reads an item. A record leaves a watch, and comes from memory if one says that it has not changed.
@@ -159,7 +158,7 @@ func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
 // something has changed. Positions count the watches that have fired.
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
-		fired, next := d.session.Watches.Fired()
+		fired, next := d.session.Fired()
 		switch now := fired + 1; {
 		case position == 0 || position > now:
 			return nil
@@ -177,7 +176,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 
 // List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	if err := d.sync(ctx); err != nil {
+	if err := d.session.Sync(ctx); err != nil {
 		return v, d.fail(err)
 	}
 	o, err := d.readOrigin(ctx)
@@ -221,8 +220,6 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 }
 
 var errConnectionLost = fmt.Errorf("%w: connections are lost before a reading is complete", backend.ErrUnavailable)
-
-var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
 
 var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", backend.ErrUnavailable)
 

@@ -67,12 +67,12 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 	d.mu.Unlock()
 	switch id {
 	case 0: // it has just ended
-		return o, errSessionEnded
+		return o, ensemble.ErrEnded
 	case o.session:
 		return o, nil
 	}
 	for range 5 {
-		if err := d.sync(ctx); err != nil {
+		if err := d.session.Sync(ctx); err != nil {
 			return o, err
 		}
 		n, err := d.session.ReadNode(ctx, ensemble.Data, string(d.root))
@@ -82,7 +82,8 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 		case n.Missing:
 			err = d.session.Make(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.Data) == 0: // an administrator has made it
-			_, err = d.set(ctx, string(d.root), []byte(backend.NewNonce()), n.Stat.Version)
+			set := &zk.SetDataRequest{Path: string(d.root), Data: []byte(backend.NewNonce()), Version: n.Stat.Version}
+			_, _, err = d.session.Multi(ctx, id, set)
 		default:
 			return d.prove(ctx, d.noteRoot(n), id)
 		}
@@ -93,40 +94,30 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 	return o, errBusy
 }
 
-// prove makes a write in the session. If its zxid is less than one that was seen, the store went
-// back, and what was read so far may be of the store as it was.
+// prove makes a write in the session: of a node that nobody sees. If its zxid is less than one that was seen,
+// the store went back, and what was read so far may be of the store as it was.
 func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) {
-	seen, path := d.noteZxid(0), d.root.directory(lease.Sessions)
-	stat, err := d.set(ctx, path, nil, -1)
-	if errors.Is(err, zk.ErrNoNode) {
-		if err = d.session.Make(ctx, path, nil); err == nil {
-			stat, err = d.set(ctx, path, nil, -1)
-		}
-	}
+	seen, path := d.noteZxid(0), d.root.directory(lease.Sessions)+"/proof"
+	results, _, err := d.session.Multi(ctx, id,
+		&zk.CreateRequest{Path: path, Acl: d.ACL},
+		&zk.SetDataRequest{Path: path, Version: 0},
+		&zk.DeleteRequest{Path: path, Version: 1})
 	if err != nil {
 		return o, err
 	}
+	zxid := results[1].Stat.Mzxid
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.origin.epoch != o.epoch { // a reading has found another store
 		return o, lease.ErrEpoch
 	}
-	if stat.Mzxid < seen {
-		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, stat.Mzxid, stat.Mzxid
-		d.session.Watches.ForgetAll()
+	if zxid < seen {
+		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, zxid, zxid
+		d.session.ForgetAll()
 	}
 	d.origin.session = id
 	return d.origin, nil
-}
-
-func (d *driver) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return ensemble.Call(ctx, d.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, data, version) })
-}
-
-// sync brings the server that answers up to date with the ensemble's leader.
-func (d *driver) sync(ctx context.Context) error {
-	_, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) (string, error) { return c.Sync("/") })
-	return err
 }
 
 // noteZxid notes a zxid, and returns the greatest.

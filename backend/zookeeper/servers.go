@@ -47,7 +47,7 @@ func (d *driver) ask(ctx context.Context, address string) server {
 
 // sessionAt returns a session at these servers alone.
 func (d *driver) sessionAt(length time.Duration, servers ...string) *ensemble.Session {
-	there := d.Access
+	there := *d.Access
 	there.Servers = servers
 	return ensemble.NewSession(&there, length)
 }

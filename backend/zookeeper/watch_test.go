@@ -19,18 +19,10 @@ func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
 	o := Options{Servers: servers, Root: newRoot(t, servers)}
-	open := func(o Options) *driver {
-		d, err := newDriver(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		return d
-	}
 	proxy := testbed.NewProxy(t, servers[0])
-	writer := open(o)
+	writer := start(t, "", o).driver
 	o.Servers = []string{proxy.Addr()}
-	reader := open(o)
+	reader := start(t, "", o).driver
 
 	const records = 20
 	var keys []lease.Key
@@ -115,9 +107,6 @@ func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
 			t.Fatalf("%s was told to have changed, and is read as %q, want %q; %v", it.Name, v.Items[i].Version, w.Results[0].Items[0].Version, err)
 		}
 	}
-	if n := reader.session.Watches.Len(); n > records+1 { // and one of the root
-		t.Errorf("%d watches are remembered for %d records", n, records)
-	}
 }
 
 // The connection of readings breaks. The next reading has another one at once, also if there is one server
@@ -130,7 +119,7 @@ func TestABrokenConnectionIsReplacedAtOnce(t *testing.T) {
 	p.read("billing")
 	fastest := time.Hour // a busy machine may be slow once
 	for range 5 {
-		_, lost := p.driver.session.Watches.Fired()
+		_, lost := p.driver.session.Fired()
 		proxy.Reset()
 		<-lost
 		began := time.Now()

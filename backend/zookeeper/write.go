@@ -3,7 +3,7 @@ package zookeeper
 import (
 	"cmp"
 	"context"
-	"errors"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -16,8 +16,8 @@ import (
 // (jute.maxbuffer).
 const maxBytes = 900 << 10
 
-// Write implements [lease.Driver]. A change is one transaction, which also checks the root, and the items
-// in verify if they fit.
+// Write implements [lease.Driver]. A change is one transaction, which also checks the items in verify if they
+// fit.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
 	o, err := d.writeOrigin(ctx)
 	if err != nil {
@@ -28,121 +28,117 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	}
 	w.Results = make([]lease.Result, len(changes))
 	errs := make([]error, len(changes))
+	unverified := verify
 	ensemble.InParallel(len(changes), func(i int) {
-		t := transaction{d: d, o: o, c: &changes[i]}
-		if len(changes) == 1 {
-			t.verify = verify
+		if len(verify) == 0 {
+			w.Results[i], _, errs[i] = d.change(ctx, o, &changes[i], nil)
+			return
 		}
-		w.Results[i], errs[i] = t.run(ctx)
-		if t.verify != nil {
-			verify = nil
-		}
+		w.Results[i], unverified, errs[i] = d.change(ctx, o, &changes[i], verify) // the only one
 	})
 	if err = cmp.Or(errs...); err == nil {
-		w.Stale, err = d.stale(ctx, o, verify)
+		w.Stale, err = d.stale(ctx, o, unverified)
 	}
 	return w, d.fail(err)
 }
 
-// A transaction makes one change.
-type transaction struct {
-	d      *driver
-	o      origin
-	c      *lease.Change
-	verify []lease.Item // what is checked in it
-
-	ops   []any
-	stats []int // of each put: the operation whose result has its stat; -1: a deletion
-}
-
-// run makes the change. An error leaves its outcome unknown.
-func (t *transaction) run(ctx context.Context) (lease.Result, error) {
+// change makes a change by one transaction, and returns what is left to verify. An error leaves its outcome
+// unknown.
+func (d *driver) change(ctx context.Context, o origin, c *lease.Change, verify []lease.Item) (
+	r lease.Result, left []lease.Item, err error,
+) {
+	same, err := d.asRemembered(ctx, c, o)
+	if err != nil {
+		return r, nil, err
+	}
+	if !same {
+		return lease.Result{Outcome: backend.Refused}, nil, nil
+	}
+	ops := d.ops(c, o)
+	checks := d.checks(verify, sizeOf(ops))
+	if len(checks) < len(verify) {
+		checks, left = nil, verify
+	}
 	for {
-		refused, err := t.prepare(ctx)
-		if err != nil {
-			return lease.Result{}, err
-		}
-		if refused {
-			return lease.Result{Outcome: backend.Refused}, nil
-		}
-		own := len(t.ops)
-		if checks := t.d.checks(t.verify, t.bytes()); len(checks) == len(t.verify) {
-			t.ops = append(t.ops, checks...)
-		} else {
-			t.verify = nil
-		}
-		results, failed, err := t.d.multi(ctx, t.o, t.ops)
+		results, failed, err := d.session.Multi(ctx, o.session, slices.Concat(ops, checks)...)
 		switch {
 		case err == nil:
-			return lease.Result{Outcome: backend.Granted, Items: t.written(results)}, nil
+			return lease.Result{Outcome: backend.Granted, Items: d.written(o, c, results)}, left, nil
 		case failed < 0:
-			return lease.Result{}, err
+			return r, nil, err
 		case !ensemble.IsUnmet(err):
-			return lease.Result{Err: t.d.fail(err)}, nil
+			return lease.Result{Err: d.fail(err)}, nil, nil
 		case failed == 0:
-			t.d.mu.Lock()
-			t.d.origin.session = 0
-			t.d.mu.Unlock()
-			return lease.Result{}, lease.ErrEpoch
-		case failed < own:
-			return lease.Result{Outcome: backend.Refused}, nil
+			d.mu.Lock()
+			d.origin.session = 0
+			d.mu.Unlock()
+			return r, nil, lease.ErrEpoch
+		case failed < len(ops):
+			return lease.Result{Outcome: backend.Refused}, nil, nil
 		}
-		t.verify = nil // one has changed; the change is made all the same
+		checks, left = nil, verify // one has changed; the change is made all the same
 	}
 }
 
-// prepare sets the operations: first a check of the root. refused is true if an item is not as it was
-// remembered.
-func (t *transaction) prepare(ctx context.Context) (refused bool, err error) {
-	d := t.d
-	t.ops, t.stats = []any{&zk.CheckVersionRequest{Path: string(d.root), Version: t.o.version}}, nil
-	for i := range t.c.Check {
-		it := &t.c.Check[i]
-		if same, err := d.asRemembered(ctx, it, t.o); !same || err != nil {
-			return true, err
-		}
-		if it.Version == "" { // there is no check that a node does not exist
-			path := d.root.path(it.Key)
-			t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: d.ACL}, &zk.DeleteRequest{Path: path, Version: 0})
+// asRemembered reports whether the items of a change that were remembered are still there in their versions.
+// ZooKeeper compares only the number of a write, which a restored store counts anew.
+func (d *driver) asRemembered(ctx context.Context, c *lease.Change, o origin) (bool, error) {
+	items := slices.Clone(c.Check)
+	for _, p := range c.Put {
+		items = append(items, p.Over)
+	}
+	for _, it := range items {
+		if !it.Remembered || it.Value == nil {
 			continue
 		}
-		t.ops = append(t.ops, d.check(it))
-	}
-	for i := range t.c.Put {
-		p := &t.c.Put[i]
-		if same, err := d.asRemembered(ctx, &p.Over, t.o); !same || err != nil {
-			return true, err
+		if now, err := d.readItem(ctx, it.Key, o); err != nil || now.Version != it.Version {
+			return false, err
 		}
-		t.put(p)
 	}
-	return false, nil
+	return true, nil
 }
 
-// put adds the operations of one put. A node that was just created has version 0. Its data comes by a
+// ops returns the operations of a change: first a check of the root.
+func (d *driver) ops(c *lease.Change, o origin) []any {
+	ops := []any{&zk.CheckVersionRequest{Path: string(d.root), Version: o.version}}
+	for i := range c.Check {
+		it := &c.Check[i]
+		if it.Version == "" { // there is no check that a node does not exist
+			path := d.root.path(it.Key)
+			ops = append(ops, &zk.CreateRequest{Path: path, Acl: d.ACL}, &zk.DeleteRequest{Path: path, Version: 0})
+			continue
+		}
+		ops = append(ops, d.check(it))
+	}
+	for i := range c.Put {
+		ops = append(ops, d.put(&c.Put[i])...)
+	}
+	return ops
+}
+
+// put returns the operations of one put. A node that was just created has version 0. Its data comes by a
 // second operation, whose result has the zxid; that of a creation does not.
-func (t *transaction) put(p *lease.Put) {
-	path, number := t.d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
-	t.d.session.Watches.Forget(ensemble.Data, path)
+func (d *driver) put(p *lease.Put) (ops []any) {
+	path, number := d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
+	d.session.Forget(ensemble.Data, path)
 	if p.Value == nil {
-		t.ops, t.stats = append(t.ops, &zk.DeleteRequest{Path: path, Version: number}), append(t.stats, -1)
-		return
+		return []any{&zk.DeleteRequest{Path: path, Version: number}}
 	}
 	if p.Over.Version == "" {
 		flags := int32(zk.FlagPersistent)
 		if p.Over.Kind == lease.Sessions {
 			flags = zk.FlagEphemeral
-			t.d.present.Store(true)
+			d.present.Store(true)
 		}
-		t.ops = append(t.ops, &zk.CreateRequest{Path: path, Acl: t.d.ACL, Flags: flags})
+		ops = append(ops, &zk.CreateRequest{Path: path, Acl: d.ACL, Flags: flags})
 	}
 	lease.SetWrite(p.Value, int64(number)+1)
-	t.stats = append(t.stats, len(t.ops))
-	t.ops = append(t.ops, &zk.SetDataRequest{Path: path, Data: []byte(lease.Encode(p.Value)), Version: number})
+	return append(ops, &zk.SetDataRequest{Path: path, Data: []byte(lease.Encode(p.Value)), Version: number})
 }
 
-// bytes returns about how large the request is.
-func (t *transaction) bytes() (n int) {
-	for _, op := range t.ops {
+// sizeOf returns about how large a request is.
+func sizeOf(ops []any) (n int) {
+	for _, op := range ops {
 		if set, is := op.(*zk.SetDataRequest); is {
 			n += len(set.Data)
 		}
@@ -150,18 +146,23 @@ func (t *transaction) bytes() (n int) {
 	return n
 }
 
-// written returns the items of a change that was made.
-func (t *transaction) written(results []zk.MultiResponse) (items []lease.Item) {
-	for i, p := range t.c.Put {
+// written returns the items of a change that was made. The results of those that have data are the only ones
+// with a stat.
+func (d *driver) written(o origin, c *lease.Change, results []zk.MultiResponse) (items []lease.Item) {
+	results = slices.DeleteFunc(results, func(r zk.MultiResponse) bool { return r.Stat == nil })
+	for _, p := range c.Put {
 		var n lease.Numbers
-		if at := t.stats[i]; at >= 0 {
-			n = numbers(results[at].Stat)
-			t.d.noteZxid(n.At)
-			if p.Over.Kind == lease.Sessions && p.Over.Version == "" {
-				t.d.owner.Store(t.o.session)
-			}
-		} else if p.Over.Kind == lease.Sessions {
-			t.d.present.Store(false)
+		own := p.Over.Kind == lease.Sessions
+		if p.Value != nil {
+			n = numbers(results[0].Stat)
+			results = results[1:]
+			d.noteZxid(n.At)
+		}
+		switch {
+		case own && p.Value == nil:
+			d.present.Store(false)
+		case own && p.Over.Version == "":
+			d.owner.Store(o.session)
 		}
 		items = append(items, n.Item(p.Over.Key))
 	}
@@ -185,21 +186,11 @@ func (d *driver) checks(items []lease.Item, bytes int) (ops []any) {
 	return ops
 }
 
-// asRemembered reports whether an item that was remembered is still there in its version. ZooKeeper
-// compares only the number of a write, which a restored store counts anew.
-func (d *driver) asRemembered(ctx context.Context, it *lease.Item, o origin) (bool, error) {
-	if !it.Remembered || it.Value == nil {
-		return true, nil
-	}
-	now, err := d.readItem(ctx, it.Key, o)
-	return now.Version == it.Version, err
-}
-
 // stale returns which items have another version, by transactions that only check.
 func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stale []int, err error) {
 	for from := 0; from < len(verify); {
 		ops := d.checks(verify[from:], 0)
-		_, failed, err := d.multi(ctx, o, ops)
+		_, failed, err := d.session.Multi(ctx, o.session, ops...)
 		switch {
 		case err == nil:
 			from += len(ops)
@@ -211,29 +202,4 @@ func (d *driver) stale(ctx context.Context, o origin, verify []lease.Item) (stal
 		}
 	}
 	return stale, nil
-}
-
-// multi makes all operations or none, in the session of o. It makes the parent of a node if there is
-// none. failed is the first operation that could not be made, or -1 if the outcome is unknown.
-func (d *driver) multi(ctx context.Context, o origin, ops []any) (results []zk.MultiResponse, failed int, err error) {
-	for range 3 {
-		results, err = ensemble.Call(ctx, d.session, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			if c.SessionID() != o.session { // it may be another ensemble
-				return nil, errSessionEnded
-			}
-			return c.Multi(ops...)
-		})
-		failed, err = ensemble.FailedOp(len(ops), results, err)
-		if failed < 0 || !errors.Is(err, zk.ErrNoNode) {
-			break
-		}
-		create, is := ops[failed].(*zk.CreateRequest)
-		if !is {
-			break
-		}
-		if err := d.session.Make(ctx, ensemble.Parent(create.Path), nil); err != nil {
-			return nil, -1, err
-		}
-	}
-	return results, failed, err
 }

@@ -65,18 +65,15 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend
 
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			ensemble.Config `yaml:",inline"`
-			Root            string `yaml:"root" json:"root"`
-		}
+		var c ensemble.Config
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		a, err := c.Access()
+		o, err := c.Options()
 		if err != nil {
-			return nil, fmt.Errorf("zookeeper: %w: %w", backend.ErrInvalid, err)
+			return nil, fmt.Errorf("zookeeper: %w", err)
 		}
-		return Open(Options{Servers: a.Servers, Root: c.Root, User: a.User, Password: a.Password, InsecureAuth: a.InsecureAuth, ACL: a.ACL, TLS: a.TLS, PasswordFile: a.PasswordFile, CAFile: a.CAFile})
+		return Open(Options(o))
 	})
 }
 
@@ -100,12 +97,11 @@ const sessionLength = time.Minute
 
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
-	d := &driver{root: root(cmp.Or(o.Root, DefaultRoot)), entering: make(chan struct{}, 1)}
-	d.Access = ensemble.Access{Servers: o.Servers, User: o.User, Password: o.Password, InsecureAuth: o.InsecureAuth, ACL: o.ACL, TLS: o.TLS, PasswordFile: o.PasswordFile, CAFile: o.CAFile}
-	d.session = ensemble.NewSession(&d.Access, sessionLength)
-	err := d.Access.Check()
-	if bad := ensemble.CheckPath(string(d.root)); err == nil && bad != nil {
-		err = fmt.Errorf("root: %w", bad)
+	o.Root = cmp.Or(o.Root, DefaultRoot)
+	access, err := ensemble.NewAccess(ensemble.Options(o))
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	session := ensemble.NewSession(access, sessionLength)
+	return &driver{Access: access, root: root(o.Root), session: session, entering: make(chan struct{}, 1)}, nil
 }

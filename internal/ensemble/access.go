@@ -14,20 +14,25 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/client"
 )
 
-// Access says where the servers are, and as whom they are used.
+// Options say where the servers are, and as whom they are used: see the Options of package zookeeper, which
+// are the same.
+type Options struct {
+	Servers              []string
+	Root                 string
+	User, Password       string
+	InsecureAuth         bool
+	ACL                  []zk.ACL
+	TLS                  *tls.Config
+	PasswordFile, CAFile string
+}
+
+// Access is Options that were checked and completed, and what dials by them.
 type Access struct {
-	Servers        []string // host or host:port; Check adds the port
-	User, Password string   // of the digest scheme
-	InsecureAuth   bool     // the password may be sent in the clear
-	ACL            []zk.ACL // of each node that is made; Check sets the default
-	TLS            *tls.Config
-
-	PasswordFile, CAFile string // where Password and the authorities of TLS may be replaced; "": nowhere
-
-	// Check sets these.
+	Options
 	dialer *client.Dialer
 	secret *client.Secret // the present password
 	config func() *tls.Config
@@ -38,6 +43,7 @@ const dialTimeout = 10 * time.Second
 // Config is the part of a configuration's section that describes access.
 type Config struct {
 	Servers      []string `yaml:"servers" json:"servers"`
+	Root         string   `yaml:"root" json:"root"`
 	User         string   `yaml:"user" json:"user"`
 	Password     string   `yaml:"password" json:"password"`
 	PasswordFile string   `yaml:"-" json:"-"` // set with Password if that is in a file
@@ -50,22 +56,26 @@ type Config struct {
 	ServerName   string   `yaml:"server_name" json:"server_name"`
 }
 
-// Access reads the files and returns what c says.
-func (c *Config) Access() (a Access, err error) {
-	a = Access{Servers: c.Servers, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth, PasswordFile: c.PasswordFile, CAFile: c.CAFile}
+// Options reads the files and returns what c says. Errors are of class [backend.ErrInvalid].
+func (c *Config) Options() (o Options, err error) {
+	o = Options{
+		Servers: c.Servers, Root: c.Root, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth,
+		PasswordFile: c.PasswordFile, CAFile: c.CAFile,
+	}
 	for _, text := range c.ACL {
 		entry, err := parseACL(text)
 		if err != nil {
-			return a, fmt.Errorf("acl: %w", err)
+			return o, fmt.Errorf("%w: acl: %w", backend.ErrInvalid, err)
 		}
-		a.ACL = append(a.ACL, entry)
+		o.ACL = append(o.ACL, entry)
 	}
 	if c.TLS || c.CAFile+c.CertFile+c.KeyFile+c.ServerName != "" {
-		if a.TLS, err = client.TLS(c.CAFile, c.CertFile, c.KeyFile); err == nil {
-			a.TLS.ServerName = c.ServerName
+		if o.TLS, err = client.TLS(c.CAFile, c.CertFile, c.KeyFile); err != nil {
+			return o, fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
+		o.TLS.ServerName = c.ServerName
 	}
-	return a, err
+	return o, nil
 }
 
 // permissions has the letter of each bit of zk.ACL.Perms.
@@ -107,39 +117,43 @@ func FormatACL(a zk.ACL) string {
 	return text
 }
 
-// Check reports what is wrong, and sets defaults.
-func (a *Access) Check() error {
-	if len(a.Servers) == 0 {
-		return fmt.Errorf("no servers: name at least one, such as zk1:2181")
+// NewAccess reports what is wrong with o, and completes it: ports, and the ACL of each node that is made.
+func NewAccess(o Options) (*Access, error) {
+	if len(o.Servers) == 0 {
+		return nil, fmt.Errorf("no servers: name at least one, such as zk1:2181")
 	}
-	loopback, servers := true, make([]string, len(a.Servers))
-	for i, s := range a.Servers {
+	loopback, servers := true, make([]string, len(o.Servers))
+	for i, s := range o.Servers {
 		server, local, err := address(s)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		servers[i], loopback = server, loopback && local
 	}
 	switch {
-	case a.User == "" && a.Password != "":
-		return fmt.Errorf("there is a password, but no user")
-	case strings.Contains(a.User, ":"):
-		return fmt.Errorf("the user contains a colon")
-	case a.User != "" && a.TLS == nil && !loopback && !a.InsecureAuth:
-		return fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
+	case o.User == "" && o.Password != "":
+		return nil, fmt.Errorf("there is a password, but no user")
+	case strings.Contains(o.User, ":"):
+		return nil, fmt.Errorf("the user contains a colon")
+	case o.User != "" && o.TLS == nil && !loopback && !o.InsecureAuth:
+		return nil, fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
 	}
+	if err := CheckPath(o.Root); err != nil {
+		return nil, fmt.Errorf("root: %w", err)
+	}
+
+	o.Servers, o.TLS = servers, o.TLS.Clone()
+	switch {
+	case o.ACL != nil:
+	case o.User != "":
+		o.ACL = zk.AuthACL(zk.PermAll)
+	default:
+		o.ACL = zk.WorldACL(zk.PermAll)
+	}
+	a := &Access{Options: o, secret: new(client.Secret), config: client.Fresh(o.TLS, o.CAFile)}
+	a.secret.Set(o.Password)
 	a.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
-	a.secret = new(client.Secret)
-	a.secret.Set(a.Password)
-	a.Servers, a.TLS = servers, a.TLS.Clone()
-	a.config = client.Fresh(a.TLS, a.CAFile)
-	if a.ACL == nil {
-		a.ACL = zk.WorldACL(zk.PermAll)
-		if a.User != "" {
-			a.ACL = zk.AuthACL(zk.PermAll)
-		}
-	}
-	return nil
+	return a, nil
 }
 
 // address returns a server with its port, and whether it is on this host.

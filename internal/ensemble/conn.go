@@ -23,7 +23,6 @@ type conn struct {
 	net.Conn
 	s        *Session
 	reader   *bufio.Reader
-	patience *time.Timer  // closes the connection if the server does not accept a session
 	opened   time.Time    // before anything was sent
 	lastRead atomic.Int64 // as an offset from opened
 
@@ -32,10 +31,15 @@ type conn struct {
 }
 
 func (s *Session) newConn(raw net.Conn) *conn {
-	return &conn{
-		Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now(),
-		patience: time.AfterFunc(acceptTimeout, func() { raw.Close() }),
+	return &conn{Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now()}
+}
+
+// SetReadDeadline is what the library calls before it reads.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if !c.answered {
+		t = c.opened.Add(acceptTimeout)
 	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 var errIdle = errors.New("nobody needs a connection")
@@ -62,9 +66,6 @@ func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Con
 		raw.Close()
 		return nil, errIdle
 	}
-	if s.conn != nil {
-		s.conn.Close() // after a session has expired the library leaves its connection open
-	}
 	s.conn = s.newConn(raw)
 	return s.conn, nil
 }
@@ -88,9 +89,9 @@ const MaxLength = time.Hour
 
 var errForeign = errors.New("the server's first message is not one of a ZooKeeper server")
 
-// readGrant reads ahead how long a session the server's first message grants. The message begins with its size, a version,
-// the length in milliseconds, and the session's id, which is 0 if it has expired. From another kind of server the library
-// would take anything for the size, and reserve that much memory.
+// readGrant reads ahead the server's first message, and how long a session it grants. The message begins with
+// its size, a version, the length in milliseconds, and the session's id, which is 0 if it has expired. From
+// another kind of server the library would take anything for the size, and reserve that much memory.
 func (c *conn) readGrant() error {
 	head, err := c.reader.Peek(20)
 	if err != nil {
@@ -102,7 +103,8 @@ func (c *conn) readGrant() error {
 	if size > 256 || id != 0 && (c.length < 10*time.Millisecond || c.length > MaxLength) {
 		return errForeign
 	}
-	return nil
+	_, err = c.reader.Peek(4 + int(size))
+	return err
 }
 
 // ping is what the library sends three times in the length of a session.
@@ -114,15 +116,10 @@ func (c *conn) Write(frame []byte) (int, error) {
 	if c.s.Quiet && bytes.Equal(frame, ping) {
 		return len(frame), nil
 	}
-	if _, err := c.Conn.Write(c.s.Watches.flag(frame)); err != nil {
+	if _, err := c.Conn.Write(c.s.flag(frame)); err != nil {
 		c.Close()
 	}
 	return len(frame), nil
-}
-
-func (c *conn) Close() error {
-	c.patience.Stop()
-	return c.Conn.Close()
 }
 
 // dropIfSilent closes the connection if ctx was exceeded and nothing was received on it since began.

@@ -62,8 +62,8 @@ func (c *pieceConn) Close() error { c.closed = true; return nil }
 func newPieces(seed uint64) (*conn, *pieceConn) {
 	network := &pieceConn{random: rand.New(rand.NewPCG(seed, 0))}
 	s := NewSession(&Access{}, 9*time.Second)
-	s.Watches.watches[key{Data, "/watched"}] = &Watch{}
-	s.Watches.watches[key{Children, "/names"}] = &Watch{}
+	s.watches[key{Data, "/watched"}] = &Watch{}
+	s.watches[key{Children, "/names"}] = &Watch{}
 	return s.newConn(network), network
 }
 

@@ -73,9 +73,10 @@ func (a *Access) user() string {
 // says that the multi has failed.
 var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 
-// FailedOp says what has become of a multi of so many operations, from its answer. failed is the operation because of
-// which it was not made, and why is its error; -1: the multi was made if why is nil, and otherwise its outcome is unknown.
-func FailedOp(operations int, results []zk.MultiResponse, err error) (failed int, why error) {
+// failedOp says what has become of a multi of so many operations, from its answer. failed is the operation
+// because of which it was not made, and why is its error; -1: the multi was made if why is nil, and otherwise
+// its outcome is unknown.
+func failedOp(operations int, results []zk.MultiResponse, err error) (failed int, why error) {
 	if err == nil && len(results) != operations {
 		err = fmt.Errorf("%d answers to %d operations", len(results), operations)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,14 +23,12 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Watches are those of the present connection.
-	Watches *Watches
-
 	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only for
 	// calls. Set it before the first call.
 	Quiet bool
 
 	access *Access
+	late   atomic.Int32 // requests whose calls have ended
 
 	mu        sync.Mutex
 	client    *zk.Conn // nil: there was no call yet, or the session has ended
@@ -42,8 +41,13 @@ type Session struct {
 	asking    int           // calls that ask for the connection
 	lastUsed  time.Time     // when one last did
 	why       error         // why the last attempt to connect has failed
-	changed   chan struct{} // closed, and replaced, when one of the above changes
+	changed   chan struct{} // closed, and replaced, when one of the above changes, or fired
 	closed    bool
+
+	// Those of the present connection, and how often some have fired or were lost. There are also those under which a
+	// node is being read, and those that are over and have yet to fire.
+	watches map[key]*Watch
+	fired   uint64
 }
 
 // A Connection is what is known of the last connection that a server has accepted.
@@ -77,8 +81,7 @@ const (
 
 // NewSession returns a session that connects when it is first used.
 func NewSession(a *Access, length time.Duration) *Session {
-	ws := &Watches{watches: make(map[key]*Watch), changed: make(chan struct{})}
-	return &Session{access: a, Length: length, Watches: ws, changed: make(chan struct{})}
+	return &Session{access: a, Length: length, watches: make(map[key]*Watch), changed: make(chan struct{})}
 }
 
 // wake tells all waiters of a change. The caller holds s.mu.
@@ -166,9 +169,8 @@ func (s *Session) event(turn int, e zk.Event) {
 	switch {
 	case s.turn != turn:
 	case e.Type != zk.EventSession:
-		s.Watches.fire(e)
+		s.fire(e)
 	case e.State == zk.StateHasSession:
-		s.conn.patience.Stop()
 		s.accepted = Connection{ID: s.client.SessionID(), Length: s.conn.length, Sent: s.conn.opened}
 		s.connected, s.why = true, nil
 		if !s.known {
@@ -189,8 +191,7 @@ func (s *Session) disconnected() {
 	if s.connected {
 		s.connected, s.lost = false, time.Now()
 	}
-	s.Watches.ForgetAll()
-	s.wake()
+	s.forgetAll()
 }
 
 // authorize names the user to the servers. If that fails, the next connection tries again.
@@ -215,16 +216,11 @@ func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.a
 // dead or closed. A connection on which nothing was received since the call began is closed, so that
 // the next request may reach another server.
 func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
+	var none T
 	client, err := s.Ready(ctx)
 	if err != nil {
-		var none T
 		return none, err
 	}
-	return CallOn(ctx, s, client, request)
-}
-
-// CallOn is Call after Ready.
-func CallOn[T any](ctx context.Context, s *Session, client *zk.Conn, request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -244,11 +240,19 @@ func CallOn[T any](ctx context.Context, s *Session, client *zk.Conn, request fun
 		}
 		return a.value, a.err
 	case <-ctx.Done():
+		s.late.Add(1)
+		go func() {
+			<-answers
+			s.late.Add(-1)
+		}()
 		s.dropIfSilent(ctx, began)
-		var none T
 		return none, s.explain(ctx.Err())
 	}
 }
+
+// Late reports whether a request of a call that has ended is not answered yet: what it asks for may be done
+// later.
+func (s *Session) Late() bool { return s.late.Load() > 0 }
 
 // explain adds to an error why there is no connection, if that is known.
 func (s *Session) explain(err error) error {
@@ -271,6 +275,41 @@ func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 			return v, err
 		}
 	}
+}
+
+// Sync brings the server that answers up to date with the ensemble's leader.
+func (s *Session) Sync(ctx context.Context) error {
+	_, err := Read(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync("/") })
+	return err
+}
+
+// ErrEnded says that a session has ended. It wraps [backend.ErrUnavailable].
+var ErrEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
+
+// Multi makes all operations or none, and no others than in session id: the next one may be at another
+// ensemble. It makes the parents of nodes that are to be created. If err is not nil, failed is the operation
+// that could not be made, or -1: the outcome is unknown.
+func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk.MultiResponse, failed int, err error) {
+	for range 3 {
+		results, err = Call(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			if c.SessionID() != id {
+				return nil, ErrEnded
+			}
+			return c.Multi(ops...)
+		})
+		failed, err = failedOp(len(ops), results, err)
+		if failed < 0 || !errors.Is(err, zk.ErrNoNode) {
+			break
+		}
+		create, is := ops[failed].(*zk.CreateRequest)
+		if !is {
+			break
+		}
+		if err := s.Make(ctx, Parent(create.Path), nil); err != nil {
+			return nil, failed, err
+		}
+	}
+	return results, failed, err
 }
 
 // Make makes a lasting node unless it exists, with its parents.
@@ -309,9 +348,8 @@ func (s *Session) Close(end bool) {
 	client, conn := s.client, s.conn
 	s.client, s.closed = nil, true
 	s.turn++
-	s.wake()
+	s.forgetAll()
 	s.mu.Unlock()
-	s.Watches.ForgetAll()
 	if client == nil {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -63,23 +62,15 @@ func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err err
 	return Node{}, errBusy
 }
 
-// Watches are those of a session's connection, and are forgotten with it. What was read under a watch is
-// remembered, and not read again, until it fires. The library does not know them: it would keep one for each reading,
-// and set all of them again on the next connection, by a zxid that it reads while answers change it
-// (go-zookeeper/zk#35), so that changes could be missed.
-type Watches struct {
-	mu      sync.Mutex
-	watches map[key]*Watch // also those under which a node is being read; one that is over stays until it has fired
-	fired   uint64         // how often some have fired or were lost
-	changed chan struct{}  // closed, and replaced, when that changes
-}
-
 type key struct {
 	kind Kind
 	path string
 }
 
-// A Watch is what the server keeps for a reading, until it fires.
+// A Watch is what a server keeps for a reading, on a connection of a session, until it fires. What was read
+// under it is remembered until then, and not read again. The library does not know watches: it would keep one
+// for each reading, and set all of them again on the next connection, by a zxid that it reads while answers
+// change it (go-zookeeper/zk#35), so that changes could be missed.
 type Watch struct {
 	read chan struct{} // closed when node has been read
 	node Node
@@ -93,17 +84,17 @@ func (w *Watch) Over() bool { return w.over.Load() }
 // Watched returns a node, from memory if a watch says that it has not changed. What a watch says is as
 // new as the last answer in the session.
 func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, error) {
-	ws, k := s.Watches, key{kind, path}
+	k := key{kind, path}
 	for {
-		ws.mu.Lock()
-		w := ws.watches[k]
+		s.mu.Lock()
+		w := s.watches[k]
 		if w == nil || w.Over() {
 			w = &Watch{read: make(chan struct{})}
-			ws.watches[k] = w // before it is read, so that the reading leaves a watch, and no event is missed
-			ws.mu.Unlock()
+			s.watches[k] = w // before it is read, so that the reading leaves a watch, and no event is missed
+			s.mu.Unlock()
 			return s.readWatched(ctx, k, w)
 		}
-		ws.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-w.read:
 		case <-ctx.Done():
@@ -119,13 +110,12 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 func (s *Session) readWatched(ctx context.Context, k key, w *Watch) (Node, error) {
 	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, k.kind, k.path, true) })
 	n.Watch = w
-	ws := s.Watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if w.node = n; err != nil {
 		w.over.Store(true)
-		if ws.watches[k] == w {
-			delete(ws.watches, k)
+		if s.watches[k] == w {
+			delete(s.watches, k)
 		}
 	}
 	close(w.read)
@@ -141,7 +131,7 @@ const (
 )
 
 // flag returns a request, which leaves a watch if it reads a node that is watched.
-func (ws *Watches) flag(frame []byte) []byte {
+func (s *Session) flag(frame []byte) []byte {
 	if len(frame) < 18 {
 		return frame
 	}
@@ -151,9 +141,9 @@ func (ws *Watches) flag(frame []byte) []byte {
 		return frame
 	}
 	path := string(frame[16 : len(frame)-1])
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.watches[key{Data, path}] == nil && ws.watches[key{Children, path}] == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[key{Data, path}] == nil && s.watches[key{Children, path}] == nil {
 		return frame
 	}
 	frame = bytes.Clone(frame) // the library's own
@@ -161,80 +151,74 @@ func (ws *Watches) flag(frame []byte) []byte {
 	return frame
 }
 
-// Node returns a node if a watch says that it is as it was read.
-func (ws *Watches) Node(kind Kind, path string) (n Node, known bool) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	w := ws.watches[key{kind, path}]
+// Remembers reports whether a watch says that a node is as it was read.
+func (s *Session) Remembers(kind Kind, path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watches[key{kind, path}]
 	if w == nil || w.Over() {
-		return n, false
+		return false
 	}
 	select {
 	case <-w.read:
-		return w.node, true
+		return true
 	default:
-		return n, false
+		return false
 	}
 }
 
-// Len returns how many nodes are watched.
-func (ws *Watches) Len() int {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return len(ws.watches)
+// Fired returns how often watches have fired or were lost, and what is closed when some do, or the connection
+// changes.
+func (s *Session) Fired() (times uint64, next <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fired, s.changed
 }
 
-// Fired returns how often watches have fired or were lost, and what is closed when some do.
-func (ws *Watches) Fired() (times uint64, next <-chan struct{}) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return ws.fired, ws.changed
-}
-
-// fire notes that a watch has fired. It is called before any later answer is delivered.
-func (ws *Watches) fire(e zk.Event) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for kind := Data; kind <= Children; kind++ {
-		names := kind == Children
-		if names && e.Type == zk.EventNodeDataChanged || !names && e.Type == zk.EventNodeChildrenChanged {
-			continue
-		}
-		ws.forget(key{kind, e.Path})
+// fire notes that a watch has fired. It is called before any later answer is delivered. The caller holds
+// s.mu.
+func (s *Session) fire(e zk.Event) {
+	if e.Type != zk.EventNodeChildrenChanged {
+		s.forget(key{Data, e.Path})
 	}
-	ws.tell()
+	if e.Type != zk.EventNodeDataChanged {
+		s.forget(key{Children, e.Path})
+	}
+	s.fired++
+	s.wake()
+}
+
+// forget forgets a watch. The caller holds s.mu.
+func (s *Session) forget(k key) {
+	if w := s.watches[k]; w != nil {
+		w.over.Store(true)
+		delete(s.watches, k)
+	}
 }
 
 // Forget makes the next reading ask the server, because the node has changed, or is about to be changed by this
 // process: the watch may fire later than that change is answered.
-func (ws *Watches) Forget(kind Kind, path string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if w := ws.watches[key{kind, path}]; w != nil {
+func (s *Session) Forget(kind Kind, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.watches[key{kind, path}]; w != nil {
 		w.over.Store(true)
 	}
 }
 
-// ForgetAll forgets what is remembered, as when the connection is over.
-func (ws *Watches) ForgetAll() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for k := range ws.watches {
-		ws.forget(k)
-	}
-	ws.tell()
+// ForgetAll forgets what is remembered.
+func (s *Session) ForgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetAll()
 }
 
-func (ws *Watches) forget(k key) {
-	if w := ws.watches[k]; w != nil {
-		w.over.Store(true)
-		delete(ws.watches, k)
+// forgetAll is ForgetAll, as when the connection is over, for which the server keeps watches. The caller
+// holds s.mu.
+func (s *Session) forgetAll() {
+	for k := range s.watches {
+		s.forget(k)
 	}
-}
-
-// tell wakes listeners. The caller holds ws.mu.
-func (ws *Watches) tell() {
-	ws.fired++
-	close(ws.changed)
-	ws.changed = make(chan struct{})
+	s.fired++
+	s.wake()
 }
