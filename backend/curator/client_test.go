@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,28 +25,6 @@ func newClient(t testing.TB, id string, o Options) *client {
 	}
 	t.Cleanup(func() { b.Close() })
 	return &client{b, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}}
-}
-
-// servers limits how many servers run at a time: each is a Java process, of which a small
-// computer can start a few.
-var servers = struct {
-	sync.Mutex
-	free chan struct{}
-}{free: make(chan struct{}, 6)}
-
-// reserve waits until n servers may be started, and keeps them reserved until the end of
-// the test.
-func reserve(t testing.TB, n int) {
-	servers.Lock()
-	defer servers.Unlock()
-	for range n {
-		servers.free <- struct{}{}
-	}
-	t.Cleanup(func() {
-		for range n {
-			<-servers.free
-		}
-	})
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {
@@ -119,19 +96,6 @@ func (c *client) release(held ...backend.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return c.Release(ctx, testbed.Held(held...))
-}
-
-// answers returns nil if the servers in o answer.
-func (c *client) answers(t testing.TB, o Options) error {
-	b, err := Open(o)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, err = b.Observe(ctx, []backend.Lease{{Election: "x"}})
-	return err
 }
 
 // pause lets time pass at the pace of renewals.

@@ -18,48 +18,40 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 			t.Parallel()
 			o := shared(t)
 			o.Layout = kind
-			leader := newClient(t, "leader", o)
-			leader.keep(t, leader.win(t, "led"))
-			n := newClient(t, "n", o)
-			preflight := func(want map[string]bool) {
+			a, admin := newClient(t, "a", o), testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
+			a.win(t, "led")
+			if err := a.release(a.win(t, "old")); err != nil {
+				t.Fatal(err)
+			}
+			check := func(denied map[string]bool) {
 				t.Helper()
 				var bids []backend.Bid
-				names := []string{"led", "new", "old"}
-				for _, name := range names {
-					bids = append(bids, n.bid(backend.Lease{Election: name}))
+				for _, name := range []string{"led", "new", "old"} {
+					bids = append(bids, a.bid(backend.Lease{Election: name}))
 				}
-				for i, err := range n.Preflight(t.Context(), bids) {
-					if denied := backend.Class(err) == backend.ErrDenied; denied == want[names[i]] || want[names[i]] && err != nil {
-						t.Errorf("a proof for %s: %v", names[i], err)
+				for i, err := range a.Preflight(t.Context(), bids) {
+					want := denied[bids[i].Election]
+					if (backend.Class(err) == backend.ErrDenied) != want || !want && err != nil {
+						t.Errorf("a proof for %s: %v", bids[i].Election, err)
 					}
 				}
 			}
-			if err := leader.release(leader.win(t, "old")); err != nil {
-				t.Fatal(err)
-			}
-			preflight(map[string]bool{"led": true, "new": true, "old": true})
-			admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
-			list := func(path string) []string {
-				nodes, _, err := admin.Children(path)
-				if err != nil && err != zk.ErrNoNode {
-					t.Fatal(err)
-				}
-				return nodes
-			}
-			if nodes := list(n.lock.layout.lockPath("new")); len(nodes) != 0 {
+			check(nil)
+			if nodes, _, _ := admin.Children(a.lock.layout.lockPath("new")); len(nodes) != 0 {
 				t.Errorf("after a proof there stand %q in the queue of new", nodes)
 			}
-			read := func(path string) {
+
+			forbid := func(path string) {
 				t.Helper()
 				if _, err := admin.SetACL(path, zk.WorldACL(zk.PermRead), -1); err != nil {
 					t.Fatal(err)
 				}
 			}
-			read(n.lock.layout.heldPath("old"))
-			preflight(map[string]bool{"led": true, "new": true})
+			forbid(a.lock.layout.heldPath("old"))
+			check(map[string]bool{"old": true})
 			if kind != Node { // where all nodes have one parent
-				read(n.lock.layout.lockPath("led"))
-				preflight(map[string]bool{"new": true})
+				forbid(a.lock.layout.lockPath("led"))
+				check(map[string]bool{"led": true, "old": true})
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // mark marks a lease, and fails the test if that is not granted.
@@ -30,42 +29,6 @@ func (c *client) free(t testing.TB, held backend.Lease) {
 	t.Helper()
 	if err := c.release(backend.Lease{Election: held.Election, Term: held.Term, End: backend.Released}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// At a fixed path the seal is a persistent node, so no other node can be created there.
-func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
-	t.Parallel()
-	o := shared(t)
-	o.Layout = Node
-	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
-	lock := a.lock.layout.lockPath("jobs")
-	held := a.mark(t, a.win(t, "jobs"), "mysql")
-	a.keep(t, held)
-	sealed := func() {
-		t.Helper()
-		text, stat, err := admin.Get(lock)
-		if err != nil || string(text) != sealText || stat.EphemeralOwner != 0 {
-			t.Fatalf("want a persistent seal, got %q, %+v, %v", text, stat, err)
-		}
-		if _, err := admin.Create(lock, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatalf("another program makes its node where the seal is: %v", err)
-		}
-	}
-	sealed()
-	a.free(t, held)
-	sealed()
-	held = b.win(t, "jobs") // by a bid that shows the seal
-	b.keep(t, held)
-	sealed()
-	open := b.mark(t, held, "")
-	if _, stat, err := admin.Get(lock); err != nil || stat.EphemeralOwner == 0 {
-		t.Fatalf("when the seal is broken: want b's own node, got %+v, %v", stat, err)
-	}
-	b.keep(t, open)
-	b.free(t, open)
-	if there, _, err := admin.Exists(lock); err != nil || there {
-		t.Fatalf("after a release there is a node: %v, %v", there, err)
 	}
 }
 

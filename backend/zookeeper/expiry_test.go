@@ -22,11 +22,7 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 		p := testbed.NewProxy(t, server.Addr())
 		proxies, through = append(proxies, p), append(through, p.Addr())
 	}
-	d, err := newDriver(Options{Servers: through})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := start(t, "", Options{Servers: through}).driver
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	v, err := d.Read(ctx, []lease.Key{{Kind: lease.Records, Name: "jobs"}})

@@ -18,11 +18,7 @@ func TestAReadingHasTheEpochOfItsStore(t *testing.T) {
 	first := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 	second := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 	proxy := testbed.NewProxy(t, first.Addr())
-	d, err := newDriver(Options{Servers: []string{proxy.Addr()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := start(t, "", Options{Servers: []string{proxy.Addr()}}).driver
 	d.session.Length = 4 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

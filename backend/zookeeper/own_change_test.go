@@ -18,25 +18,23 @@ func TestAListenerHearsOthersAfterAChangeOfItsOwn(t *testing.T) {
 			t.Parallel()
 			servers := testbed.SharedZooKeeper(t)
 			o := Options{Servers: servers, Root: newRoot(t, servers)}
-			open := func() *driver {
-				d, err := newDriver(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { d.Close() })
-				return d
-			}
-			d, other := open(), open()
+			d, other := start(t, "", o).driver, start(t, "", o).driver
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			keys := []lease.Key{{Kind: lease.Records, Name: "jobs"}}
-			write := func(d *driver, over lease.Item, notify bool) backend.Outcome {
+			read := func(d *driver, keys []lease.Key) lease.View {
 				t.Helper()
-				v, err := d.Read(ctx, keys[:0])
+				v, err := d.Read(ctx, keys)
 				if err != nil {
 					t.Fatal(err)
 				}
-				w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: over, Value: &lease.Record{Election: "jobs", Term: 1}}}, Notify: notify}}, nil)
+				return v
+			}
+			write := func(d *driver, over lease.Item, notify bool) backend.Outcome {
+				t.Helper()
+				v := read(d, nil)
+				put := lease.Put{Over: over, Value: &lease.Record{Election: "jobs", Term: 1}}
+				w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{put}, Notify: notify}}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,10 +42,7 @@ func TestAListenerHearsOthersAfterAChangeOfItsOwn(t *testing.T) {
 			}
 			none := lease.Item{Key: keys[0]}
 			write(other, none, true)
-			v, err := d.Read(ctx, keys)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := read(d, keys)
 			over, want := none, backend.Refused // there is one
 			if notify {
 				over, want = v.Items[0], backend.Granted
@@ -55,11 +50,7 @@ func TestAListenerHearsOthersAfterAChangeOfItsOwn(t *testing.T) {
 			if got := write(d, over, notify); got != want {
 				t.Fatalf("its own change is %v", got)
 			}
-			now, err := other.Read(ctx, keys)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := write(other, now.Items[0], true); got != backend.Granted {
+			if got := write(other, read(other, keys).Items[0], true); got != backend.Granted {
 				t.Fatalf("the other's change is %v", got)
 			}
 			ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
