@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -35,32 +36,22 @@ type notifier struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 
-	pending sync.WaitGroup // notifications under way
+	pending sync.WaitGroup                     // notifications under way
+	yield   atomic.Pointer[context.CancelFunc] // closes the connection that waits, for a while; nil: there is none
 
 	mu        sync.Mutex
 	listening int       // calls of Listen
 	heard     time.Time // when the last one ended
 	waiting   bool      // a goroutine does
-	yield     func()    // makes it close its connection for a while; nil: it has none
 }
 
 // giveWay closes the connection that waits, since a call needs its place. It returns false if there is none.
 func (n *notifier) giveWay() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	had := n.yield != nil
-	if had {
-		n.yield()
-		n.yield = nil
+	yield := n.yield.Swap(nil)
+	if yield != nil {
+		(*yield)()
 	}
-	return had
-}
-
-// holds notes how the connection that waits can be closed.
-func (n *notifier) holds(yield func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.yield = yield
+	return yield != nil
 }
 
 // channel is the name of the lock for which the members of a table wait. They may name its schema in different
@@ -129,12 +120,12 @@ func (d *driver) wait() {
 	n, w, pause := &d.notifier, waiter{missed: true}, time.Duration(0)
 	for n.wanted() {
 		ctx, yield := context.WithCancel(n.ctx)
-		n.holds(yield)
+		n.yield.Store(&yield)
 		if d.poolIsShort(&w) {
 			yield()
 		}
 		err := d.waitOnce(ctx, &w)
-		n.holds(nil)
+		n.yield.Store(nil)
 		gaveWay := ctx.Err() != nil
 		yield()
 
