@@ -47,7 +47,7 @@ const name = "jobs"
 func main() {
 	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
 	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
-	create := flag.Bool("create", false, "create the tables and exit")
+	create := flag.Bool("create", false, "create the tables and exit; the store in MySQL needs multiStatements=true in DSN")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
