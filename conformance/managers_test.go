@@ -98,11 +98,6 @@ func (t *Trial) leader(id string, change func(*election.Options), fn election.Le
 	return p
 }
 
-// waitForLoss waits until p leads no longer.
-func (t *Trial) waitForLoss(p *participant) {
-	t.waitUntil(t.TTL, "the leadership to end", func() bool { return !p.Leading() })
-}
-
 // waitForLeadership waits until p leads, and returns the leadership.
 func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership) {
 	t.waitUntil(limit, p.node.key+" to lead", func() bool {

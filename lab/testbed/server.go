@@ -23,7 +23,6 @@ const (
 // except those of [Daemon] that are not, Admin, AdminConfig and Database.
 type Server struct {
 	*Daemon
-	admin   *mysql.Config
 	db      *sql.DB
 	program *program
 	o       Options
