@@ -79,7 +79,7 @@ func renewDeposed(t *Trial) {
 
 	got := a.renew(held)[0]
 	require(equal("outcome of a deposed holder's renewal", got.Outcome, backend.Refused))
-	held.Request = deposition
+	held.Request, held.Version = deposition, got.Version // the holder's other leases may have been renewed with it
 	require(equal("lease in the answer", asRead(got.Lease), asRead(held)))
 	op.shows("a refused renewal", held)
 

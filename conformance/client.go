@@ -66,9 +66,9 @@ func (c *client) shows(what string, answered backend.Lease) backend.Lease {
 	return now
 }
 
-// asRead is a lease without what depends on who reads it and when.
+// asRead is a lease without what depends on who reads it and when. A migration keeps its own MovedFrom from those who only read.
 func asRead(l backend.Lease) backend.Lease {
-	l.Age, l.ObserveFor = 0, 0
+	l.Age, l.ObserveFor, l.MovedFrom = 0, 0, ""
 	return l
 }
 
