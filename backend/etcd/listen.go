@@ -17,7 +17,7 @@ type watch struct {
 	ctx      context.Context
 	end      context.CancelFunc
 	changes  clientv3.WatchChan // nil until it is made
-	position uint64             // it has told the changes up to here
+	position uint64             // it tells, or has told, what comes after this
 	replaced <-chan struct{}    // origin.Replaced of the store that it watches
 	unused   *time.Timer        // ends it if no call takes it; until then its changes wait in memory
 }
@@ -35,11 +35,11 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	defer stop()
 	if w.changes == nil {
 		records, sessions := d.keys.directory(lease.Records), d.keys.end(lease.Sessions)
-		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithRev(int64(position)+1))
+		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithCreatedNotify())
 	}
 
-	heard, err := d.hear(ctx, w, position, &o, on)
-	if heard {
+	more, err := d.hear(ctx, w, position, &o, on)
+	if more {
 		w.unused = time.AfterFunc(keepWatch, w.end)
 		d.kept.Store(w)
 	} else {
@@ -59,26 +59,29 @@ func (d *driver) takeWatch(position uint64, o *origin) *watch {
 		w.end()
 	}
 
-	w = &watch{position: position, replaced: o.Replaced}
+	w = &watch{replaced: o.Replaced}
 	// A member of etcd without a leader delivers nothing; this ends its watches.
 	w.ctx, w.end = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return w
 }
 
-// hear calls on with what w tells after position. heard is true when on has had enough; otherwise w is of no more use.
-func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin, on func([]lease.Item, uint64) bool) (heard bool, err error) {
+// hear calls on with what w tells after position. more is true if w will tell what comes next.
+//
+// A watch begins with the present revision. One from an earlier revision would be told of nothing for up to 100 ms: so often etcd
+// looks for what such a watch has missed. What may have been missed is read instead.
+func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin, on func([]lease.Item, uint64) bool) (more bool, err error) {
 	for {
 		var resp clientv3.WatchResponse
-		more := false
+		open := false
 		select {
-		case resp, more = <-w.changes:
+		case resp, open = <-w.changes:
 		case <-w.replaced: // the watch would wait until the revisions have caught up
 			return false, nil
 		}
 		switch err := resp.Err(); {
-		case !more && ctx.Err() != nil:
+		case !open && ctx.Err() != nil:
 			return false, ctx.Err()
-		case !more, errors.Is(err, rpctypes.ErrCompacted):
+		case !open, errors.Is(err, rpctypes.ErrCompacted):
 			return false, nil // a reading shows why, or brings a newer position
 		case tokenRefused(err) && d.login != nil:
 			return false, d.fail(d.login.refresh(ctx, d.client)) // then the caller reads
@@ -86,6 +89,11 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 			return false, d.fail(err)
 		case epoch(resp.Header) != o.Epoch:
 			return false, nil
+		case resp.Created:
+			if w.position = uint64(resp.Header.Revision); w.position > position {
+				return true, nil
+			}
+			continue
 		}
 
 		var items []lease.Item
