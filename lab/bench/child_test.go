@@ -29,7 +29,7 @@ import (
 
 // A role describes what a child process does. It is passed in the environment.
 type role struct {
-	Kind string // candidate, seed, old, peer
+	Kind string // candidate, seed, old, peer, fleet
 	ID   string
 
 	DSN     string          // of MySQL; the child counts its statements
@@ -47,13 +47,16 @@ type role struct {
 	Poll      bool
 	Load      time.Duration // how long to measure after all elections have a leader
 
+	// Of a fleet: how many there are, how many of them campaign, and which program of it this is.
+	Processes, Candidates, Program int
+
 	Memory string // the control group that the child enters: it limits the memory
 }
 
 // A line is a report of a child.
 type line struct {
 	ID   string
-	What string    // leads, lost, all (elections have a leader), load, ends
+	What string    // leads, lost, all (elections have a leader), load, ends; of a fleet: opens, resigns, heard
 	At   time.Time // one machine, one clock
 	Load *load
 }
@@ -91,7 +94,7 @@ func TestMain(m *testing.M) {
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()
-		run := map[string]func(context.Context) error{"candidate": r.candidate, "seed": r.seed, "old": r.old, "peer": r.peer}
+		run := map[string]func(context.Context) error{"candidate": r.candidate, "seed": r.seed, "old": r.old, "peer": r.peer, "fleet": r.fleet}
 		if err := run[r.Kind](ctx); err != nil {
 			log.Fatal(err)
 		}
@@ -100,8 +103,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func (r role) say(what string, l *load) {
-	text, _ := json.Marshal(line{r.ID, what, time.Now(), l})
+func (r role) say(what string, l *load) { r.tell(line{r.ID, what, time.Now(), l}) }
+
+func (r role) tell(l line) {
+	text, _ := json.Marshal(l)
 	os.Stdout.Write(append(text, '\n'))
 }
 

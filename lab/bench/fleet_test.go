@@ -4,14 +4,17 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,11 +51,14 @@ func TestFleets(t *testing.T) {
 	}
 }
 
+// A fleet of processes runs in up to ten programs. Each process has a client and connections of its own.
+const fleetPrograms = 10
+
 // A seat is one process of a fleet.
 type seat struct {
 	id     string
-	resign func() error // all that it leads
-	heard  chan string  // the id of the last leader, whenever all elections have new ones
+	resign func() (led bool) // all that it leads
+	heard  chan time.Time    // when it has heard, whenever all elections have new leaders
 	close  func()
 }
 
@@ -63,35 +69,24 @@ func (s store) fleet(t *testing.T, with, size string) string {
 		t.Fatalf("-fleets: %q", size)
 	}
 	r := s.role(with, storesTTL)
-	r.Elections = elections
-	seats := make([]seat, candidates+observers)
-	began := time.Now()
-	var wg sync.WaitGroup
-	for i := range seats {
-		r := r
-		r.ID = fmt.Sprintf("p%d", i)
-		open := r.ours
-		switch with {
-		case etcdElection:
-			open = r.observed
-		case bareRedis:
-			open = r.subscribed
+	r.Kind, r.Elections, r.Candidates, r.Processes = "fleet", elections, candidates, candidates+observers
+	lines := make(chan line, r.Processes)
+	programs := make([]*child, min(fleetPrograms, r.Processes))
+	var opened time.Time
+	var known []time.Time
+	for r.Program = range programs {
+		programs[r.Program] = start(t, r, lines)
+		defer programs[r.Program].end(syscall.SIGTERM)
+		if r.Program == 0 {
+			opened = await(t, lines, "opens").At
+			await(t, lines, "leads") // it has made what is missing in the store
 		}
-		if i == 0 { // it makes what is missing in the store
-			seats[i] = must(t, open, candidates > 0)
-			hear(t, seats[i])
-			continue
-		}
-		wg.Go(func() { seats[i] = must(t, open, i < candidates) })
 	}
-	wg.Wait()
-	for _, seat := range seats {
-		defer seat.close()
+	for len(known) < len(programs) {
+		known = append(known, await(t, lines, "all").At)
 	}
-	for _, seat := range seats[1:] {
-		hear(t, seat)
-	}
-	start := time.Since(began)
+	start := slices.MaxFunc(known, time.Time.Compare).Sub(opened)
+
 	<-time.After(storesTTL)
 	before, cpu := s.counted(t), serversCPU(t)
 	<-time.After(span(30*time.Second, 10*time.Second))
@@ -102,31 +97,27 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	var messages []float64
 	var busy time.Duration
 	for range rounds(21, 5) {
-		for _, seat := range seats { // what was said while they began, or twice
-			for len(seat.heard) > 0 {
-				<-seat.heard
+		before, cpu, began := s.counted(t), serversCPU(t), time.Now()
+		for _, p := range programs {
+			p.cmd.Process.Signal(syscall.SIGHUP)
+		}
+		var resigned, heard []time.Time
+		for len(heard) < r.Processes {
+			switch l := await(t, lines, "resigns", "heard"); l.What {
+			case "resigns":
+				resigned = append(resigned, l.At)
+			case "heard":
+				heard = append(heard, l.At)
 			}
 		}
-		before, cpu, began := s.counted(t), serversCPU(t), time.Now()
-		times := make([]time.Time, len(seats))
-		var wg sync.WaitGroup
-		for i, seat := range seats {
-			wg.Go(func() {
-				if err := seat.resign(); err != nil {
-					t.Error(err)
-				}
-			})
-			wg.Go(func() { _, times[i] = hear(t, seat) })
-		}
-		wg.Wait()
-		slices.SortFunc(times, time.Time.Compare)
-		gaps = append(gaps, times[0].Sub(began))
-		for _, at := range times[1:] {
-			news = append(news, at.Sub(times[0]))
-		}
-		<-time.After(time.Second)
 		messages = append(messages, s.counted(t)-before-idle*float64(time.Since(began)))
 		busy += serversCPU(t) - cpu - time.Duration(idleCPU*float64(time.Since(began)))
+
+		slices.SortFunc(heard, time.Time.Compare)
+		gaps = append(gaps, heard[0].Sub(slices.MinFunc(resigned, time.Time.Compare)))
+		for _, at := range heard[1:] {
+			news = append(news, at.Sub(heard[0]))
+		}
 		<-time.After(storesTTL / 2) // who has resigned does not bid for so long
 	}
 	slices.Sort(gaps)
@@ -134,25 +125,87 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	slices.Sort(messages)
 	return fmt.Sprintf(" %v | %v, %v | %v, %v, %v | %.0f, %v | %.1f |", round(start), round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]),
 		round(news[len(news)/2]), round(news[len(news)*99/100]), round(news[len(news)-1]),
-		messages[len(messages)/2], round(max(busy, 0)/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(len(seats)))
+		messages[len(messages)/2], round(max(busy, 0)/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(r.Processes))
 }
 
-func must(t *testing.T, open func(bool) (seat, error), candidate bool) seat {
-	s, err := open(candidate)
-	if err != nil {
-		t.Error(err)
+// fleet is one program of a fleet: every tenth of the processes. At SIGHUP those that lead resign, and when all have heard
+// of the next leaders, it reports when that was.
+func (r role) fleet(ctx context.Context) error {
+	round := make(chan os.Signal, 1)
+	signal.Notify(round, syscall.SIGHUP)
+	open := role.ours
+	switch r.Peer {
+	case etcdElection:
+		open = role.observed
+	case bareRedis:
+		open = role.subscribed
 	}
-	return s
+
+	r.say("opens", nil)
+	var seats []seat
+	for i := r.Program; i < r.Processes; i += fleetPrograms {
+		r := r
+		r.ID = fmt.Sprintf("p%d", i)
+		s, err := open(r, i < r.Candidates)
+		if err != nil {
+			return err
+		}
+		seats = append(seats, s)
+		if i == 0 {
+			s.hear()
+			r.say("leads", nil)
+		}
+	}
+	for i, s := range seats {
+		if r.Program+i > 0 {
+			s.hear()
+		}
+	}
+	r.say("all", nil)
+
+	for {
+		select {
+		case <-round:
+		case <-ctx.Done():
+			for _, s := range seats {
+				s.close()
+			}
+			return nil
+		}
+		for _, s := range seats {
+			for len(s.heard) > 0 { // what was said while they began, or twice
+				<-s.heard
+			}
+		}
+		<-time.After(300 * time.Millisecond) // until the other programs have done the same
+		var resigning sync.WaitGroup
+		for _, s := range seats {
+			resigning.Go(func() {
+				if began := time.Now(); s.resign() {
+					r.tell(line{ID: s.id, What: "resigns", At: began})
+				}
+			})
+		}
+		times := make([]time.Time, len(seats))
+		for i, s := range seats {
+			times[i] = s.hear()
+		}
+		resigning.Wait()
+		<-time.After(time.Second) // others may still wait
+		for i, s := range seats {
+			r.tell(line{ID: s.id, What: "heard", At: times[i]})
+		}
+	}
 }
 
-// hear waits until a process knows new leaders of all elections, and returns the last one.
-func hear(t *testing.T, s seat) (string, time.Time) {
+// hear waits until a process knows new leaders of all elections, and returns when that was.
+func (s seat) hear() time.Time {
 	select {
-	case next := <-s.heard:
-		return next, time.Now()
+	case at := <-s.heard:
+		return at
 	case <-time.After(time.Minute):
-		t.Errorf("%s has heard of no leader for a minute", s.id)
-		return "", time.Now()
+		log.Fatalf("%s has heard of no leader for a minute", s.id)
+		panic("unreachable")
 	}
 }
 
@@ -166,7 +219,7 @@ func (r role) ours(candidate bool) (s seat, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = seat{id: r.ID, heard: make(chan string, 1000), close: func() { m.Close(context.Background()) }}
+	s = seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { m.Close(context.Background()) }}
 	led := map[string]bool{}
 	m.Watch(func(ev election.Event) {
 		if ev.Kind != election.Elected {
@@ -175,7 +228,7 @@ func (r role) ours(candidate bool) (s seat, err error) {
 		led[ev.Election] = true
 		if len(led) == r.Elections {
 			clear(led)
-			s.heard <- ev.Leader.ID
+			s.heard <- time.Now()
 		}
 	})
 	for i := range r.Elections {
@@ -187,20 +240,22 @@ func (r role) ours(candidate bool) (s seat, err error) {
 			return s, err
 		}
 	}
-	s.resign = func() error {
+	s.resign = func() (led bool) {
 		var all sync.WaitGroup
 		for _, e := range m.Elections() {
 			if e.Leading() {
+				led = true
 				all.Go(func() { e.Resign(context.Background()) })
 			}
 		}
 		all.Wait()
-		return nil
+		return led
 	}
 	return s, nil
 }
 
-// serversCPU returns how much of the processors the servers have used that this process has started.
+// serversCPU returns how much of the processors the servers have used that this process has started. The programs of a
+// fleet, which have the name of this one, are none.
 func serversCPU(t *testing.T) (sum time.Duration) {
 	pages, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -209,8 +264,9 @@ func serversCPU(t *testing.T) (sum time.Duration) {
 	processes := map[string][]string{} // by pid: what follows the name, which may have spaces
 	for _, page := range pages {
 		text, _ := os.ReadFile(page)
-		_, rest, _ := strings.Cut(string(text), ") ")
+		name, rest, _ := strings.Cut(string(text), ") ")
 		if f := strings.Fields(rest); len(f) > 14 {
+			f[0] = name
 			processes[filepath.Base(filepath.Dir(page))] = f
 		}
 	}
@@ -221,7 +277,8 @@ func serversCPU(t *testing.T) (sum time.Duration) {
 		for parent != own && processes[parent] != nil {
 			parent = processes[parent][1]
 		}
-		if parent != own {
+		_, name, _ := strings.Cut(f[0], "(")
+		if _, self, _ := strings.Cut(processes[own][0], "("); parent != own || name == self {
 			continue
 		}
 		for _, ticks := range f[11:15] { // utime, stime, and those of children that have ended
@@ -245,22 +302,22 @@ func (r role) observed(candidate bool) (s seat, err error) {
 	e := concurrency.NewElection(session, r.Name)
 	var leads atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
-	s = seat{id: r.ID, heard: make(chan string, 1000), close: func() { cancel(); client.Close() }}
+	s = seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); client.Close() }}
 	go func() {
-		for found := range e.Observe(ctx) {
-			s.heard <- string(found.Kvs[0].Value)
+		for range e.Observe(ctx) {
+			s.heard <- time.Now()
 		}
 	}()
 	campaign := func() { leads.Store(e.Campaign(ctx, r.ID) == nil) }
 	if candidate {
 		go campaign()
 	}
-	s.resign = func() error {
-		if !leads.Swap(false) {
-			return nil
+	s.resign = func() (led bool) {
+		if led = leads.Swap(false); led {
+			time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
+			e.Resign(ctx)
 		}
-		time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
-		return e.Resign(ctx)
+		return led
 	}
 	return s, err
 }
@@ -274,12 +331,12 @@ func (r role) subscribed(candidate bool) (seat, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := redis.NewClient(&redis.Options{Addr: r.Server})
 	sub := client.Subscribe(ctx, r.Name)
-	s := seat{id: r.ID, heard: make(chan string, 1000), close: func() { cancel(); sub.Close(); client.Close() }}
+	s := seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); sub.Close(); client.Close() }}
 	var leads, rests atomic.Bool
 	campaign := func() {
 		if candidate && !rests.Load() && client.SetNX(ctx, r.Name, r.ID, 0).Val() {
 			leads.Store(true)
-			s.heard <- r.ID
+			s.heard <- time.Now()
 			client.Publish(ctx, r.Name, r.ID)
 		}
 	}
@@ -289,7 +346,7 @@ func (r role) subscribed(candidate bool) (seat, error) {
 	}
 	campaign()
 	if leader := client.Get(ctx, r.Name).Val(); !leads.Load() && leader != "" {
-		s.heard <- leader
+		s.heard <- time.Now()
 	}
 	go func() {
 		for {
@@ -300,20 +357,18 @@ func (r role) subscribed(candidate bool) (seat, error) {
 			case said.Payload == "":
 				campaign()
 			case said.Payload != r.ID:
-				s.heard <- said.Payload
+				s.heard <- time.Now()
 			}
 		}
 	}()
-	s.resign = func() error {
-		if !leads.Swap(false) {
-			return nil
+	s.resign = func() (led bool) {
+		if led = leads.Swap(false); led {
+			rests.Store(true)
+			time.AfterFunc(r.TTL/4, func() { rests.Store(false) })
+			client.Del(ctx, r.Name)
+			client.Publish(ctx, r.Name, "")
 		}
-		rests.Store(true)
-		time.AfterFunc(r.TTL/4, func() { rests.Store(false) })
-		if err := client.Del(ctx, r.Name).Err(); err != nil {
-			return err
-		}
-		return client.Publish(ctx, r.Name, "").Err()
+		return led
 	}
 	return s, nil
 }
