@@ -24,6 +24,7 @@ type lock struct {
 
 	mu     sync.Mutex
 	claims map[string]claim // by election
+	made   int              // claims so far
 	views  map[string]*view // by election, as it was read last
 }
 
@@ -183,9 +184,7 @@ func (k *lock) granted(o *beside.Owned, owner int64, start time.Time) beside.Res
 
 // Keep implements [beside.Lock].
 func (k *lock) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
-	start := time.Now()
-	k.withdraw(ctx)
-	return k.keep(ctx, start, owned), nil
+	return k.keep(ctx, time.Now(), owned), nil
 }
 
 // keep renews locks by transactions that check their nodes. If too little is known of the session's life, it

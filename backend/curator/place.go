@@ -17,6 +17,7 @@ type claim struct {
 	wanted  time.Time // when a bid last needed it
 	term    uint64    // in which the lock was taken, or may have been; 0: it only waits
 	leaving bool      // it is being given up: until that is done, no bid may rely on its nodes
+	number  int       // of the claim: the next one at the same lock has another
 }
 
 // want notes that a bid needs a claim, and in which term it takes the lock, unless that is 0. It reports
@@ -28,8 +29,18 @@ func (k *lock) want(election string, term uint64) bool {
 	if c.leaving {
 		return false
 	}
-	k.claims[election] = claim{wanted: time.Now(), term: cmp.Or(term, c.term)}
+	if c.number == 0 {
+		k.made++
+		c.number = k.made
+	}
+	k.claims[election] = claim{wanted: time.Now(), term: cmp.Or(term, c.term), number: c.number}
 	return true
+}
+
+func (k *lock) claim(election string) claim {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.claims[election]
 }
 
 // untake notes that the lock was certainly not taken.
@@ -109,11 +120,15 @@ func (k *lock) settle(ctx context.Context) error {
 }
 
 // leave removes the mark of a term with its lock node. If this process has no later claim, it also gives up
-// its place in the queue. In term 0 there is only that.
+// its place in the queue, and what an earlier bid may have taken, whose answer was lost. In term 0 there is only the place.
+//
+// Several calls may give up one claim. When one of them has done so, the next bid may have made a claim with nodes of its own, which
+// the others must leave alone. While the claim still has its number, no bid has added nodes since it was given up: so all that
+// a view read before shows are those of this claim.
 func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 	k.mu.Lock()
 	c, claimed := k.claims[election]
-	if claimed = claimed && c.term == term; claimed {
+	if claimed = claimed && (c.term == term || c.term != 0 && c.term < term); claimed {
 		c.leaving = true
 		k.claims[election] = c
 	}
@@ -124,10 +139,13 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		if err != nil {
 			return err
 		}
+		claimed = claimed && k.claim(election).number == c.number
 		var marks []mark
 		var nodes []string
-		if m := v.mark(term); m != nil {
-			marks, nodes = []mark{*m}, []string{m.node}
+		for _, m := range v.marks {
+			if m.term == term || claimed && m.owner == v.session {
+				marks, nodes = append(marks, m), append(nodes, m.node)
+			}
 		}
 		if claimed {
 			nodes = append(nodes, k.places(v)...)
@@ -141,8 +159,10 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		switch {
 		case err == nil && claimed:
 			k.mu.Lock()
-			delete(k.claims, election)
-			k.mu.Unlock()
+			defer k.mu.Unlock()
+			if k.claims[election].number == c.number {
+				delete(k.claims, election)
+			}
 			return nil
 		case err == nil, failed < 0, !ensemble.IsUnmet(err):
 			return err

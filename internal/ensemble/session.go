@@ -28,7 +28,7 @@ type Session struct {
 	Quiet bool
 
 	access *Access
-	late   atomic.Int32 // requests whose calls have ended
+	late   atomic.Int32 // transactions whose calls have ended
 
 	mu        sync.Mutex
 	client    *zk.Conn // nil: there was no call yet, or the session has ended
@@ -216,6 +216,11 @@ func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.a
 // dead or closed. A connection on which nothing was received since the call began is closed, so that
 // the next request may reach another server.
 func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
+	return call(ctx, s, new(atomic.Int32), request)
+}
+
+// call is Call. late counts the request from the end of its call until it is answered.
+func call[T any](ctx context.Context, s *Session, late *atomic.Int32, request func(*zk.Conn) (T, error)) (T, error) {
 	var none T
 	client, err := s.Ready(ctx)
 	if err != nil {
@@ -240,18 +245,17 @@ func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		}
 		return a.value, a.err
 	case <-ctx.Done():
-		s.late.Add(1)
+		late.Add(1)
 		go func() {
 			<-answers
-			s.late.Add(-1)
+			late.Add(-1)
 		}()
 		s.dropIfSilent(ctx, began)
 		return none, s.explain(ctx.Err())
 	}
 }
 
-// Late reports whether a request of a call that has ended is not answered yet: what it asks for may be done
-// later.
+// Late reports whether a transaction of a call that has ended is not answered yet: it may be made later.
 func (s *Session) Late() bool { return s.late.Load() > 0 }
 
 // explain adds to an error why there is no connection, if that is known.
@@ -291,7 +295,7 @@ var ErrEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailab
 // that could not be made, or -1: the outcome is unknown.
 func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk.MultiResponse, failed int, err error) {
 	for range 3 {
-		results, err = Call(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		results, err = call(ctx, s, &s.late, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			if c.SessionID() != id {
 				return nil, ErrEnded
 			}
