@@ -158,8 +158,8 @@ func (b *Backend) get(ctx context.Context, election string) (state, error) {
 func (b *Backend) fetch(ctx context.Context, name string) error {
 	m := b.now(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
-	if err != nil && !api.IsNotFound(err) {
-		return err
+	if err != nil && (!api.IsNotFound(err) || api.HasStatusCause(err, meta.CauseTypeUnexpectedServerResponse)) {
+		return err // which may be that of a proxy, which knows no Leases
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,7 +204,10 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 		all[l.Name] = o
 		b.noteRecord(l.Name, o)
 	}
-	for name := range b.objects {
+	for name, known := range b.objects {
+		if known != nil && known.lease == nil && known.version <= version {
+			b.objects[name] = nil // it was missing, or was said to be; the listing has what there is
+		}
 		o := all[name]
 		if o == nil {
 			o = &object{version: version, at: now}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,5 +262,29 @@ func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 	}
 	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < 1000*time.Hour {
 		t.Errorf("without its record, the seal is free after %v", got.ObserveFor)
+	}
+}
+
+// A proxy in front of the API server answers 404, since it has no route for the moment. That says nothing of the Lease.
+func TestANotFoundThatIsNoAPIServersHidesNoLease(t *testing.T) {
+	l := sharedLab(t)
+	var noRoute atomic.Bool
+	a, b := l.node(t, "a"), l.hookNode(t, "b", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet || !noRoute.Load() {
+			return next.RoundTrip(r)
+		}
+		text := io.NopCloser(strings.NewReader("default backend - 404"))
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: text, Request: r}, nil
+	})
+	a.release(a.lead("jobs"))
+	b.observe("jobs")
+
+	noRoute.Store(true)
+	if got, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); err == nil {
+		t.Errorf("a Lease is read from what a proxy says: %+v", got)
+	}
+	noRoute.Store(false)
+	if got := b.bid(b.observe("jobs")); got.Outcome != backend.Granted {
+		t.Errorf("afterwards a bid for the vacant election is %+v; want it granted", got)
 	}
 }
