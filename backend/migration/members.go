@@ -17,6 +17,9 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 		return err
 	}
 	m.Stage = cmp.Or(m.Stage, string(b.stage))
+	b.mu.Lock()
+	b.announced = m
+	b.mu.Unlock()
 	errs := b.both(func(s side) error {
 		if b.stage == To && s == older {
 			return nil

@@ -29,9 +29,10 @@ type Backend struct {
 	unsealed bool
 	owner    single.Owner
 
-	mu     sync.Mutex
-	pairs  map[string]*pair        // by election
-	stages map[backend.Nonce]Stage // of members, by nonce
+	mu        sync.Mutex
+	pairs     map[string]*pair        // by election
+	stages    map[backend.Nonce]Stage // of members, by nonce
+	announced backend.Member          // this process, as it was announced last
 }
 
 var _ interface {

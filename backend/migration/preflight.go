@@ -20,6 +20,7 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 	var untested []*attempt
 	var bids []backend.Bid
 	b.mu.Lock()
+	member := b.announced
 	for _, t := range attempts {
 		if b.pairs[t.bid.Election].preflighted {
 			ready = append(ready, t)
@@ -33,7 +34,9 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 	}
 
 	store := b.stores[newer]
-	member := backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
+	if member.Nonce == "" { // a bid may come before the first announcement
+		member = backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
+	}
 	errs := make([]error, len(bids))
 	err := store.Announce(ctx, member)
 	if err != nil && !errors.Is(err, backend.ErrInvalid) { // which is about this one bid, which will be refused
