@@ -11,7 +11,8 @@ import (
 // An Opener makes a Backend from its section of a configuration. decode fills a
 // struct of the backend's own from that section, strictly: an unknown key or a
 // wrong type is an error that names the key. The fields are strings, bool, integers,
-// time.Duration, []string, map[string]string or Named. The store need not be reachable.
+// time.Duration, []string, map[string]string or Named. Its key is the yaml tag of the field, or else its name in lower case with
+// underscores, such as max_ttl. The store need not be reachable.
 //
 // An Opener calls decode once, before it opens anything, and returns decode's
 // error. So a configuration can be checked without opening what it describes.

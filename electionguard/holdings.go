@@ -75,7 +75,7 @@ func (h *holdings) apply(line []byte) {
 	if r.Nonce != "" {
 		h.nonce, h.ttl = backend.Nonce(r.Nonce), r.TTL
 	}
-	if r.Holds != "" {
+	if r.Holds != "" && h.nonce != "" { // otherwise the line before it was lost
 		h.terms[r.Holds] = r.Term
 	}
 	delete(h.terms, r.Released)

@@ -162,7 +162,7 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 
 // isComplete reports whether an attempt has both leases, in one term, so that either store can fence it. At stage To
 // only the new store's term counts. If the new store has given out a greater term than it was asked for, because its
-// clock is far ahead, both leases are given back: the next bid asks for more than that.
+// terms have jumped or its clock is far ahead, both leases are given back: the next bid asks for more than that.
 func (b *Backend) isComplete(t *attempt) bool {
 	o, n := &t.got[older], &t.got[newer]
 	both := o.Outcome == backend.Granted && n.Outcome == backend.Granted

@@ -172,7 +172,7 @@ func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 	rows, err := c.rows(ctx, texts)
 	switch {
 	case !d.ownDB && is(err, errSyntax):
-		return fmt.Errorf("%w: the DB must be opened with multiStatements=true, since a change is one message: %w", backend.ErrDenied, err)
+		return fmt.Errorf("%w: the DB must be opened with multiStatements=true, since a change is one message: %v", backend.ErrDenied, err)
 	case err != nil:
 		return err
 	}

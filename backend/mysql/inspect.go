@@ -47,7 +47,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL)
 	if err != nil {
-		return nil, fmt.Errorf("mysql: inspect: %w", d.Fail(err))
+		return nil, fmt.Errorf("mysql: inspect: %w", d.Explain(ctx, err))
 	}
 	vars := map[string]string{}
 	for _, row := range rows {

@@ -70,7 +70,7 @@ func (b *Backend) Grant(ctx context.Context, name string) error {
 		_, err = d.query(ctx, statement)
 	}
 	if err != nil {
-		return fmt.Errorf("mysql: grant rights to %s: %w", to, d.Fail(err))
+		return fmt.Errorf("mysql: grant rights to %s: %w", to, d.Explain(ctx, err))
 	}
 	return nil
 }

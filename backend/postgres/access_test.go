@@ -91,6 +91,18 @@ func mendsRights(t *testing.T, asRole bool) {
 	}
 }
 
+// A table is to be made in a schema in which the account may make none. That another schema has one helps nobody.
+func TestAHintForATableThatCannotBeMadeIsToMakeIt(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	user, password := db.AddUser(t)
+	db.Exec(t, "CREATE SCHEMA app", "GRANT USAGE ON SCHEMA app TO "+user)
+	err := backendOn(t, Options{DSN: db.DSNOf(user, password, ""), Schema: "app"}).CreateTables(t.Context())
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS") {
+		t.Errorf("%v; want ErrDenied with the statement that makes the table", err)
+	}
+}
+
 func observe(t testing.TB, b *Backend, election string) backend.Lease {
 	t.Helper()
 	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})

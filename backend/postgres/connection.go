@@ -308,7 +308,7 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	case undefinedColumn:
 		return "; it is a view, or another table than \"elect schema\" prints: name another schema or prefix, or rename it"
 	case noRight:
-		if s.Where != "" && len(s.Found) == 0 && s.Other == "" { // it could not be made
+		if s.Hint != "" && !slices.Contains(s.Found, t.Schema) { // it could not be made, wherever else there is one
 			return s.Hint
 		}
 		return "; " + hintToGrant(err, t, who)

@@ -198,7 +198,7 @@ func (c *conn) close() {
 
 // connect makes a DSN the source of connections. Each of them reads again what it names.
 func (d *driver) connect(dsn, file string) error {
-	again := client.Secret{}
+	again := client.Secret{Lines: true}
 	again.Set(dsn)
 	first, err := parse(dsn, dsn)
 	if err != nil {

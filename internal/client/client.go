@@ -98,6 +98,8 @@ func ByProxy(to *url.URL) string {
 
 // A Secret is a token or password that is replaced now and then. The zero value is empty.
 type Secret struct {
+	Lines bool // it may have several lines, as a DSN of PostgreSQL; set before the first call
+
 	mu  sync.Mutex
 	now string
 	old []string // earlier values, newest last: the error of a late call may contain one
@@ -124,14 +126,15 @@ func (s *Secret) Set(value string) {
 }
 
 // ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports whether it
-// is another one. What cannot be read, is empty or has several lines, as while it is being written, is not used.
+// is another one. What cannot be read, is empty or has several lines, as while it is being written, is not used, unless
+// it may have them.
 func (s *Secret) ReadAgain(file string) bool {
 	if file == "" {
 		return false
 	}
 	content, err := os.ReadFile(file)
 	now := strings.Trim(string(content), "\r\n") // a DSN may have a blank line before it
-	if err != nil || now == "" || strings.Contains(now, "\n") || now == s.Get() {
+	if err != nil || strings.TrimSpace(now) == "" || !s.Lines && strings.Contains(now, "\n") || now == s.Get() {
 		return false
 	}
 	s.Set(now)

@@ -271,8 +271,12 @@ func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 		}
 	})()
 	lead, err := e.Campaign(ctx)
-	if err != nil { // an error of the store says more than that ctx has ended
-		return 0, cmp.Or(m.Status().Err, context.Cause(ctx), err)
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, backend.ErrDenied) || errors.Is(cause, backend.ErrInvalid):
+		return 0, cause
+	case err != nil: // an error of the store says more than that ctx has ended
+		return 0, cmp.Or(m.Status().Err, cause, err)
 	}
 	return lead.Term, m.Forget(ctx, trialElection)
 }
