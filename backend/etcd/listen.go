@@ -17,7 +17,7 @@ type watch struct {
 	ctx      context.Context
 	end      context.CancelFunc
 	changes  clientv3.WatchChan // nil until it is made
-	position uint64             // it tells, or has told, what comes after this
+	position uint64             // it has told the changes up to here
 	replaced <-chan struct{}    // origin.Replaced of the store that it watches
 	unused   *time.Timer        // ends it if no call takes it; until then its changes wait in memory
 }
@@ -35,7 +35,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	defer stop()
 	if w.changes == nil {
 		records, sessions := d.keys.directory(lease.Records), d.keys.end(lease.Sessions)
-		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithCreatedNotify())
+		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithRev(int64(position)+1), clientv3.WithCreatedNotify())
 	}
 
 	more, err := d.hear(ctx, w, position, &o, on)
@@ -59,16 +59,13 @@ func (d *driver) takeWatch(position uint64, o *origin) *watch {
 		w.end()
 	}
 
-	w = &watch{replaced: o.Replaced}
+	w = &watch{position: position, replaced: o.Replaced}
 	// A member of etcd without a leader delivers nothing; this ends its watches.
 	w.ctx, w.end = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return w
 }
 
 // hear calls on with what w tells after position. more is true if w will tell what comes next.
-//
-// A watch begins with the present revision. One from an earlier revision would be told of nothing for up to 100 ms: so often etcd
-// looks for what such a watch has missed. What may have been missed is read instead.
 func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin, on func([]lease.Item, uint64) bool) (more bool, err error) {
 	for {
 		var resp clientv3.WatchResponse
@@ -90,7 +87,7 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 		case epoch(resp.Header) != o.Epoch:
 			return false, nil
 		case resp.Created:
-			if w.position = uint64(resp.Header.Revision); w.position > position {
+			if uint64(resp.Header.Revision) > position && d.changedSince(ctx, position) {
 				return true, nil
 			}
 			continue
@@ -113,4 +110,13 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 			return true, nil
 		}
 	}
+}
+
+// changedSince reports whether a record was written after position. A watch from an earlier revision than the present one tells
+// that, too, but only after up to 100 ms: so often etcd looks for what such watches have missed. Whoever has resigned would hear so
+// much later than the others who leads next. The caller reads then.
+func (d *driver) changedSince(ctx context.Context, position uint64) bool {
+	newer := clientv3.WithMinModRev(int64(position) + 1)
+	resp, err := d.kv.Get(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), newer, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	return err == nil && len(resp.Kvs) > 0
 }
