@@ -20,7 +20,8 @@ func (p *program) makeTemplate() (data string) {
 	args[len(args)-1] += sql
 
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
-	cmd.Env = append(os.Environ(), p.env...)
+	// MariaDB servers with the same directory for temporary files remove each other's: one may start meanwhile.
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+dir), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
 		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))
 	}
