@@ -143,9 +143,10 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 		}
 	}
 	newErr := b.bid(reserved, newer, next)
+	agreeErr := b.agree(reserved, next)
 
 	for _, t := range attempts {
-		if b.isComplete(t) {
+		if t.hasBoth() && b.agreed(t) {
 			complete = append(complete, t)
 		} else {
 			half = append(half, t)
@@ -157,16 +158,11 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	if b.stage == To {
 		setMarks = b.seal
 	}
-	return errors.Join(oldErr, newErr, setMarks(ctx, complete))
+	return errors.Join(oldErr, newErr, agreeErr, setMarks(ctx, complete))
 }
 
-// isComplete reports whether an attempt has both leases, in one term, so that either store can fence it. At stage To
-// only the new store's term counts. If the new store has given out a greater term than it was asked for, because its
-// terms have jumped or its clock is far ahead, both leases are given back: the next bid asks for more than that.
-func (b *Backend) isComplete(t *attempt) bool {
-	o, n := &t.got[older], &t.got[newer]
-	both := o.Outcome == backend.Granted && n.Outcome == backend.Granted
-	return both && (o.Term == n.Term || b.stage == To)
+func (t *attempt) hasBoth() bool {
+	return t.got[older].Outcome == backend.Granted && t.got[newer].Outcome == backend.Granted
 }
 
 // termLead is by how many microseconds a term for both stores exceeds the known terms and the
@@ -186,6 +182,35 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, time.Until(end)*3/4)
 	}
 	return context.WithCancel(ctx)
+}
+
+// agreed reports whether a leadership has the same term in both stores, so that either can
+// fence it. At stage To only the new store's term counts.
+func (b *Backend) agreed(t *attempt) bool {
+	return t.got[newer].Term == t.got[older].Term || b.stage == To
+}
+
+// agree raises the lesser of two terms by another bid for a lease that we hold: a store may
+// have given out a greater term than the bid asked for.
+func (b *Backend) agree(ctx context.Context, attempts []*attempt) (err error) {
+	for range 4 {
+		var lesser [2][]*attempt
+		for _, t := range attempts {
+			if !t.hasBoth() || b.agreed(t) {
+				continue
+			}
+			low, high := older, newer
+			if t.got[low].Term > t.got[high].Term {
+				low, high = high, low
+			}
+			t.bid.Expected, t.bid.MinTerm = t.got[low].Lease, t.got[high].Term-1
+			lesser[low] = append(lesser[low], t)
+		}
+		for s := range lesser {
+			err = errors.Join(err, b.bid(ctx, s, lesser[s]))
+		}
+	}
+	return err
 }
 
 // bid makes the bids of attempts in one store.
