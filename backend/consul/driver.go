@@ -24,9 +24,9 @@ type driver struct {
 	mu         sync.Mutex
 	calls      uint64              // how many calls have begun
 	newest     map[lease.Key]index // of the items that were read or written
-	origin     origin
-	wentBack   int    // how often a key was older than before: a snapshot was restored
-	restoredAt uint64 // what was written up to this index may not be the latest; 0: it is
+	origin     *origin             // nil: it was not read
+	wentBack   int                 // how often a key was older than before: a snapshot was restored
+	restoredAt uint64              // what was written up to this index may not be the latest; 0: it is
 	records    listing
 	listened   uint64 // the index up to which Listen has told; 0: it must begin
 	tooMany    bool   // there are too many records to tell them
@@ -47,7 +47,7 @@ func newDriver(a *agent) *driver { return &driver{agent: a, newest: make(map[lea
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 3, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
 }
 
 // Now implements [lease.Driver].
@@ -118,9 +118,13 @@ func (d *driver) read(ctx context.Context, call uint64, keys []lease.Key, found 
 	single, meta := singly(keys), slices.Contains(keys, lease.Key{Kind: lease.Metas})
 	changes := uint64(0)
 	items := make(map[lease.Key]lease.Item, len(keys))
-	for part := range slices.Chunk(single, maxOps-2) {
-		if changes, err = d.get(ctx, call, part, found, items); err != nil {
+	for rest := single; ; {
+		n := min(len(rest), maxOps-2)
+		if changes, err = d.get(ctx, call, rest[:n], found, items); err != nil {
 			return v, d.Fail(err)
+		}
+		if rest = rest[n:]; len(rest) == 0 {
+			break
 		}
 	}
 	var listed map[string]lease.Item
@@ -197,19 +201,15 @@ func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, pairs m
 			return 0, err
 		}
 	}
-	text := ""
 	if p := pairs[d.changes()]; p != nil {
 		changes = p.ModifyIndex
-	}
-	if p := pairs[d.originKey()]; p != nil {
-		text = string(p.Value)
 	}
 	items := make([]lease.Item, len(keys))
 	for i, k := range keys {
 		items[i] = d.item(k, pairs[names[i+2]])
 		into[k] = items[i]
 	}
-	return changes, d.note(ctx, call, items, text)
+	return changes, d.note(ctx, call, items, originOf(pairs[d.originKey()]))
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
@@ -247,7 +247,7 @@ func (d *driver) list(ctx context.Context, kind lease.Kind, after uint64) (map[s
 		all[i] = d.item(lease.Key{Kind: kind, Name: name}, p)
 		items[name] = all[i]
 	}
-	return items, index, d.note(ctx, call, all, "")
+	return items, index, d.note(ctx, call, all, nil)
 }
 
 // A listing has all records as they were at an index of their keys.

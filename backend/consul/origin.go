@@ -11,34 +11,45 @@ import (
 
 // Consul tells no identity of its servers, so the epoch is always the same. That a snapshot was
 // restored shows when a key is older than it was: no other write lowers an index. That another Consul
-// answers shows in the key origin, which has random text and is made once.
+// answers shows in the key origin, which has random text and is made once: a copy of it has another index.
 
-// identify makes the key origin, unless it is there. It asks nothing if this process has read it.
-func (d *driver) identify(ctx context.Context) error {
-	d.mu.Lock()
-	known := d.origin.text != ""
-	d.mu.Unlock()
-	if known {
-		return nil
-	}
-	call, text := d.begin(), string(backend.NewNonce())
-	made, _, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: d.originKey(), Value: []byte(text)}}) // with index 0
-	if err == nil && !made {
-		var pairs map[string]*api.KVPair
-		if pairs, err = d.Get(ctx, d.originKey()); err == nil && pairs[d.originKey()] != nil {
-			text = string(pairs[d.originKey()].Value)
-		}
-	}
-	if err == nil {
-		d.noteAll(call, nil, text)
-	}
-	return err
+// An origin is the key origin, as it was read.
+type origin struct {
+	index uint64 // 0: it is not there
+	text  string
+	call  uint64 // how many calls had begun when it was noted
 }
 
-// An origin is the text of the key, and the number of the calls that had begun when it was noted.
-type origin struct {
-	text string
-	call uint64
+func originOf(p *api.KVPair) *origin {
+	if p == nil {
+		return &origin{}
+	}
+	return &origin{index: p.ModifyIndex, text: string(p.Value)}
+}
+
+// identify returns an operation that fails in another Consul than the one that was read. It makes the key origin if
+// there is none.
+func (d *driver) identify(ctx context.Context) (*api.KVTxnOp, error) {
+	d.mu.Lock()
+	now := d.origin
+	d.mu.Unlock()
+	if now == nil || now.index == 0 {
+		_, answer, err := d.Txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: d.originKey(), Value: []byte(backend.NewNonce())}}) // only if it is not there
+		if err != nil {
+			return nil, err
+		}
+		call := d.begin()
+		pairs, err := d.Get(ctx, d.originKey())
+		if err != nil {
+			return nil, err
+		}
+		now = originOf(pairs[d.originKey()])
+		if now.index == 0 {
+			return nil, refusal(answer)
+		}
+		d.noteAll(call, nil, now)
+	}
+	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: d.originKey(), Index: now.index}, nil
 }
 
 // begin returns the number of a call that begins.
@@ -49,10 +60,10 @@ func (d *driver) begin() uint64 {
 	return d.calls
 }
 
-// note notes items that a call has read or written, and the text of the key origin; "": it was not read. If
-// an item is older than it was when the call began, or that text another one, the store went back.
-func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, text string) error {
-	if !d.noteAll(call, items, text) {
+// note notes items that a call has read or written, and the key origin; nil: it was not read. If an item
+// is older than it was when the call began, or that key another one, the store went back.
+func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, read *origin) error {
+	if !d.noteAll(call, items, read) {
 		return nil
 	}
 	now, err := d.Index(ctx, d.Prefix+"/", 0)
@@ -66,12 +77,12 @@ func (d *driver) note(ctx context.Context, call uint64, items []lease.Item, text
 	return nil
 }
 
-func (d *driver) noteAll(call uint64, items []lease.Item, text string) (wentBack bool) {
+func (d *driver) noteAll(call uint64, items []lease.Item, read *origin) (wentBack bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if last := d.origin; text != "" && (last.text == "" || last.call < call) {
-		d.origin = origin{text, d.calls}
-		wentBack = last.text != "" && last.text != text
+	if last := d.origin; read != nil && (last == nil || last.call < call) {
+		d.origin = &origin{read.index, read.text, d.calls}
+		wentBack = last != nil && last.index != 0 && (last.index != read.index || last.text != read.text)
 	}
 	for i := range items {
 		it := &items[i]

@@ -100,6 +100,10 @@ func TestAPlaceThatIsNamedIsNotIgnored(t *testing.T) {
 // while, which is empty, in use, or has a copy of the keys.
 func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
 	here, other := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
+	for range 5000 { // to who has read the first one, a copy with greater indexes looks like a later state of it
+		_, err := admins(t, other).KV().Put(&api.KVPair{Key: "test/age"}, nil)
+		fatal(t, err)
+	}
 	h := harness(func(t testing.TB) conformance.Store {
 		prefix := "test/" + string(backend.NewNonce()[:16])
 		from, to := admins(t, here), admins(t, other)

@@ -34,16 +34,17 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if !same {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	if err := d.identify(ctx); err != nil {
+	here, err := d.identify(ctx)
+	if err != nil {
 		return lease.Written{}, d.Fail(err)
 	}
-	w := writing{driver: d, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
+	w := writing{driver: d, here: here, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
 	todo := make([]int, len(changes))
 	for i := range changes {
 		todo[i], w.plans[i] = i, d.plan(&changes[i])
 	}
 	if len(changes) == 1 && changes[0].Read != nil {
-		if names := d.names(singly(changes[0].Read)); 1+len(w.plans[0].ops)+len(names) <= maxOps {
+		if names := d.names(singly(changes[0].Read)); 2+len(w.plans[0].ops)+len(names) <= maxOps {
 			w.names = names
 		}
 	}
@@ -119,6 +120,7 @@ func (d *driver) pin(it *lease.Item) *api.KVTxnOp {
 // writing is one call of Write.
 type writing struct {
 	*driver
+	here    *api.KVTxnOp // fails in another Consul
 	call    uint64
 	plans   []plan
 	results []lease.Result
@@ -131,7 +133,7 @@ type writing struct {
 
 // fit returns how many of the changes fit into one transaction, at least one.
 func (w *writing) fit(todo []int) (n int) {
-	for ops, bytes := 1, 0; n < len(todo); n++ { // one for the key that every change writes
+	for ops, bytes := 2, 0; n < len(todo); n++ { // one for the key that every change writes, and one for the origin
 		p := &w.plans[todo[n]]
 		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > maxOps || bytes > maxBytes) {
 			break
@@ -156,6 +158,8 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	case w.compare:
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
 	}
+	there := len(ops)
+	ops = append(ops, w.here)
 	ok, answer, err := w.Txn(ctx, append(ops, gets(w.names)...))
 	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
 		w.results[part[0]].Err = err
@@ -172,6 +176,9 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	}
 	failed := make(map[int]string)
 	for _, e := range answer.Errors {
+		if e.OpIndex == there {
+			return nil, lease.ErrEpoch
+		}
 		if e.OpIndex < 0 || e.OpIndex >= len(of) {
 			return nil, refusal(answer)
 		}
@@ -226,7 +233,7 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 		items = append(items, r.Items...)
 		w.results[i] = r
 	}
-	return w.note(ctx, w.call, items, "")
+	return w.note(ctx, w.call, items, nil)
 }
 
 // verify returns which items have another version. It compares records, which may be many.
