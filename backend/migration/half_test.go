@@ -64,6 +64,29 @@ func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
 	}
 }
 
+// A process that holds the old lease and bids for the new one does not lead yet, and nobody names it.
+func TestWhoHoldsOneHalfIsNotNamed(t *testing.T) {
+	for _, stage := range []migration.Stage{migration.Both, migration.To} {
+		p := newPair(false, 0)
+		wire := conformance.Wrap(p.new.Backend())
+		o := migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: stage}
+		c := newCandidate(t, road(t, o), "bids")
+
+		o.From, o.To = p.old.Backend(), p.new.Backend()
+		other := newCandidate(t, road(t, o), "observes")
+		wire.Decide(func(call conformance.Call) conformance.Fate {
+			if l := other.observe(); call.Method == "Acquire" && !l.Vacant() {
+				t.Errorf("stage %q: %q is named before it holds both leases", stage, l.Holder.ID)
+			}
+			return conformance.Fate{}
+		})
+		c.win()
+		if l := other.observe(); l.Holder.ID != "bids" {
+			t.Errorf("stage %q: with both leases the leader is %q", stage, l.Holder.ID)
+		}
+	}
+}
+
 // Members that need only the old lease can lead.
 func TestAHungNewStoreDoesNotKeepTheOldLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -79,9 +79,9 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	return nil
 }
 
-// readStages reads the stages of all members of the old store, if the holder of one of these
-// leases is not known. A holder without a member record is a program that knows nothing of
-// migrations.
+// readStages reads the stages of all members, if the holder of one of these leases of the old store is not known. A
+// member at stage To has its record in the new store alone. A holder without a record is a program that knows nothing
+// of migrations.
 func (b *Backend) readStages(ctx context.Context, leases []backend.Lease) error {
 	b.mu.Lock()
 	known := !slices.ContainsFunc(leases, func(l backend.Lease) bool {
@@ -95,11 +95,13 @@ func (b *Backend) readStages(ctx context.Context, leases []backend.Lease) error 
 
 	stages := map[backend.Nonce]Stage{}
 	call := func(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
-	for m, err := range page.All(ctx, call, b.stores[older].Members, nonceOf) {
-		if err != nil {
-			return err
+	for _, store := range b.stores {
+		for m, err := range page.All(ctx, call, store.Members, nonceOf) {
+			if err != nil {
+				return err
+			}
+			stages[m.Nonce] = Stage(m.Stage)
 		}
-		stages[m.Nonce] = Stage(m.Stage)
 	}
 
 	b.mu.Lock()
