@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/go-zookeeper/zk"
 
@@ -15,11 +16,15 @@ import (
 // An origin is what is known of the store.
 type origin struct {
 	epoch    string // the data of the root: random text that was written when it was made
+	made     int64  // the zxid by which the root was made: a copy of it in another ensemble has another one
 	version  int32  // of the root
 	session  int64  // in which a write has shown whether the store went back; 0: none
 	wentBack int
 	backTo   int64 // the zxid to which the store went back; 0: it did not
 }
+
+// unproven is origin.backTo in a copy until a write has shown a zxid: nothing there may be the latest.
+const unproven = math.MaxInt64
 
 // readOrigin returns the origin of what is read.
 func (d *driver) readOrigin(ctx context.Context) (o origin, err error) {
@@ -42,10 +47,13 @@ func (d *driver) readOrigin(ctx context.Context) (o origin, err error) {
 func (d *driver) noteRoot(n ensemble.Node) origin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if epoch := clean.Text(string(n.Data), 64, false); epoch != d.origin.epoch {
-		d.origin, d.newest = origin{epoch: epoch, wentBack: d.origin.wentBack}, 0
+	switch epoch, before := clean.Text(string(n.Data), 64, false), &d.origin; {
+	case epoch != before.epoch:
+		d.origin, d.newest = origin{epoch: epoch, wentBack: before.wentBack}, 0
+	case n.Stat.Czxid != before.made:
+		d.origin, d.newest = origin{epoch: epoch, wentBack: before.wentBack + 1, backTo: unproven}, 0
 	}
-	d.origin.version = n.Stat.Version
+	d.origin.version, d.origin.made = n.Stat.Version, n.Stat.Czxid
 	return d.origin
 }
 
@@ -109,12 +117,15 @@ func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) 
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.origin.epoch != o.epoch { // a reading has found another store
+	if d.origin.epoch != o.epoch || d.origin.made != o.made { // a reading has found another store
 		return o, lease.ErrEpoch
 	}
-	if zxid < seen {
+	switch {
+	case zxid < seen:
 		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, zxid, zxid
 		d.session.ForgetAll()
+	case d.origin.backTo == unproven:
+		d.origin.backTo = zxid
 	}
 	d.origin.session = id
 	return d.origin, nil

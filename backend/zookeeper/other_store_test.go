@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -67,4 +70,64 @@ func TestServersOfTwoEnsemblesAreNamed(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// An address leads two processes to another ensemble, which has a copy of the nodes and greater zxids. It grants nothing by what
+// the first one showed.
+func TestACopyInAnotherEnsembleGrantsNothing(t *testing.T) {
+	t.Parallel()
+	here, other := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	from, to := testbed.DialZooKeeper(t, []string{here.Addr()}), testbed.DialZooKeeper(t, []string{other.Addr()})
+	_, err := to.Create("/ahead", nil, 0, zk.WorldACL(zk.PermAll))
+	for range 200 {
+		if err == nil {
+			_, err = to.Set("/ahead", nil, -1)
+		}
+	}
+	testbed.NoError(t, err)
+	proxy := testbed.NewProxy(t, here.Addr())
+	o := Options{Servers: []string{proxy.Addr()}, Root: newRoot(t, nil)}
+	a, b := start(t, "a", o), start(t, "b", o)
+	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
+	testbed.NoError(t, a.Release(t.Context(), testbed.Held(a.lead("vacant"))))
+	held, vacant := a.lead("held"), b.read("vacant")
+
+	testbed.NoError(t, copyNodes(from, to, o.Root))
+	proxy.SetTarget(other.Addr())
+	proxy.Reset()
+	if got := a.renews(held); got.Outcome != backend.Refused {
+		t.Errorf("a renewal by the copy is %v", got.Outcome)
+	}
+	testbed.Eventually(t, patience, "a bid has an outcome", func() error {
+		got, err := b.bid(vacant)
+		if err == nil && got.Outcome != backend.Refused {
+			t.Errorf("a bid on what the first one showed is %v", got.Outcome)
+		}
+		return err
+	})
+	if seen := b.read("vacant"); seen.ObserveFor < ttl {
+		t.Errorf("the copy is watched for %v, want %v", seen.ObserveFor, ttl)
+	}
+}
+
+// copyNodes makes lasting nodes in another ensemble, with their data and numbers of writes.
+func copyNodes(from, to *zk.Conn, path string) error {
+	data, stat, err := from.Get(path)
+	if err != nil || stat.EphemeralOwner != 0 {
+		return err
+	}
+	_, err = to.Create(path, data, 0, zk.WorldACL(zk.PermAll))
+	for range stat.Version {
+		if err == nil {
+			_, err = to.Set(path, data, -1)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	children, _, err := from.Children(path)
+	for _, name := range children {
+		err = errors.Join(err, copyNodes(from, to, path+"/"+name))
+	}
+	return err
 }
