@@ -6,6 +6,8 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -198,11 +200,45 @@ func TestTLSAndSCRAM(t *testing.T) {
 		"an authority not trusted": dsn(db.Password, "sslmode=verify-full"),
 		"a server of another name": strings.Replace(dsn(db.Password, verified), "127.0.0.1", "127.0.0.2", 1),
 		"a connection without TLS": dsn(db.Password, "sslmode=disable"),
+		"another way to log in":    dsn(db.Password, verified+"&require_auth=md5"),
+		"a standby alone":          dsn(db.Password, verified+"&target_session_attrs=standby"),
 	} {
 		_, err := open(t, Options{DSN: bad}).Read(t.Context(), []lease.Key{recordKey("jobs")})
 		if !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), db.Password) {
 			t.Errorf("%s: %v; want ErrDenied without the password", what, err)
 		}
+	}
+}
+
+// A file that the DSN names is read for each connection. An error names it, or says that it is one, and not that the
+// DSN is wrong; while somebody writes it nobody is denied.
+func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true})
+	db := withTable(t, server.Database(t))
+	authority, err := os.ReadFile(server.CAFile())
+	testbed.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	dsn := strings.Replace(db.DSN(""), "sslmode=disable", "sslmode=verify-full&sslrootcert="+file, 1)
+	if _, err := Open(Options{DSN: dsn}); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), file) {
+		t.Errorf("it is missing at the start: %v", err)
+	}
+
+	testbed.NoError(t, os.WriteFile(file, authority, 0o600))
+	d := open(t, Options{DSN: dsn})
+	testbed.Read(t, d)
+	for says, half := range map[string]bool{"no such file": false, "a file that the dsn names": true} {
+		testbed.NoError(t, os.Remove(file))
+		if half {
+			testbed.NoError(t, os.WriteFile(file, authority[:100], 0o600))
+		}
+		d.Moved() // the next call connects
+		_, err := d.Read(t.Context(), nil)
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), says) {
+			t.Errorf("it is being written, half %v: %v; want ErrUnavailable and %q", half, err, says)
+		}
+		testbed.NoError(t, os.WriteFile(file, authority, 0o600))
+		testbed.Read(t, d)
 	}
 }
 

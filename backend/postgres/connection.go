@@ -282,8 +282,15 @@ func isDenied(err error) bool {
 		}
 	}
 	text := err.Error()
-	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "refused TLS") || strings.Contains(text, "channel binding") || errors.Is(err, backend.ErrDenied)
+	return slices.ContainsFunc(deniedErrors, func(e error) bool { return errors.Is(err, e) }) ||
+		slices.ContainsFunc(deniedTexts, func(s string) bool { return strings.Contains(text, s) })
 }
+
+// Errors of a client whose DSN asks for a server that takes no writes, or for another way to log in.
+var (
+	deniedErrors = []error{backend.ErrDenied, pgconn.ErrReadWriteConnection, pgconn.ErrPrimaryConnection}
+	deniedTexts  = []string{"x509: ", "tls: ", "refused TLS", "channel binding", "require_auth", "protocol version too low"}
+)
 
 // refusedByPooler reports whether PgBouncer is not set up for this backend. Most of its errors have one code.
 func refusedByPooler(err error) bool {

@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"path"
 	"slices"
@@ -208,6 +210,9 @@ func (d *driver) connect(dsn, file string) error {
 	d.conns.Open = func(ctx context.Context) (*conn, error) {
 		again.ReadAgain(file)
 		config, err := parse(dsn, again.Get())
+		if errors.Is(err, errDSN) { // it could be used before
+			err = errFile
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -225,12 +230,21 @@ const (
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
 )
 
+// Errors of a DSN. Their text has no part of it.
+var (
+	errDSN  = errors.New("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %25 stands for %, %40 for @")
+	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be used: somebody may be writing it")
+)
+
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("the dsn names a file: %w", clean.FileError(file))
+	}
 	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
 	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {
-		return nil, fmt.Errorf("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %%25 stands for %%, %%40 for @")
+		return nil, errDSN
 	}
 	c := of.ConnConfig
 	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing the file
