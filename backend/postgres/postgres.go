@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -223,8 +224,8 @@ func (d *driver) connect(dsn, file string) error {
 	return nil
 }
 
-// loginLimit is how long a server may take to let a connection in, unless the DSN has a connect_timeout. It may ask a
-// directory about the password, or be busy with many logins, and one that is broken off goes on there.
+// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together: a connection is given up
+// then. A server may ask a directory about the password, or be busy with many logins, and one that is broken off goes on there.
 const (
 	loginLimit       = 15 * time.Second
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
@@ -253,29 +254,40 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = client.Name()
 	}
-	several := slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = loginLimit
-		if several {
-			c.ConnectTimeout = loginLimitOfMany
-		}
+	limit := loginLimit
+	if n := len(hosts(&c.Config)); n > 1 {
+		limit = min(loginLimitOfMany, loginLimit/time.Duration(n))
 	}
+	c.ConnectTimeout = min(cmp.Or(c.ConnectTimeout, limit), limit)
 	if c.ValidateConnect == nil {
-		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+		c.ValidateConnect = primary
 	}
 	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	return c, nil
 }
 
+// primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of the running time
+// may end any statement.
+func primary(ctx context.Context, c *pgconn.PgConn) error {
+	if c.ParameterStatus("in_hot_standby") == "off" {
+		return nil
+	}
+	return pgconn.ValidateConnectTargetSessionAttrsPrimary(ctx, c)
+}
+
+// hosts returns the addresses of a configuration.
+func hosts(c *pgconn.Config) []string {
+	all := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, f := range c.Fallbacks {
+		all = append(all, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	return slices.Compact(all) // one is there with TLS and without
+}
+
 // locate notes what the configuration of connections says of the server and of the account.
 func (d *driver) locate(c *pgconn.Config) {
-	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-	for _, f := range c.Fallbacks {
-		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
-	}
-	hosts = slices.Compact(hosts) // one is there with TLS and without
 	within := path.Join(c.Database, d.Table.Schema, d.Table.Prefix)
-	d.location, d.user = clean.Location(within, hosts...), c.User
+	d.location, d.user = clean.Location(within, hosts(c)...), c.User
 	d.Password.Set(c.Password)
 }
