@@ -18,9 +18,9 @@ type stepped interface {
 func TestNoClockOfAServerEndsALeadership(t *testing.T) {
 	testbed.Full(t, "starts servers on other clocks")
 	t.Parallel()
-	maria := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Clock: true})
-	pg := testbed.StartPostgres(t, testbed.PostgresOptions{Clock: true})
-	zoo := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true})
+	maria := testbed.Start(t, testbed.MariaDB, testbed.Options{Clock: true})
+	pg := testbed.StartPostgres(t, testbed.Options{Clock: true})
+	zoo := testbed.StartZooKeeper(t, testbed.Options{Clock: true})
 	for store, c := range map[string]struct {
 		server stepped
 		conf   string

@@ -136,8 +136,8 @@ const (
 func TestAnEmptyServerIsSaidOnce(t *testing.T) {
 	testbed.Full(t, "replaces servers")
 	t.Parallel()
-	redis, redis2 := testbed.StartRedis(t, testbed.RedisOptions{}), testbed.StartRedis(t, testbed.RedisOptions{})
-	etcd, etcd2 := testbed.StartEtcd(t, testbed.EtcdOptions{}), testbed.StartEtcd(t, testbed.EtcdOptions{})
+	redis, redis2 := testbed.StartRedis(t, testbed.Options{}), testbed.StartRedis(t, testbed.Options{})
+	etcd, etcd2 := testbed.StartEtcd(t, testbed.Options{}), testbed.StartEtcd(t, testbed.Options{})
 	for store, c := range map[string]struct{ from, to, conf string }{
 		"redis": {redis.Addr(), redis2.Addr(), "redis: {addresses: [%q], max_ttl: 8s}"},
 		"etcd":  {etcd.Addr(), etcd2.Addr(), "etcd: {endpoints: ['http://%s']}"},

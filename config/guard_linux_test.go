@@ -186,7 +186,7 @@ func TestALateGuardReleasesNothing(t *testing.T) {
 func TestAGuardWaitsForTheStore(t *testing.T) {
 	testbed.Full(t, "stops a server")
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	store := fmt.Sprintf("backend: postgres\npostgres: {dsn: %q}", server.Database(t).DSN(""))
 	f := testbed.NewFleet(t)
 	leader := f.Leads(startCandidate(f, "p0", store, true))

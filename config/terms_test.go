@@ -20,7 +20,7 @@ import (
 func TestRestartsPutTermsADayAheadAtMost(t *testing.T) {
 	testbed.Full(t, "restarts a server")
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	conf := append(otherStores(t), "ELECTION_REDIS_ADDRESSES="+server.Addr(), "ELECTION_REDIS_MAX_TTL=3s")
 	last := uint64(0)
 	for range 3 {
@@ -75,7 +75,7 @@ func otherStores(t *testing.T) []string {
 func TestAMigrationCarriesTermsOverThatAreAhead(t *testing.T) {
 	testbed.Full(t, "restarts a server")
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	conf := []string{"ELECTION_REDIS_ADDRESSES=" + server.Addr(), "ELECTION_REDIS_MAX_TTL=3s", "ELECTION_MYSQL_DSN=" + mysqlTable(t, testbed.Shared(t, testbed.MariaDB)),
 		"ELECTION_MIGRATION_FROM=redis", "ELECTION_MIGRATION_TO=mysql"}
 	last := leadOnce(t, "redis", conf[:2])
@@ -115,8 +115,8 @@ func TestARewrittenTablePutsTermsADayAheadAtMost(t *testing.T) {
 func TestARestartThatLosesNothingPutsNoTermAhead(t *testing.T) {
 	testbed.Full(t, "restarts servers")
 	t.Parallel()
-	maria, pg := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}), testbed.StartPostgres(t, testbed.PostgresOptions{})
-	etcd, consul, zoo := testbed.StartEtcd(t, testbed.EtcdOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	maria, pg := testbed.Start(t, testbed.MariaDB, testbed.Options{}), testbed.StartPostgres(t, testbed.Options{})
+	etcd, consul, zoo := testbed.StartEtcd(t, testbed.Options{}), testbed.StartConsul(t, testbed.Options{}), testbed.StartZooKeeper(t, testbed.Options{})
 	for store, c := range map[string]struct {
 		server restarted
 		conf   []string

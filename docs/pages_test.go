@@ -181,7 +181,7 @@ func TestThePostgresPageIsTrue(t *testing.T) {
 
 // The rights on docs/redis.md are enough, and its commands work.
 func TestTheRedisPageIsTrue(t *testing.T) {
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	run := func(name string) (answers []any) {
 		for _, line := range strings.Split(strings.TrimSpace(block(t, "redis.md", name)), "\n") {
 			var args []any
@@ -303,8 +303,8 @@ func readAsObserver(t *testing.T, open func() (backend.Backend, error)) {
 
 // The policies on docs/consul.md are enough.
 func TestTheConsulPageIsTrue(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
-	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: agent.AdminToken()})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
+	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: testbed.ConsulToken})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 
 // zooKeeperPage elects with the rights of a page, on a server whose root nobody may write.
 func zooKeeperPage(t *testing.T, page string, open func(server, user, password string) (backend.Backend, error)) {
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}})
+	server := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxSessionTimeout=40000"}})
 	admin := testbed.DialZooKeeper(t, []string{server.Addr()})
 	created := 0
 	for line := range strings.Lines(block(t, page, "rights")) {
@@ -381,7 +381,7 @@ func zooKeeperPage(t *testing.T, page string, open func(server, user, password s
 
 // The role on docs/etcd.md is enough.
 func TestTheEtcdPageIsTrue(t *testing.T) {
-	node := testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	node := testbed.StartEtcd(t, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

@@ -224,7 +224,7 @@ var fiveIDs = []string{"a", "b", "c", "d", "e"}
 func TestFiveProcessesShareOnARealStore(t *testing.T) {
 	testbed.Full(t, "kills and restarts processes for a minute")
 	stores := map[string]func(t *testing.T) string{
-		"Redis":      func(t *testing.T) string { return testbed.StartRedis(t, testbed.RedisOptions{}).Addr() },
+		"Redis":      func(t *testing.T) string { return testbed.StartRedis(t, testbed.Options{}).Addr() },
 		"PostgreSQL": func(t *testing.T) string { return testbed.SharedPostgres(t).Database(t).DSN("") },
 	}
 	for name, store := range stores {

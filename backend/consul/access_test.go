@@ -46,7 +46,7 @@ func callAll(n *node) map[string]error {
 
 // The documented policy is enough for every call, and the error of a denied call names it.
 func TestTheDocumentedPolicyIsEnough(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
 	rules := n.driver.Policy
@@ -74,7 +74,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 		}
 		return nil
 	})
-	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
+	other := l.node(t, "other", func(o *Options) { o.Token = testbed.ConsulToken })
 	other.want("a bid of another member, after watching", other.bid(other.watched("x")), backend.Granted)
 }
 
@@ -82,9 +82,9 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 // the right that it lacks, before that of a member, which could depose the leader.
 func TestAnObserverOnlyLists(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true, KeyListPolicy: apart})
+		agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL, fmt.Sprintf("-hcl=acl {enable_key_list_policy = %v}", apart)}})
 		l := newLab(t, agent)
-		l.node(t, "n", func(o *Options) { o.Token = agent.AdminToken() }).win("x")
+		l.node(t, "n", func(o *Options) { o.Token = testbed.ConsulToken }).win("x")
 		look := func(rules string) error {
 			n := l.node(t, "o", func(o *Options) { o.Token = token(t, l.root, rules).SecretID })
 			_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
@@ -105,9 +105,9 @@ func TestAnObserverOnlyLists(t *testing.T) {
 // Without rights, or with an unknown token, every call is denied, and the error says which rights
 // are needed. No error shows the token.
 func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
 	strong.win("there") // the servers hide only keys that exist
 	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
@@ -138,7 +138,7 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 }
 
 func TestTLSIsVerified(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+	agent := testbed.StartConsul(t, testbed.Options{TLS: true})
 	l := newLab(t, agent)
 	for what, change := range map[string]func(*Options){
 		"a file":     func(o *Options) { o.CAFile = agent.CAFile() },
@@ -163,7 +163,7 @@ func TestTLSIsVerified(t *testing.T) {
 
 // An agent that verifies clients denies a certificate of another authority, and no certificate.
 func TestAClientCertificateIsSent(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true, ClientCerts: true})
+	agent := testbed.StartConsul(t, testbed.Options{TLS: true, Args: []string{"-hcl=tls {https {verify_incoming = true}}"}})
 	l := newLab(t, agent)
 	cert, key := agent.ClientFiles(t, "app")
 	n := l.node(t, "n", func(o *Options) { o.CAFile, o.CertFile, o.KeyFile = agent.CAFile(), cert, key })
@@ -174,7 +174,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 		t.Errorf("with a certificate in a TLS configuration: %+v, want term %d", got, held.Term)
 	}
 
-	stranger := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+	stranger := testbed.StartConsul(t, testbed.Options{TLS: true})
 	cert, key = stranger.ClientFiles(t, "app")
 	for what, change := range map[string]func(*Options){
 		"no certificate":      func(o *Options) { o.CAFile = agent.CAFile() },
@@ -192,9 +192,9 @@ func TestAClientCertificateIsSent(t *testing.T) {
 
 // The token file is read again when the token is refused or lacks a right, which an answer to a transaction says, too.
 func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() }).win("x")
+	l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken }).win("x")
 	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/session/")).SecretID
 	unknown := "00000000-dead-beef-0000-c0ffee000000"
 	for what, text := range map[string]string{"an unknown token": unknown + "\n", "a weak token": weak, "two lines": "a\nb", "nothing": ""} {
@@ -212,13 +212,13 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 			}
 		}
 
-		fatal(t, os.WriteFile(file, []byte(agent.AdminToken()+"\n"), 0o600))
+		fatal(t, os.WriteFile(file, []byte(testbed.ConsulToken+"\n"), 0o600))
 		observe()
 		if err := observe(); err != nil {
 			t.Errorf("%s in the file, and then a token with rights: %v", what, err)
 		}
-		late := n.driver.Fail(fmt.Errorf("a server that answers late says %s and %s", weak, agent.AdminToken())).Error()
-		if strings.Contains(late, weak) || strings.Contains(late, agent.AdminToken()) {
+		late := n.driver.Fail(fmt.Errorf("a server that answers late says %s and %s", weak, testbed.ConsulToken)).Error()
+		if strings.Contains(late, weak) || strings.Contains(late, testbed.ConsulToken) {
 			t.Errorf("%s in the file: an error shows the token or its predecessor", what)
 		}
 	}

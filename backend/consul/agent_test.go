@@ -22,7 +22,7 @@ func connect(t *testing.T, address string) *driver { return open(t, Options{Addr
 // Of three servers one dies, and then another one, so that none leads.
 func TestInspectSaysWhenServersAreLost(t *testing.T) {
 	t.Parallel()
-	servers := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+	servers := testbed.StartConsulCluster(t, 3)
 	a := open(t, Options{Address: servers[0].URL()})
 	inspects(t, a, "servers: 3; ", "1 of them can fail", "health: the servers report healthy: true; 1 of them can fail now")
 	servers[1].Kill(t)
@@ -57,7 +57,7 @@ func inspects(t *testing.T, b *Backend, want ...string) {
 // A real server refuses what is wrong, and the error says what to correct.
 func TestRefusalsSayWhatToCorrect(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartConsul(t, testbed.ConsulOptions{Limits: map[string]any{"kv_max_value_size": 300_000}})
+	server := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {kv_max_value_size = 300000}"}})
 	a := connect(t, server.URL())
 	for want, do := range map[string]func(ctx context.Context) error{
 		"Consul 1.14 or later is needed": func(ctx context.Context) error {

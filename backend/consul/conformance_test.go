@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 // cost and about managers among themselves do not depend on the number of servers.
 func TestConformanceOnThreeServers(t *testing.T) {
 	t.Parallel()
-	agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+	agents := testbed.StartConsulCluster(t, 3)
 	h := harness(func(t testing.TB) conformance.Store { return newStore(t, agents...) })
 	h.Only = func(c conformance.Case) bool { return c.Rule[0] != 'L' || c.Rule == "L1" || c.Rule == "L2" }
 	conformance.Run(t, h)
@@ -48,7 +48,7 @@ func TestConformanceOnThreeServers(t *testing.T) {
 // killed and restarted, and suspended for a while.
 func TestConformanceUnderServerFaults(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
-		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+		agent := testbed.StartConsul(t, testbed.Options{})
 		store := newStore(t, agent)
 		maps.Copy(store.Faults, testbed.ServerFaults(t, agent))
 		return store
@@ -65,7 +65,7 @@ func TestDriver(t *testing.T) {
 
 // TestDriverOfARestoredServer runs the same on a server to which an operator restores a snapshot.
 func TestDriverOfARestoredServer(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+	agent := testbed.StartConsul(t, testbed.Options{})
 	h, root := driverHarness(t, agent), admins(t, agent)
 	h.GoBack = func() func() {
 		snapshot, _, err := root.Snapshot().Save(nil)
@@ -85,7 +85,7 @@ func TestDriverOfARestoredServer(t *testing.T) {
 }
 
 // driverHarness makes stores, each of which has a prefix of its own.
-func driverHarness(t *testing.T, agent *testbed.ConsulAgent) leasetest.Harness {
+func driverHarness(t *testing.T, agent *testbed.Daemon) leasetest.Harness {
 	root := admins(t, agent)
 	var d *driver
 	return leasetest.Harness{
@@ -118,7 +118,7 @@ func driverHarness(t *testing.T, agent *testbed.ConsulAgent) leasetest.Harness {
 
 // newStore makes a store with a prefix of its own. Each client connects through a proxy to one of
 // the agents.
-func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
+func newStore(t testing.TB, agents ...*testbed.Daemon) conformance.Store {
 	prefix := "test/" + string(backend.NewNonce()[:16])
 	root := admins(t, agents[0])
 	t.Cleanup(func() { wipe(root, prefix) })
@@ -166,9 +166,9 @@ func open(t testing.TB, o Options) *Backend {
 }
 
 // admins returns a client with an operator's rights.
-func admins(t testing.TB, a *testbed.ConsulAgent) *api.Client {
+func admins(t testing.TB, a *testbed.Daemon) *api.Client {
 	t.Helper()
-	client, err := api.NewClient(&api.Config{Address: a.URL(), Token: a.AdminToken(), Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}})
+	client, err := api.NewClient(&api.Config{Address: a.URL(), Token: testbed.ConsulToken, Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,28 +78,28 @@ func TestAHeartbeatThatWasPutBackIsNotTheSame(t *testing.T) {
 // more.
 func TestInspectSaysHowTheServersAre(t *testing.T) {
 	t.Parallel()
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
-	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: agent.AdminToken()})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
+	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: testbed.ConsulToken})
 	if err != nil {
 		t.Fatal(err)
 	}
 	member := token(t, root, `key_prefix "election/" { policy = "write" }`).SecretID
 	inspects(t, open(t, Options{Address: agent.URL(), Token: member}),
 		"servers: one, ", `health: not shown to this token`, `agent: version and role are not shown`)
-	inspects(t, open(t, Options{Address: agent.URL(), Token: agent.AdminToken()}),
+	inspects(t, open(t, Options{Address: agent.URL(), Token: testbed.ConsulToken}),
 		"servers: one, ", "health: the servers report healthy: true", "agent: Consul 1.", "a server: while it is down")
 }
 
 // Limits that are lower than Consul's own are such that some thousands of leases cannot be renewed.
 func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
 	t.Parallel()
-	for want, limits := range map[string]map[string]any{
-		"":                               nil,
-		"kv_max_value_size":              {"kv_max_value_size": 100_000},
-		"txn_max_req_len":                {"txn_max_req_len": 400_000, "kv_max_value_size": 400_000},
-		"http_max_conns_per_client is 5": {"http_max_conns_per_client": 5},
+	for want, limits := range map[string]string{
+		"":                               "",
+		"kv_max_value_size":              "kv_max_value_size = 100000",
+		"txn_max_req_len":                "txn_max_req_len = 400000, kv_max_value_size = 400000",
+		"http_max_conns_per_client is 5": "http_max_conns_per_client = 5",
 	} {
-		agent := testbed.StartConsul(t, testbed.ConsulOptions{Limits: limits})
+		agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {" + limits + "}"}})
 		b, err := Open(Options{Address: agent.URL()})
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 )
 
 // join opens a manager that has joined the election jobs, through an agent.
-func (l *lab) join(t *testing.T, id string, ttl time.Duration, agent *testbed.ConsulAgent) *election.Election {
+func (l *lab) join(t *testing.T, id string, ttl time.Duration, agent *testbed.Daemon) *election.Election {
 	t.Helper()
 	return testbed.Join(t, id, ttl, open(t, Options{Address: agent.URL(), Prefix: l.prefix}))
 }
@@ -25,13 +25,13 @@ func (l *lab) join(t *testing.T, id string, ttl time.Duration, agent *testbed.Co
 // another within less than a TTL. The election's leader keeps leading in its term.
 func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 	const ttl = 24 * time.Second // the servers need a few seconds, and more on a busy machine
-	for what, harm := range map[string]func(*testing.T, *testbed.ConsulAgent){
-		"killed":  func(t *testing.T, a *testbed.ConsulAgent) { a.Kill(t) },
-		"stopped": func(t *testing.T, a *testbed.ConsulAgent) { a.Stop(t) },
+	for what, harm := range map[string]func(*testing.T, *testbed.Daemon){
+		"killed":  func(t *testing.T, a *testbed.Daemon) { a.Kill(t) },
+		"stopped": func(t *testing.T, a *testbed.Daemon) { a.Stop(t) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+			agents := testbed.StartConsulCluster(t, 3)
 			l := newLab(t, agents[0])
 			first := testbed.Leader(t, agents)
 			at := slices.Index(agents, first)
@@ -53,8 +53,7 @@ func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 	for _, minority := range []string{"follower", "leader"} {
 		t.Run("the servers' "+minority, func(t *testing.T) {
 			t.Parallel()
-			network := testbed.NewNetwork(t, 3)
-			agents := testbed.StartConsulCluster(t, network, 3)
+			agents := testbed.StartConsulCluster(t, 3)
 			l := newLab(t, agents[0])
 			at := slices.Index(agents, testbed.Leader(t, agents))
 			if minority == "follower" {
@@ -62,7 +61,7 @@ func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 			}
 			a := l.join(t, "a", ttl, agents[at])
 			b, c := l.join(t, "b", ttl, agents[(at+1)%3]), l.join(t, "c", ttl, agents[(at+2)%3])
-			drivertest.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b, c)
+			drivertest.StepsDownFirst(t, func(on bool) { agents[at].Host().Cut(t, on) }, a, b, c)
 		})
 	}
 }

@@ -17,7 +17,7 @@ const labTTL = 2 * time.Second
 
 // A lab is a prefix of its own on an agent, with a client for what operators do.
 type lab struct {
-	agent  *testbed.ConsulAgent
+	agent  *testbed.Daemon
 	root   *api.Client
 	prefix string
 }
@@ -26,7 +26,7 @@ type lab struct {
 func (l *lab) record(election string) string      { return l.prefix + "/record/" + election }
 func (l *lab) session(nonce backend.Nonce) string { return l.prefix + "/session/" + string(nonce) }
 
-func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
+func newLab(t *testing.T, agent *testbed.Daemon) *lab {
 	t.Helper()
 	prefix := "lab/" + string(backend.NewNonce()[:16])
 	l := &lab{agent, admins(t, agent), prefix}

@@ -159,7 +159,7 @@ func TestAListeningFollowerOfManyLeasesSeesADeletion(t *testing.T) {
 // A snapshot that is restored confirms no listing, even if the leader's session is in it as it was left.
 func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, testbed.StartConsul(t, testbed.ConsulOptions{}))
+	l := newLab(t, testbed.StartConsul(t, testbed.Options{}))
 	a := l.node(t, "a")
 	held := a.winAll(manyLeases, "e")
 	a.wantRefused("at first", held)

@@ -68,7 +68,7 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 
 // Preflight reports a missing right before the first bid, for exactly the elections that it affects.
 func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
 	all := fmt.Sprintf(`key_prefix %q { policy = "write" }`, l.prefix+"/")
 	but := func(key string) string {

@@ -22,9 +22,9 @@ import (
 // denied. What the process leads itself goes on.
 func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	t.Parallel()
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
 	held := strong.win("hidden")
 	bound := token(t, l.root, strong.driver.Policy)
 	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
@@ -99,7 +99,7 @@ func TestAPlaceThatIsNamedIsNotIgnored(t *testing.T) {
 // TestConformanceWhereAnotherConsulAnswers runs the cases in which an address leads some processes to another Consul for a
 // while, which is empty, in use, or has a copy of the keys.
 func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
-	here, other := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
+	here, other := testbed.StartConsul(t, testbed.Options{}), testbed.StartConsul(t, testbed.Options{})
 	for range 5000 { // to who has read the first one, a copy with greater indexes looks like a later state of it
 		_, err := admins(t, other).KV().Put(&api.KVPair{Key: "test/age"}, nil)
 		fatal(t, err)
@@ -111,7 +111,7 @@ func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
 		connect := func(t testing.TB, addr string) backend.Backend {
 			return open(t, Options{Address: addr, Prefix: prefix})
 		}
-		return drivertest.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
+		return drivertest.Elsewhere(here, other, connect, func() error { return copyKeys(from, to, prefix) })
 	})
 	h.Only = drivertest.IsElsewhere
 	conformance.Run(t, h)
@@ -130,7 +130,7 @@ func copyKeys(from, to *api.Client, prefix string) error {
 
 // The servers' messages contain names of elections, and a token may be a word of our own messages.
 func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
 	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/session/")).SecretID
 	n := l.node(t, "n", func(o *Options) { o.Token = reader })

@@ -22,7 +22,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		TTL: ttl, Late: 2 * time.Second, Short: true, Parallel: true,
 		NewStore: func(t testing.TB) conformance.Store {
-			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+			server := testbed.StartZooKeeper(t, testbed.Options{})
 			proxy := server.Proxy(t)
 			store := newStore(t, []string{server.Addr()}, func(root string) Options {
 				return Options{ZooKeeper: zookeeper.Options{Servers: []string{proxy.Addr()}, Root: root}, Tick: tick, Session: tightSession}
@@ -41,7 +41,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 // and those in which the ensemble loses its leader.
 func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
-	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
 	h := conformance.Harness{
 		TTL: ttl, Late: 3 * time.Second, Short: true,
 		NewStore: func(t testing.TB) conformance.Store {
@@ -71,12 +71,11 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 // docs/design/curator.md, "A follower that is cut off".
 func TestValidForEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
-	network := testbed.NewNetwork(t, 3)
-	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
 	root := "/z1"
 	for round := range 2 {
 		leader := testbed.Leader(t, servers)
-		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+		victim := slices.IndexFunc(servers, func(s *testbed.Daemon) bool { return s != leader })
 		o := Options{ZooKeeper: zookeeper.Options{Servers: []string{servers[victim].Addr()}, Root: root}, Tick: tick, Session: tightSession}
 		a := newClient(t, "a", o)
 		var held backend.Lease
@@ -101,12 +100,12 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 		testbed.Eventually(t, patience, "renewals before the cut", pace)
 		start := time.Now()
 		answers, err := a.renew(held)
-		network.Host(victim).Cut(t, true)
+		servers[victim].Host().Cut(t, true)
 		if err == nil && answers[0].Outcome == backend.Granted {
 			deadline = start.Add(answers[0].ValidFor)
 		}
 		a.expectNodeOutlives(t, leader, held, deadline)
-		network.Host(victim).Cut(t, false)
+		servers[victim].Host().Cut(t, false)
 		a.kill()
 		testbed.Eventually(t, patience, "the follower to join again", func() error {
 			if servers[victim].Leads(t) || !servers[victim].Running() {
@@ -122,7 +121,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 
 // expectNodeOutlives fails the test if the node of a lease vanishes before the deadline, or
 // before that of a later renewal. The client's server was just cut off.
-func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
+func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.Daemon, held backend.Lease, deadline time.Time) {
 	t.Helper()
 	admin := testbed.DialZooKeeper(t, []string{leader.Addr()})
 	path, cut := c.markPath(held), time.Now()

@@ -24,7 +24,7 @@ const secret = "canary-4711"
 
 // withUsers starts a node with users, and returns an administrator's client. The user app
 // has the rights that doc.go names.
-func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.EtcdNode, *clientv3.Client) {
+func withUsers(t testing.TB, prefix string, o testbed.Options) (*testbed.Daemon, *clientv3.Client) {
 	t.Helper()
 	n := testbed.StartEtcd(t, o)
 	config := clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()}
@@ -77,7 +77,7 @@ func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.Etc
 func TestTheDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
-	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
+	n, root := withUsers(t, prefix, testbed.Options{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
 	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
 	a := openNode(t, "a", o)
 	exerciseAll(t, a, openNode(t, "b", o))
@@ -155,7 +155,7 @@ func exerciseAll(t *testing.T, a, b *node) {
 func TestTLSWithClientCertificates(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
-	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
+	n, _ := withUsers(t, prefix, testbed.Options{TLS: true})
 	cert, key := n.ClientFiles(t, "app") // its common name is the user
 	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: n.CAFile(), CertFile: cert, KeyFile: key}
 	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
@@ -187,7 +187,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 // No error and no output contains a password, and each failure has its class.
 func TestErrorsHideThePassword(t *testing.T) {
 	const prefix = "app/"
-	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	n, _ := withUsers(t, prefix, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	printed := captureStderr(t)
 	for what, c := range map[string]struct {
 		o    Options
@@ -288,7 +288,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 // After Close there is no goroutine, no connection, and no session if nothing is held. A
 // client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	admin := dial(t, n.URL())
 	admin.Get(t.Context(), "warm")
 	before := runtime.NumGoroutine()

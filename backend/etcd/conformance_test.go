@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,16 +26,12 @@ func TestDriver(t *testing.T) {
 // TestDriverOfARestoredNode runs the same on a node whose data an operator restores from a copy.
 func TestDriverOfARestoredNode(t *testing.T) {
 	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	h := driverHarness(t, n.URL())
 	h.GoBack = func() func() {
-		saved := filepath.Join(t.TempDir(), "saved")
 		n.Kill(t)
-		err := os.CopyFS(saved, os.DirFS(filepath.Join(n.Dir(), "data")))
+		saved := n.SaveData(t)
 		n.Start(t)
-		if err != nil {
-			t.Fatal(err)
-		}
 		return func() {
 			n.Kill(t)
 			n.ReplaceData(t, saved)
@@ -80,7 +74,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
-		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
+		node := testbed.StartEtcd(t, testbed.Options{})
 		store := newStore(t, []string{node.URL()})
 		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
 		return store

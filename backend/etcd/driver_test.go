@@ -18,10 +18,10 @@ import (
 )
 
 // countRequests returns how many requests a node has received so far, by method.
-func countRequests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
+func countRequests(t testing.TB, n *testbed.Daemon) map[string]float64 {
 	t.Helper()
 	counts := make(map[string]float64)
-	for name, value := range n.Metrics(t) {
+	for name, value := range testbed.EtcdMetrics(t, n) {
 		if rest, ok := strings.CutPrefix(name, "grpc_server_started_total{"); ok {
 			_, method, _ := strings.Cut(rest, `grpc_method="`)
 			method, _, _ = strings.Cut(method, `"`)
@@ -38,7 +38,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	for _, elections := range []int{10, 1000} {
 		t.Run(fmt.Sprint(elections), func(t *testing.T) {
 			t.Parallel()
-			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+			n := testbed.StartEtcd(t, testbed.Options{})
 			o := options(n.URL())
 			for _, leads := range []bool{true, false} {
 				drivertest.Settle(t, open(t, o), elections, ttl, leads)
@@ -70,7 +70,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 // A watch costs four messages to make and to cancel, of each process at each change.
 func TestOneWatchServesManyCallsOfListen(t *testing.T) {
 	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	o := options(n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 	held := a.lead("jobs")
@@ -97,7 +97,7 @@ func TestOneWatchServesManyCallsOfListen(t *testing.T) {
 // in the same cluster is no news.
 func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	o := options(n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 	held := a.lead("jobs")
@@ -120,7 +120,7 @@ func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 // Listen survives a compaction of the revision that its watch would have read next.
 func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	o, admin := options(n.URL()), dial(t, n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 	held := a.lead("jobs")

@@ -40,7 +40,7 @@ func describe(list []backend.Diagnostic) (text string) {
 
 func TestInspectNeedsOnlyMemberRights(t *testing.T) {
 	t.Parallel()
-	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	n, _ := withUsers(t, "app/", testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	text := inspect(t, Options{Endpoints: []string{n.URL(), "http://127.0.0.1:1"}, Prefix: "app/", Username: "app", Password: secret})
 	for _, want := range []string{"cluster: one member", "etcd 3.", "leads the cluster", "WARNING member: http://127.0.0.1:1 does not answer"} {
 		if !strings.Contains(text, want) {
@@ -57,7 +57,7 @@ func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
 		"WARNING messages: --max-txn-ops": {"--max-txn-ops=100"},
 		"WARNING messages: --max-request-bytes is less than 1049600": {"--max-request-bytes=1000000"},
 	} {
-		n := testbed.StartEtcd(t, testbed.EtcdOptions{Args: args})
+		n := testbed.StartEtcd(t, testbed.Options{Args: args})
 		text := inspect(t, Options{Endpoints: []string{n.URL()}})
 		if !strings.Contains(text, want) || strings.Contains(text, "messages") != (want != "") {
 			t.Errorf("with %v: %q is missing:\n%s", args, want, text)

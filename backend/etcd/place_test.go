@@ -66,8 +66,8 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 }
 
 // sameID starts a node whose cluster has the id of each that was started without any options.
-func sameID(t testing.TB) *testbed.EtcdNode {
-	return testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{
+func sameID(t testing.TB) *testbed.Daemon {
+	return testbed.StartEtcd(t, testbed.Options{Args: []string{
 		"--name=default", "--initial-cluster-token=etcd-cluster",
 		"--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
 	}})
@@ -94,7 +94,7 @@ func TestConformanceWhereAnotherClusterAnswers(t *testing.T) {
 			}
 			return b
 		}
-		return drivertest.Elsewhere(here.Daemon, other.Daemon, connect, func() error { return copyKeys(from, to, prefix) })
+		return drivertest.Elsewhere(here, other, connect, func() error { return copyKeys(from, to, prefix) })
 	})
 	h.Only = drivertest.IsElsewhere
 	conformance.Run(t, h)
@@ -120,7 +120,7 @@ func copyKeys(from, to *clientv3.Client, prefix string) error {
 func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
-	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	n, root := withUsers(t, prefix, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
 	strong := openNode(t, "strong", o)
 	strong.lead("hidden")
@@ -158,7 +158,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 // few or many.
 func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
-	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	n, root := withUsers(t, "other/", testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	grant := func(kind clientv3.PermissionType, key string) {
 		t.Helper()
 		if _, err := root.RoleGrantPermission(t.Context(), "election", key, clientv3.GetPrefixRangeEnd(key), kind); err != nil {
@@ -195,7 +195,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 // Preflight reports missing rights to write any key of a grant, for the elections concerned.
 func TestPreflightReportsMissingRights(t *testing.T) {
 	t.Parallel()
-	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	n, root := withUsers(t, "app/", testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	const records = "app/record/"
 	must := func(_ any, err error) {
 		t.Helper()

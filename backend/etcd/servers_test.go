@@ -15,16 +15,16 @@ import (
 
 // calm has the options of clusters without faults: on a busy machine the members must not
 // elect another leader of etcd.
-var calm = testbed.EtcdOptions{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
+var calm = testbed.Options{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
 
 // TestConformanceOnThreeNodes runs the conformance suite on a cluster without faults.
 func TestConformanceOnThreeNodes(t *testing.T) {
 	t.Parallel()
-	endpoints := urls(testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm))
+	endpoints := urls(testbed.StartEtcdCluster(t, 3, calm))
 	conformance.Run(t, harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) }))
 }
 
-func urls(nodes []*testbed.EtcdNode) (all []string) {
+func urls(nodes []*testbed.Daemon) (all []string) {
 	for _, n := range nodes {
 		all = append(all, n.URL())
 	}
@@ -35,7 +35,7 @@ func urls(nodes []*testbed.EtcdNode) (all []string) {
 // election keeps its leader, and there is never a second one.
 func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	t.Parallel()
-	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
+	nodes := testbed.StartEtcdCluster(t, 3, testbed.Options{})
 	o := options(urls(nodes)...)
 	const ttl = 15 * time.Second // etcd needs a second or two to choose, on a busy machine more
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
@@ -64,8 +64,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			network := testbed.NewNetwork(t, 3)
-			nodes := testbed.StartEtcdCluster(t, network, 3, testbed.EtcdOptions{})
+			nodes := testbed.StartEtcdCluster(t, 3, testbed.Options{})
 			at := slices.Index(nodes, testbed.Leader(t, nodes))
 			if role == "follower" {
 				at = (at + 1) % 3
@@ -74,7 +73,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 			a := join(t, "a", 3*time.Second, o)
 			o.Endpoints = []string{nodes[(at+1)%3].URL(), nodes[(at+2)%3].URL()}
 			b := join(t, "b", 3*time.Second, o)
-			drivertest.StepsDownFirst(t, func(on bool) { network.Host(at).Cut(t, on) }, a, b)
+			drivertest.StepsDownFirst(t, func(on bool) { nodes[at].Host().Cut(t, on) }, a, b)
 		})
 	}
 }
@@ -83,11 +82,11 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 // another.
 func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
-	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm)
+	nodes := testbed.StartEtcdCluster(t, 3, calm)
 	a := openNode(t, "a", options(urls(nodes)...))
 	held := a.lead("jobs")
 	led := testbed.Leader(t, nodes)
-	hangs := nodes[slices.IndexFunc(nodes, func(n *testbed.EtcdNode) bool { return n != led })]
+	hangs := nodes[slices.IndexFunc(nodes, func(n *testbed.Daemon) bool { return n != led })]
 	hangs.Stop(t)
 	defer hangs.Continue(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*callLimit)
@@ -119,7 +118,7 @@ func within[R any](ctx context.Context, call func(context.Context) (R, error)) (
 // until the revisions have caught up.
 func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	t.Parallel()
-	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	n := testbed.StartEtcd(t, testbed.Options{})
 	admin := dial(t, n.URL())
 	for range 200 {
 		if _, err := admin.Put(t.Context(), "other", "x"); err != nil {

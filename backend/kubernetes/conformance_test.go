@@ -32,9 +32,9 @@ func TestConformance(t *testing.T) {
 // restarted, and suspended for a while.
 func TestConformanceWithServerFaults(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
-		k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+		k := testbed.StartKubernetes(t, testbed.Options{})
 		store := newStore(t, k)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, k.Daemon))
+		maps.Copy(store.Faults, testbed.ServerFaults(t, k))
 		return store
 	})
 	h.Only, h.Parallel = conformance.Case.OwnServer, false
@@ -44,8 +44,8 @@ func TestConformanceWithServerFaults(t *testing.T) {
 // TestConformanceOnTwoServers runs the suite on two API servers over one etcd. Each has some of the
 // clients. The cases about cost and about managers among themselves do not depend on that.
 func TestConformanceOnTwoServers(t *testing.T) {
-	one := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
-	two := testbed.StartKubernetes(t, testbed.KubernetesOptions{Beside: one})
+	one := testbed.StartKubernetes(t, testbed.Options{})
+	two := one.StartBeside(t)
 	h := harness(func(t testing.TB) conformance.Store { return newStore(t, one, two) })
 	h.Only = func(c conformance.Case) bool { return c.Rule[0] != 'L' || c.Rule == "L1" || c.Rule == "L2" }
 	conformance.Run(t, h)

@@ -136,7 +136,7 @@ func TestAnIdleFollowerHardlyReads(t *testing.T) {
 // An API server that answers 429 delays, and takes no lease.
 func TestThrottlingTakesNoLease(t *testing.T) {
 	t.Parallel()
-	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{Args: []string{
+	k := testbed.StartKubernetes(t, testbed.Options{Args: []string{
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=16", "--max-mutating-requests-inflight=8",
 	}})
 	l := newLab(t, k)

@@ -25,7 +25,7 @@ import (
 // term exceeds it.
 func TestARestoredClusterIsWatched(t *testing.T) {
 	t.Parallel()
-	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+	k := testbed.StartKubernetes(t, testbed.Options{})
 	l := newLab(t, k)
 	a, b, c, d := l.node(t, "a"), l.node(t, "b"), l.node(t, "c"), l.node(t, "d")
 	held := a.mustRenew(a.lead("jobs"))

@@ -74,7 +74,7 @@ func runSuite(t *testing.T, knowsMembers bool, stages []migration.Stage, newStor
 
 // largeServer starts a server with enough connections for a suite that runs in parallel.
 func largeServer(t testing.TB) *testbed.Database {
-	return testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-connections=2000"}}).Database(t)
+	return testbed.Start(t, testbed.MariaDB, testbed.Options{Args: []string{"--max-connections=2000"}}).Database(t)
 }
 
 // faultyTables makes tables for one case, behind a proxy that can be cut.

@@ -326,7 +326,7 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 		testbed.MySQL:   {"WITH caching_sha2_password BY '%s'", "WITH sha256_password BY '%s'"},
 	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k, TLS: true, Args: []string{"--require-secure-transport=ON"}})
+		server := testbed.Start(t, k, testbed.Options{TLS: true, Args: []string{"--require-secure-transport=ON"}})
 		l := newLab(t, server)
 		if k == testbed.MariaDB {
 			server.Exec(t, "INSTALL SONAME 'auth_ed25519'")

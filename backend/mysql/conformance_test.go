@@ -77,7 +77,7 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		h := realTime(func(t testing.TB) conformance.Store {
-			server := testbed.Start(t, testbed.Options{Kind: k})
+			server := testbed.Start(t, k, testbed.Options{})
 			store := newProxied(t, server, newLab(t, server))
 			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 			return store
@@ -154,7 +154,7 @@ func (l *lab) plant(prefix, election string) error {
 // newReplicated makes a store on a primary with a replica, behind a proxy that leads to the
 // primary.
 func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
-	primary := testbed.Start(t, testbed.Options{Kind: k, Replication: true, Args: []string{"--sync-binlog=1"}})
+	primary := testbed.StartPrimary(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
 	l, proxy := newLab(t, primary), primary.Proxy(t)
 	config := proxy.Config(l.User)
 	store := newStore(t, l, func(o Options) Options {

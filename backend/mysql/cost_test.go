@@ -13,7 +13,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		spent := func() (statements int) {
 			var name string
 			if err := l.admin.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &statements); err != nil {

@@ -92,7 +92,7 @@ func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 // Close returns soon, also beside a server that hangs, and leaves no goroutine and no connection.
 func TestCloseLeavesNothing(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k})
+		server := testbed.Start(t, k, testbed.Options{})
 		l := newLab(t, server)
 		for _, hung := range []bool{false, true} {
 			d := open(t, Options{Config: l.User})

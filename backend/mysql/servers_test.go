@@ -24,7 +24,7 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Run("durable, and then volatile", func(t *testing.T) {
 			t.Parallel()
-			server := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}})
+			server := testbed.Start(t, k, testbed.Options{Args: []string{"--log-bin=binlog", "--server-id=7", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}})
 			l := newLab(t, server)
 			d := open(t, Options{Config: l.User})
 			first := testbed.Read(t, d)
@@ -48,7 +48,7 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 		})
 		t.Run("volatile", func(t *testing.T) {
 			t.Parallel()
-			server := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
+			server := testbed.Start(t, k, testbed.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
 			d := open(t, Options{Config: newLab(t, server).User})
 			before := testbed.Read(t, d)
 			if now := restarted(t, server, d, server.Kill, lease.ErrEpoch); now.Epoch == before.Epoch || now.WentBack != 1 {
@@ -128,7 +128,7 @@ func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
 func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+		primary, replica := testbed.StartPair(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
 		before := testbed.Read(t, d, recordKey("jobs"))
@@ -171,7 +171,7 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
+		primary, replica := testbed.StartPair(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
 		l := newLab(t, primary)
 		drivertest.WatchesItsOwnLeftover(t, primary, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
 			return join(t, id, ttl, Options{Config: proxy.Config(l.User), MaxTTL: greatest})
@@ -183,7 +183,7 @@ func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 func TestTwoServersBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		one, two := testbed.Shared(t, k), testbed.Start(t, testbed.Options{Kind: k})
+		one, two := testbed.Shared(t, k), testbed.Start(t, k, testbed.Options{})
 		l := newLab(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
@@ -238,7 +238,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 func TestLimitsOfTheServerAreErrors(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--log-bin=binlog", "--server-id=7", "--binlog-format=STATEMENT", "--max-connections=20"}}))
+		l := newLab(t, testbed.Start(t, k, testbed.Options{Args: []string{"--log-bin=binlog", "--server-id=7", "--binlog-format=STATEMENT", "--max-connections=20"}}))
 		d := open(t, Options{Config: l.User})
 		_, err := d.Read(t.Context(), nil)
 		if err == nil {
@@ -266,7 +266,7 @@ func TestLimitsOfTheServerAreErrors(t *testing.T) {
 func TestAClockStepChangesNothing(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
+		server := testbed.Start(t, k, testbed.Options{Clock: true})
 		l := newLab(t, server)
 		leader := join(t, "a", 4*time.Second, Options{Config: l.User})
 		lead, err := leader.Campaign(t.Context())

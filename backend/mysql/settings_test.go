@@ -46,7 +46,7 @@ var refusedByName = map[string]string{"binlog_format": "binlog_format STATEMENT"
 func TestNoVariableMattersToAnyStatement(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		rows, err := l.admin.QueryContext(t.Context(), everyVariable[k])
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestAnySettingsOfTheServerWillDo(t *testing.T) {
 		if k == testbed.MariaDB {
 			args = append(args, "--sql-mode=ORACLE,EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES", "--lower-case-table-names=1", "--query-cache-type=1", "--query-cache-size=1M", "--innodb-snapshot-isolation=ON", "--tmp-disk-table-size=1024")
 		}
-		server := testbed.Start(t, testbed.Options{Kind: k, Args: args})
+		server := testbed.Start(t, k, testbed.Options{Args: args})
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
 			l := newLab(t, server)
 			l.withTable(t, "App")

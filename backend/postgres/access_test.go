@@ -180,7 +180,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 // Passwords are sent by SCRAM, and the server's certificate is checked, as the DSN says.
 func TestTLSAndSCRAM(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true, Settings: []string{"password_encryption=scram-sha-256", "listen_addresses=127.0.0.1,127.0.0.2"},
+	server := testbed.StartPostgres(t, testbed.Options{TLS: true, Args: []string{"--password_encryption=scram-sha-256", "--listen_addresses=127.0.0.1,127.0.0.2"},
 		Access: []string{"hostssl all all 127.0.0.0/8 scram-sha-256", "hostnossl all postgres 127.0.0.1/32 trust"}})
 	db := server.Database(t)
 	if scram := server.Value(t, "SELECT left(rolpassword, 13) FROM pg_authid WHERE rolname = '"+db.User+"'"); scram != "SCRAM-SHA-256" {

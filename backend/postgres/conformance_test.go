@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
-		server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+		server := testbed.StartPostgres(t, testbed.Options{})
 		store := newStore(t, server)
 		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 		return store

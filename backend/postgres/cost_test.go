@@ -11,7 +11,7 @@ import (
 // A thousand idle elections cost no more messages than one, and nothing polls.
 func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
+	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--log_statement=all"}})
 	o := Options{DSN: server.Database(t).DSN("")}
 	const leader = 3       // renewals
 	const follower = 3 + 1 // it reads, and writes its session

@@ -24,7 +24,7 @@ func look(t testing.TB, b *Backend) error {
 // By default a client tries TLS first, and says that it was refused whatever comes after it.
 func TestAServerThatIsDownIsNotDenied(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, server.Database(t))
 	dsn := func(mode string) string { return strings.Replace(db.DSN(""), "sslmode=disable", "sslmode="+mode, 1) }
 	if err := look(t, backendOn(t, Options{DSN: dsn("require")})); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "refused TLS") {
@@ -53,7 +53,7 @@ func TestAServerThatIsDownIsNotDenied(t *testing.T) {
 // which PostgreSQL 13 does not make by default.
 func TestARefusedPasswordIsSaidFirst(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Access: []string{"host all hasty 127.0.0.1/32 md5", "host all all 127.0.0.1/32 trust"}})
+	server := testbed.StartPostgres(t, testbed.Options{Access: []string{"host all hasty 127.0.0.1/32 md5", "host all all 127.0.0.1/32 trust"}})
 	db := server.Database(t)
 	server.Exec(t, "CREATE ROLE hasty LOGIN PASSWORD 'secret'")
 	dsn := strings.Replace(db.DSNOf("hasty", "canary7f3a", ""), "sslmode=disable", "sslmode=prefer", 1)
@@ -141,7 +141,7 @@ func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 // What PgBouncer refuses by its configuration stays refused.
 func TestAPoolerThatIsNotSetUpIsDenied(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	strict := withTable(t, server.Database(t))
 	addr := testbed.StartPgBouncer(t, strict, "transaction\ndisable_pqexec=1").Addr()
 	if err := look(t, backendOn(t, Options{DSN: strict.DSN(addr)})); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "disable_pqexec 0") {

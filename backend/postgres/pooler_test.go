@@ -17,7 +17,7 @@ import (
 // Behind PgBouncer in transaction mode all but notifications works, and the doctor says so.
 func TestPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	t.Run("driver", func(t *testing.T) {
 		leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
 			db := withTable(t, server.Database(t))
@@ -48,7 +48,7 @@ type silent struct{ lease.Driver }
 // The doctor names what a server lacks.
 func TestTheDoctorNamesBadSettings(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"fsync=off"}})
+	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--fsync=off"}})
 	db := server.Database(t)
 	server.Exec(t, "CREATE DATABASE latin ENCODING LATIN1 LOCALE 'C' TEMPLATE template0")
 	if _, err := backendOn(t, Options{DSN: db.DSN("")}).Inspect(t.Context(), time.Second, time.Second); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "elect schema") {

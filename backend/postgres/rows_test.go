@@ -71,7 +71,7 @@ func TestANameThatNoRowCanHaveFailsAlone(t *testing.T) {
 // disk. The epoch stays, and nobody takes the server for an older copy.
 func TestAnAcknowledgedChangeSurvivesAKill(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"synchronous_commit=off", "wal_writer_delay=10s"}})
+	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--synchronous_commit=off", "--wal_writer_delay=10s"}})
 	d := open(t, Options{DSN: withTable(t, server.Database(t)).DSN("")})
 	before := testbed.Read(t, d)
 	server.Exec(t, "CHECKPOINT")

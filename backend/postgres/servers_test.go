@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,11 +35,11 @@ func TestConformanceThroughAFailover(t *testing.T) {
 
 // newReplicated makes a store on a primary with a standby, behind a proxy that leads to the primary.
 func newReplicated(t testing.TB, synchronous bool) conformance.Store {
-	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	primary := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, primary.Database(t))
 	proxy := primary.Proxy(t)
 	follow := func(primary *testbed.PostgresServer) *testbed.PostgresServer {
-		standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+		standby := testbed.StartPostgresStandby(t, primary)
 		if synchronous {
 			primary.Synchronous(t)
 		}
@@ -60,7 +57,7 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 // dropped when the first answer of the node that is meant arrives, so the two do not take turns.
 func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	t.Parallel()
-	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.PostgresOptions{})
+	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, first.Database(t))
 	second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
 	if err := open(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()); err != nil {
@@ -122,8 +119,8 @@ const patience = 2 * time.Minute
 func TestAnOwnLeftoverOnAPromotedStandbyIsWatched(t *testing.T) {
 	t.Parallel()
 	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
-	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	primary := testbed.StartPostgres(t, testbed.Options{})
+	standby := testbed.StartPostgresStandby(t, primary)
 	db := primary.Database(t)
 	drivertest.WatchesItsOwnLeftover(t, primary, standby, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
 		return join(t, id, ttl, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: greatest})
@@ -136,10 +133,10 @@ func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Na
 // change that was meant for one is refused by the other.
 func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 	t.Parallel()
-	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	primary := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, primary.Database(t))
-	first := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
-	second := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	first := testbed.StartPostgresStandby(t, primary)
+	second := testbed.StartPostgresStandby(t, primary)
 	proxy := primary.Proxy(t)
 	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
 	v := testbed.Read(t, d, recordKey("jobs"))
@@ -185,10 +182,10 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 // A standby answers, but not as the store. With several hosts in the DSN the primary is found.
 func TestAStandbyIsNotTheStore(t *testing.T) {
 	t.Parallel()
-	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	primary := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, primary.Database(t))
 	want := testbed.Read(t, open(t, Options{DSN: db.DSN("")}))
-	standby := testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
+	standby := testbed.StartPostgresStandby(t, primary)
 	for what, dsn := range map[string]string{"the default": db.DSN(standby.Addr()), "any server is accepted": db.DSN(standby.Addr()) + "&target_session_attrs=any"} {
 		_, err := open(t, Options{DSN: dsn}).Read(t.Context(), []lease.Key{recordKey("jobs")})
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
@@ -205,19 +202,13 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 // transactions anew. A process that has seen more notices that, and its changes are refused.
 func TestAnOlderCopyIsNoticed(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, server.Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
 	v := testbed.Read(t, d, recordKey("jobs"))
 	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
 	server.Terminate(t)
-	if err := os.Rename(data, copied); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", copied, data).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v: %s", err, out)
-	}
+	saved := server.SaveData(t)
 	server.Start(t)
 	v = testbed.Read(t, d, recordKey("jobs"))
 	if v.WentBack != 0 || v.Items[0].Old {
@@ -226,9 +217,7 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
 	v = testbed.Read(t, d, recordKey("jobs"))
 	server.Terminate(t)
-	if err := errors.Join(os.RemoveAll(data), os.Rename(copied, data)); err != nil {
-		t.Fatal(err)
-	}
+	server.ReplaceData(t, saved)
 	server.Start(t)
 	if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "other", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change by what was read before: %v, want ErrEpoch", err)

@@ -71,7 +71,7 @@ func TestAnAddressMayLackItsPort(t *testing.T) {
 // Statements of errors can be pasted: a user without rights is told what it needs, and then leads.
 func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	o := options(server)
 	o.Username, o.Password = "app", "canary-"+string(backend.NewNonce())
 	settled(t, server, Options{Addresses: o.Addresses, Prefix: o.Prefix})
@@ -165,7 +165,7 @@ func observe(t testing.TB, b *Backend, election string) backend.Lease {
 // An observer only reads. A candidate with its rights is told what it lacks.
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	o := options(server)
 	watching := o
 	watching.Username, watching.Password = "observer", "canary-observer"
@@ -192,7 +192,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 // password.
 func TestTLSAndPasswords(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{TLS: true})
+	server := testbed.StartRedis(t, testbed.Options{TLS: true})
 	const secret = "canary-of-tls"
 	server.AddUser(t, "app", secret, "allkeys", "allchannels", "allcommands")
 	good := options(server)
@@ -215,7 +215,7 @@ func TestTLSAndPasswords(t *testing.T) {
 	}
 	for what, o := range map[string]Options{
 		"a wrong password":            {Addresses: good.Addresses, CAFile: good.CAFile, Username: "app", Password: "canary-wrong"},
-		"an authority of the system":  {Addresses: good.Addresses, CAFile: "", Username: "app", Password: secret, TLS: testbed.StartRedis(t, testbed.RedisOptions{TLS: true}).TLSConfig()},
+		"an authority of the system":  {Addresses: good.Addresses, CAFile: "", Username: "app", Password: secret, TLS: testbed.StartRedis(t, testbed.Options{TLS: true}).TLSConfig()},
 		"a user that is not there":    {Addresses: good.Addresses, CAFile: good.CAFile, Username: "canary-user", Password: secret},
 		"a database that is not here": {Addresses: good.Addresses, CAFile: good.CAFile, Username: "app", Password: secret, DB: 9999},
 	} {
@@ -234,7 +234,7 @@ func TestTLSAndPasswords(t *testing.T) {
 // A server that refuses to write says why, and nothing was changed by half.
 func TestAFullServerRefusesWholeChanges(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, settled(t, server, options(server)))
 	v := testbed.Read(t, d, recordKey("jobs"))
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
@@ -259,7 +259,7 @@ func TestAFullServerRefusesWholeChanges(t *testing.T) {
 // A cluster has all keys on one of its masters.
 func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	server := testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}})
 	slots := []any{"CLUSTER", "ADDSLOTS"} // Redis 6.2 has no ADDSLOTSRANGE
 	for n := range 16384 {
 		slots = append(slots, n)
@@ -282,7 +282,7 @@ func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
 // One server of a cluster knows where the keys are, and a client that is not the cluster's does not go there.
 func TestAServerOfAClusterIsDenied(t *testing.T) {
 	t.Parallel()
-	one, other := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--cluster-enabled", "yes"}}), testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	one, other := testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}}), testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}})
 	slots := []any{"CLUSTER", "ADDSLOTS"}
 	for n := range 16384 {
 		slots = append(slots, n)
@@ -316,8 +316,8 @@ func TestAServerOfAClusterIsDenied(t *testing.T) {
 // What doctor says of a server changes with its settings.
 func TestInspectNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, server, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, server)
 	o := options(server)
 	say := func(o Options, ttl time.Duration) (warnings map[string]bool, all string) {
 		list, err := backendOn(t, o).Inspect(t.Context(), ttl, ttl/3)
@@ -370,7 +370,7 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 // so instead of NOAUTH.
 func TestAMissingOrWrongPasswordIsDenied(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	server.Do(t, "CONFIG", "SET", "requirepass", "secret")
 	for password, hint := range map[string]string{"": "; the server asks for a password", "canary7f3a": "; correct the username and the password"} {
 		b := backendOn(t, Options{Addresses: []string{server.Addr()}, Password: password})

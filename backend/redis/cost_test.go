@@ -23,7 +23,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 		for _, candidates := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%d elections, %d candidates", elections, candidates), func(t *testing.T) {
 				t.Parallel()
-				server := testbed.StartRedis(t, testbed.RedisOptions{})
+				server := testbed.StartRedis(t, testbed.Options{})
 				o := settled(t, server, options(server))
 				for i := range candidates {
 					drivertest.Settle(t, backendOn(t, o), elections, ttl, i == 0)
@@ -83,7 +83,7 @@ func subscribers(t testing.TB, server *testbed.RedisServer, o Options) int64 {
 // hears of changes again.
 func TestAListenerComesBack(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	o := options(server)
 	d, writer := open(t, o), open(t, o)
 	heard := drivertest.Listen(t, d)
@@ -136,7 +136,7 @@ func TestManyChangesAreFewNotifications(t *testing.T) {
 // A program's own client need not end a call with its context: the driver does, and the client stays open.
 func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	client := ownClient(t, &goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	d := open(t, Options{Client: client})
 	v := testbed.Read(t, d)

@@ -45,7 +45,7 @@ func TestALostVersionShows(t *testing.T) {
 // After FLUSHALL or SWAPDB, or if the item with the epoch is deleted, moved, or counts backwards, it is another epoch.
 func TestALostOriginIsAnotherEpoch(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	for what, command := range map[string][]any{"everything is deleted": {"FLUSHALL"}, "the database is swapped": {"SWAPDB", 0, 1}, "the epoch is deleted": {"DEL", "origin"}, "the epoch is moved": {"MOVE", "origin", 2}, "its number goes back": {"HSET", "origin", "number", "1"}, "its number is none": {"HSET", "origin", "number", "x"}} {
 		t.Run(what, func(t *testing.T) {
 			o := options(server)
@@ -131,7 +131,7 @@ func TestALateCreationIsAnotherItem(t *testing.T) {
 // A script that was flushed is sent again, and one that another client loaded is not needed.
 func TestAFlushedScriptIsSentAgain(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, options(server))
 	for term := range uint64(3) {
 		server.Do(t, "SCRIPT", "FLUSH")
@@ -179,7 +179,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 // A call that puts and verifies thousands of items is sent in parts, none of which keeps the server long.
 func TestLargeCallsAreSentInParts(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, settled(t, server, options(server)))
 	v := testbed.Read(t, d)
 	const many = 3*maxVerify/2 + 7
@@ -224,6 +224,16 @@ func TestLargeCallsAreSentInParts(t *testing.T) {
 	}
 }
 
+// startOff starts a server whose clock is off.
+func startOff(t testing.TB, off time.Duration, args ...string) *testbed.RedisServer {
+	t.Helper()
+	server := testbed.StartRedis(t, testbed.Options{Clock: true, Args: args})
+	server.Step(t, off)
+	server.Terminate(t)
+	server.Start(t)
+	return server
+}
+
 // A server whose clock was wrong when it started has run for a negative time when it is set right, and for hours
 // when it was behind.
 func TestAnyClockOfTheServerElectsALeader(t *testing.T) {
@@ -231,7 +241,7 @@ func TestAnyClockOfTheServerElectsALeader(t *testing.T) {
 	for what, off := range map[string]time.Duration{"2 h ahead at the start": 2 * time.Hour, "2 h behind": -2 * time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			server := testbed.StartRedis(t, testbed.RedisOptions{Clock: true, Offset: off})
+			server := startOff(t, off)
 			server.Step(t, -off)
 			o := options(server)
 			o.MaxTTL = 2 * time.Second
@@ -276,7 +286,7 @@ func TestAnyCountOfChangesElectsALeader(t *testing.T) {
 // A server that has worked for longer than the greatest TTL has not just lost a lease.
 func TestAServerThatHasWorkedForLongElectsAtOnce(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	o := options(server)
 	o.MaxTTL = time.Second
 	awaitWork(t, server, 5*time.Second)

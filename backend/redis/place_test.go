@@ -22,7 +22,7 @@ import (
 func TestWhatAProgramSelectsMovesNoElection(t *testing.T) {
 	t.Parallel()
 	const ttl, greatest = 4 * time.Second, 5 * time.Second
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	awaitWork(t, server, greatest+4*time.Second)
 	for _, db := range []int{0, 3} {
 		t.Run(fmt.Sprint("database ", db), func(t *testing.T) {
@@ -101,7 +101,7 @@ func sayOnEach(c *goredis.Client, command ...any) (err error) {
 // no connection that could be closed.
 func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	c := ownClient(t, &goredis.Options{Addr: server.Addr(), Protocol: 2})
 	d := open(t, Options{Client: lending{c, c.Options()}})
 	v := testbed.Read(t, d, recordKey("a"), recordKey("b"))
@@ -135,8 +135,8 @@ func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 // them out again and again: they are closed, and a leader leads on.
 func TestAConnectionThatAnswersNoRequestIsClosed(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	testbed.StartRedisReplica(t, server, testbed.RedisOptions{}).CatchUp(t, server)
+	server := testbed.StartRedis(t, testbed.Options{})
+	testbed.StartRedisReplica(t, server).CatchUp(t, server)
 	server.Do(t, "ACL", "SETUSER", "stranger", "on", ">secret", "+ping")
 	for _, command := range [][]any{{"MULTI"}, {"SUBSCRIBE", "noise"}, {"MONITOR"}, {"AUTH", "stranger", "secret"}} {
 		for _, replicas := range []int{0, 1} {
@@ -172,8 +172,8 @@ func (l lending) Options() *goredis.Options { return l.options }
 // What is written in the named database is there on replicas and after a restart, too.
 func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, server, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, server)
 	c := ownClient(t, &goredis.Options{Addr: server.Addr(), DB: 3})
 	d := open(t, Options{Client: c})
 	onEach(t, c, "SELECT", 4)

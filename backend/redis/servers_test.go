@@ -37,10 +37,10 @@ func TestConformanceThroughAFailover(t *testing.T) {
 
 // newReplicated makes a store on a master with a replica, behind a proxy that leads to the master.
 func newReplicated(t testing.TB, waits bool) conformance.Store {
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{})
 	proxy := master.Proxy(t)
 	failover := drivertest.Failovers(t, proxy, master, !waits, func(master *testbed.RedisServer) *testbed.RedisServer {
-		return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+		return testbed.StartRedisReplica(t, master)
 	})
 	o := settled(t, master, options(master))
 	o.Addresses, o.MaxTTL = []string{proxy.Addr()}, 3*time.Second
@@ -60,8 +60,8 @@ func newReplicated(t testing.TB, waits bool) conformance.Store {
 func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	t.Parallel()
 	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, master)
 	o := options(master)
 	o.MaxTTL = greatest
 	settled(t, master, o)
@@ -79,8 +79,7 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			const ttl, greatest = 8 * time.Second, 10 * time.Second
-			nothing := testbed.RedisOptions{Args: []string{"--appendonly", "no"}, Clock: true, Offset: -2 * time.Hour}
-			server, other := testbed.StartRedis(t, nothing), testbed.StartRedis(t, nothing)
+			server, other := startOff(t, -2*time.Hour, "--appendonly", "no"), startOff(t, -2*time.Hour, "--appendonly", "no")
 			other.StopReplication(t)
 			proxy := server.Proxy(t)
 			o := options(server)
@@ -127,8 +126,8 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 // and a change that was meant for the former one is refused. Nor do versions come again.
 func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	t.Parallel()
-	first := testbed.StartRedis(t, testbed.RedisOptions{})
-	second := testbed.StartRedisReplica(t, first, testbed.RedisOptions{})
+	first := testbed.StartRedis(t, testbed.Options{})
+	second := testbed.StartRedisReplica(t, first)
 	o := options(first)
 	d, late := open(t, o), open(t, o) // late reads nothing
 	v := testbed.Read(t, d, recordKey("jobs"))
@@ -168,11 +167,11 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 // its leaders.
 func TestTheFirstReplicaDeposesNobody(t *testing.T) {
 	t.Parallel()
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{})
 	o := options(master)
 	d := open(t, o)
 	before, id := testbed.Read(t, d), master.Info(t, "master_replid")
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master)
 	if now := master.Info(t, "master_replid"); now == id {
 		t.Fatal("the replication id has not changed: this test tests nothing")
 	}
@@ -190,7 +189,7 @@ func TestTheFirstReplicaDeposesNobody(t *testing.T) {
 // A restart is another epoch, whatever the server has kept.
 func TestARestartIsAnotherEpoch(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartRedis(t, testbed.RedisOptions{})
+	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, options(server))
 	v := testbed.Read(t, d)
 	for term := range uint64(3) {
@@ -212,10 +211,10 @@ func TestARestartIsAnotherEpoch(t *testing.T) {
 // A replica answers, but not as the store.
 func TestAReplicaIsNotTheStore(t *testing.T) {
 	t.Parallel()
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{})
 	o := options(master)
 	testbed.Read(t, open(t, o))
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	replica := testbed.StartRedisReplica(t, master)
 	o.Addresses = []string{replica.Addr()}
 	_, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")})
 	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
@@ -228,8 +227,8 @@ func TestAReplicaIsNotTheStore(t *testing.T) {
 func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	const ttl, greatest = 6 * time.Second, 9 * time.Second
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, master)
 	o := options(master)
 	o.MaxTTL = greatest
 	settled(t, master, o)
@@ -239,7 +238,7 @@ func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica.Promote(t)
-	third := testbed.StartRedisReplica(t, replica, testbed.RedisOptions{})
+	third := testbed.StartRedisReplica(t, replica)
 	o.Addresses = []string{replica.Addr()}
 	b := join(t, "b", ttl, o)
 	if err := b.Lead(nil); err != nil {
@@ -264,8 +263,8 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	t.Parallel()
 	const ttl, lag = 3 * time.Second, 2
 	const greatest = ttl + (lag+2)*time.Second // as docs/redis.md says
-	master := testbed.StartRedis(t, testbed.RedisOptions{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(lag)}})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{Args: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", fmt.Sprint(lag)}})
+	replica := testbed.StartRedisReplica(t, master)
 	line := master.Proxy(t)
 	host, port, _ := strings.Cut(line.Addr(), ":")
 	replica.Do(t, "REPLICAOF", host, port)
@@ -307,8 +306,8 @@ func TestSentinelsFindTheMaster(t *testing.T) {
 
 func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	const ttl, greatest = 3 * time.Second, 5 * time.Second
-	master := testbed.StartRedis(t, testbed.RedisOptions{TLS: tls})
-	replica := testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
+	master := testbed.StartRedis(t, testbed.Options{TLS: tls})
+	replica := testbed.StartRedisReplica(t, master)
 	o := options(master)
 	o.MaxTTL = greatest
 	if tls {

@@ -78,7 +78,7 @@ func TestDenialsSayWhatToDo(t *testing.T) {
 
 func TestAStoreWithTLSIsTrustedByItsAuthority(t *testing.T) {
 	t.Parallel()
-	node := testbed.StartS3(t, testbed.S3Options{TLS: true})
+	node := testbed.StartS3(t, testbed.Options{TLS: true})
 	o := newOptions(node)
 	if err := open(t, o).Prepare(t.Context()); err != nil {
 		t.Error(err)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // newOptions returns options for a prefix of its own.
-func newOptions(node *testbed.S3Node) Options {
+func newOptions(node *testbed.Daemon) Options {
 	return Options{Bucket: testbed.S3Bucket, Prefix: "case-" + string(backend.NewNonce()[:12]) + "/", Endpoint: node.URL(), PathStyle: true, CAFile: node.CAFile()}
 }
 
@@ -94,7 +94,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
-		node := testbed.StartS3(t, testbed.S3Options{})
+		node := testbed.StartS3(t, testbed.Options{})
 		store := newStore(t, node)
 		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
 		return store
@@ -108,7 +108,7 @@ func harness(newStore func(testing.TB) conformance.Store) conformance.Harness {
 }
 
 // newStore returns a store with a fresh prefix for one case, behind a proxy.
-func newStore(t testing.TB, node *testbed.S3Node) conformance.Store {
+func newStore(t testing.TB, node *testbed.Daemon) conformance.Store {
 	o := newOptions(node)
 	admin := open(t, o).leases
 	proxy := testbed.NewProxy(t, node.Addr())

@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		server := testbed.StartZooKeeper(t, testbed.Options{})
 		store := newStore(t, []string{server.Addr()})
 		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 		return store

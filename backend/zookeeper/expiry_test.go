@@ -15,7 +15,7 @@ import (
 // A request that waits in the library while it is not connected is not sent in another session.
 func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=300", "maxSessionTimeout=600"}})
+	server := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"minSessionTimeout=300", "maxSessionTimeout=600"}})
 	var proxies []*testbed.Proxy
 	var through []string
 	for range 5 {

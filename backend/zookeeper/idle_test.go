@@ -60,7 +60,7 @@ func TestAnUnchangedMemberIsWrittenOnlyWhenItsSessionIsLost(t *testing.T) {
 // A manager that closes has waited for its lease already.
 func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	server := testbed.StartZooKeeper(t, testbed.Options{})
 	fastest := time.Hour // a busy machine may be slow once
 	for range 3 {
 		p := start(t, "a", Options{Servers: []string{server.Addr()}})

@@ -18,8 +18,8 @@ import (
 // The servers belong to two ensembles. A process that has read one finds itself on the other.
 func TestAReadingHasTheEpochOfItsStore(t *testing.T) {
 	t.Parallel()
-	first := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
-	second := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	first := testbed.StartZooKeeper(t, testbed.Options{})
+	second := testbed.StartZooKeeper(t, testbed.Options{})
 	proxy := testbed.NewProxy(t, first.Addr())
 	d := start(t, "", Options{Servers: []string{proxy.Addr()}}).driver
 	d.session.Length = 4 * time.Second
@@ -58,8 +58,8 @@ func TestAReadingHasTheEpochOfItsStore(t *testing.T) {
 // Each of the servers would elect its own leader. A server that is named twice, as by two addresses, is one ensemble.
 func TestServersOfTwoEnsemblesAreNamed(t *testing.T) {
 	t.Parallel()
-	first := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
-	second := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	first := testbed.StartZooKeeper(t, testbed.Options{})
+	second := testbed.StartZooKeeper(t, testbed.Options{})
 	for other, want := range map[string]bool{second.Addr(): true, first.Proxy(t).Addr(): false} {
 		a := start(t, "a", Options{Servers: []string{first.Addr(), other}})
 		testbed.Eventually(t, patience, "a report", func() error {

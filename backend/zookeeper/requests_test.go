@@ -18,7 +18,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 		t.Run(fmt.Sprint(elections), func(t *testing.T) {
 			t.Parallel()
 			const ttl = 9 * time.Second
-			o := Options{Servers: []string{testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{}).Addr()}}
+			o := Options{Servers: []string{testbed.StartZooKeeper(t, testbed.Options{}).Addr()}}
 			for _, leads := range []bool{true, false} {
 				drivertest.Settle(t, start(t, "", o).Backend, elections, ttl, leads)
 			}

@@ -1,9 +1,6 @@
 package zookeeper
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,16 +13,15 @@ import (
 // lease whose grant is lost is not renewed although the record of another has the same number.
 func TestALostGrantIsNotRenewedInARestoredEnsemble(t *testing.T) {
 	t.Parallel()
-	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
 	o := Options{Servers: testbed.Addrs(servers)}
 	a, b := start(t, "a", o), start(t, "b", o)
 	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")
 	b.lead("other")
+	var saved []string
 	for _, s := range servers {
-		if err := os.CopyFS(filepath.Join(s.Dir(), "copied"), os.DirFS(filepath.Join(s.Dir(), "data"))); err != nil {
-			t.Fatal(err)
-		}
+		saved = append(saved, s.SaveData(t))
 	}
 	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
 		t.Fatal(err)
@@ -37,12 +33,8 @@ func TestALostGrantIsNotRenewedInARestoredEnsemble(t *testing.T) {
 	for _, s := range servers {
 		s.Kill(t)
 	}
-	for _, s := range servers {
-		data := filepath.Join(s.Dir(), "data")
-		os.Remove(filepath.Join(s.Dir(), "copied", "zookeeper_server.pid"))
-		if err := errors.Join(os.RemoveAll(data), os.Rename(filepath.Join(s.Dir(), "copied"), data)); err != nil {
-			t.Fatal(err)
-		}
+	for i, s := range servers {
+		s.ReplaceData(t, saved[i])
 	}
 	done := make(chan bool, 3)
 	for _, s := range servers {

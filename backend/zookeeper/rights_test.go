@@ -175,8 +175,8 @@ func TestInspectNamesRightsOfOthers(t *testing.T) {
 // A server whose certificate an unknown authority has signed is told nothing.
 func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	t.Parallel()
-	server, other := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
-	o := Options{Servers: []string{server.Secure()}, User: "app", Password: canary, TLS: server.TLSConfig()}
+	server, other := testbed.StartZooKeeper(t, testbed.Options{TLS: true}), testbed.StartZooKeeper(t, testbed.Options{TLS: true})
+	o := Options{Servers: []string{server.Addr()}, User: "app", Password: canary, TLS: server.TLSConfig()}
 	start(t, "a", o).lead("jobs")
 	o.TLS = other.TLSConfig()
 	b := start(t, "b", o)
@@ -216,7 +216,7 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 func TestInspectNamesALimitThatIsTooLow(t *testing.T) {
 	t.Parallel()
 	for want, properties := range map[string][]string{"": nil, "jute.maxbuffer": {"-Djute.maxbuffer=500000"}} {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Properties: properties})
+		server := testbed.StartZooKeeper(t, testbed.Options{Args: properties})
 		a := start(t, "a", Options{Servers: []string{server.Addr()}, Root: "/lab"})
 		list, err := a.Inspect(t.Context(), time.Second, time.Second/3)
 		text := fmt.Sprint(list)

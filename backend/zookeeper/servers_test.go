@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +17,7 @@ import (
 // the ensemble loses its leader.
 func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
-	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
 	h := harness(func(t testing.TB) conformance.Store {
 		store := newStore(t, testbed.Addrs(servers))
 		maps.Copy(store.Faults, testbed.LeaderFaults(t, servers))
@@ -42,17 +40,16 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 // connected to it does not believe its silence, and goes to another server.
 func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	t.Parallel()
-	network := testbed.NewNetwork(t, 3)
-	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
 	leader := testbed.Leader(t, servers)
-	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	victim := slices.IndexFunc(servers, func(s *testbed.Daemon) bool { return s != leader })
 	a := start(t, "a", Options{Servers: []string{leader.Addr()}})
 	held := a.lead("jobs")
 	b := start(t, "b", Options{Servers: []string{servers[victim].Addr()}})
 	seen := b.read("jobs")
 	b.driver.Servers = testbed.Addrs(servers) // b was with the victim so far
 
-	network.Host(victim).Cut(t, true)
+	servers[victim].Host().Cut(t, true)
 	news := 0
 	for cut := time.Now(); ; {
 		if a := a.renews(held); a.Outcome != backend.Granted {
@@ -80,7 +77,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 // shorter than its TTL. It goes on leading, and its challengers begin to watch anew.
 func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=1000", "maxSessionTimeout=3000"}})
+	server := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"minSessionTimeout=1000", "maxSessionTimeout=3000"}})
 	proxy := server.Proxy(t)
 	admin := testbed.DialZooKeeper(t, []string{server.Addr()})
 	a := start(t, "a", Options{Servers: []string{proxy.Addr()}})
@@ -115,16 +112,13 @@ func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 // older than that for the greatest TTL.
 func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	server := testbed.StartZooKeeper(t, testbed.Options{})
 	o := Options{Servers: []string{server.Addr()}}
 	a, b := start(t, "a", o), start(t, "b", o)
 	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
 	held := a.lead("jobs")
-	data, copied := filepath.Join(server.Dir(), "data"), filepath.Join(server.Dir(), "copied")
 	server.Kill(t)
-	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
-		t.Fatal(err)
-	}
+	saved := server.SaveData(t)
 	server.Start(t)
 	if a := a.renews(held); a.Outcome != backend.Granted {
 		t.Fatalf("a renews after a restart: %v", a.Outcome)
@@ -137,9 +131,7 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 		b.renews(lost)
 	}
 	server.Kill(t)
-	if err := errors.Join(os.RemoveAll(data), os.Rename(copied, data)); err != nil {
-		t.Fatal(err)
-	}
+	server.ReplaceData(t, saved)
 	server.Start(t)
 	c := start(t, "c", o) // it was not there before, and has seen nothing
 	c.read("other")

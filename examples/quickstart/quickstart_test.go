@@ -34,7 +34,7 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },
 	"curator": func(t *testing.T) []string {
 		// The shared server has short ticks, which limit sessions.
-		servers := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}}).Addr()
+		servers := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxSessionTimeout=40000"}}).Addr()
 		return []string{"ELECTION_CURATOR_SERVERS=" + servers, "ELECTION_CURATOR_ROOT=/" + rand.Text()}
 	},
 	"mysql":      onMySQL,

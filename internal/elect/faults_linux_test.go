@@ -142,7 +142,7 @@ func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 	})
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
-		s := testbed.Start(t, testbed.Options{Kind: k})
+		s := testbed.Start(t, k, testbed.Options{})
 		f := newFleet(t, environ(append(onServer(t, s), "ELECTION_TTL="+testTTL.String())...))
 		for _, x := range faults {
 			f.inject(x.name, x.do, x.undo)

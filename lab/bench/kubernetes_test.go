@@ -77,7 +77,7 @@ func (r role) electors(n int) (campaign func(i int) error, resign func(i int), e
 
 func kubernetesStore(t *testing.T) store {
 	// The API server must have no Lease of its own, whose renewals would count.
-	server := testbed.StartKubernetes(t, testbed.KubernetesOptions{Args: []string{"--feature-gates=APIServerIdentity=false"}})
+	server := testbed.StartKubernetes(t, testbed.Options{Args: []string{"--feature-gates=APIServerIdentity=false"}})
 	file := server.AdminKubeconfig(t)
 	client, err := leases(file)
 	testbed.NoError(t, err)

@@ -29,7 +29,7 @@ func TestMixedFleets(t *testing.T) {
 	if !*table {
 		t.Skip("run make bench")
 	}
-	z := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
+	z := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxSessionTimeout=60000"}})
 	maria := testbed.Shared(t, testbed.MariaDB)
 	fleets := []mixed{
 		{"curator, beside LeaderLatch", func() (member, old role) {

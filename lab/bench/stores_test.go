@@ -292,7 +292,7 @@ func stores(t *testing.T) (all []store) {
 		all = append(all, zooKeeperStores(t)...)
 	}
 	if wanted(testbed.Postgres) {
-		server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all", "max_connections=1000"}})
+		server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--log_statement=all", "--max_connections=1000"}})
 		dsn := server.AdminDSN("postgres")
 		all = append(all, store{
 			writer: func() func() error {
@@ -308,7 +308,7 @@ func stores(t *testing.T) (all []store) {
 		})
 	}
 	if wanted(testbed.Redis) {
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		all = append(all, store{
 			writer: func() func() error {
 				return func() error {
@@ -372,7 +372,7 @@ func s3Store(t *testing.T) store {
 	} {
 		t.Setenv(name, value)
 	}
-	node := testbed.StartS3(t, testbed.S3Options{})
+	node := testbed.StartS3(t, testbed.Options{})
 	target, err := url.Parse(node.URL())
 	testbed.NoError(t, err)
 	var requests atomic.Int64
@@ -393,7 +393,7 @@ func s3Store(t *testing.T) store {
 }
 
 func consulStore(t *testing.T) store {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+	agent := testbed.StartConsul(t, testbed.Options{})
 	return store{
 		writer: func() func() error {
 			config := consul.DefaultConfig()
@@ -412,7 +412,7 @@ func consulStore(t *testing.T) store {
 }
 
 func etcdStore(t *testing.T) store {
-	node := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	node := testbed.StartEtcd(t, testbed.Options{})
 	return store{
 		writer: func() func() error {
 			client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
@@ -426,7 +426,7 @@ func etcdStore(t *testing.T) store {
 		name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
 		section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
 		count: func() (sum float64, err error) { // requests, and messages of streams
-			for name, value := range node.Metrics(t) {
+			for name, value := range testbed.EtcdMetrics(t, node) {
 				if strings.HasPrefix(name, "grpc_server_msg_received_total") {
 					sum += value
 				}
@@ -437,7 +437,7 @@ func etcdStore(t *testing.T) store {
 }
 
 func zooKeeperStores(t *testing.T) []store {
-	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
+	server := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxSessionTimeout=60000"}})
 	zooKeeper := store{
 		writer: func() func() error {
 			conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))

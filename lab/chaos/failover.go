@@ -65,11 +65,11 @@ func (p *pair[S]) failovers() map[string]fault {
 
 // pairSite is a primary with a replica.
 func pairSite(t testing.TB, k testbed.Kind) *Site {
-	o := testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}}
+	o := testbed.Options{Args: []string{"--sync-binlog=1"}}
 	if k == testbed.MySQL { // MariaDB has them built in
 		o.Args = append(o.Args, "--plugin-load-add=semisync_source.so", "--plugin-load-add=semisync_replica.so")
 	}
-	primary, replica := testbed.StartPair(t, o)
+	primary, replica := testbed.StartPair(t, k, o)
 	d := primary.Database(t)
 	makeTables(t, d, "")
 	replica.CatchUp(t, primary)
@@ -102,12 +102,9 @@ func semiSync(r *run, primary, replica *testbed.Server) {
 
 // postgresPair is a primary with a streaming standby.
 func postgresPair(t testing.TB) *Site {
-	primary := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	primary := testbed.StartPostgres(t, testbed.Options{})
 	d := postgresDatabase(t, primary)
-	another := func(t testing.TB, primary *testbed.PostgresServer) *testbed.PostgresServer {
-		return testbed.StartPostgresStandby(t, primary, testbed.PostgresOptions{})
-	}
-	p := &pair[*testbed.PostgresServer]{primary, another(t, primary), another}
+	p := &pair[*testbed.PostgresServer]{primary, testbed.StartPostgresStandby(t, primary), testbed.StartPostgresStandby}
 	return newSite(t, "postgres x2", greatestTTL, []string{primary.Addr()}, postgresEnviron(d), p.failovers(), map[string]fault{
 		"failover, synchronous": func(r *run) {
 			p.primary.Synchronous(r)
@@ -116,14 +113,10 @@ func postgresPair(t testing.TB) *Site {
 	})
 }
 
-func redisReplica(t testing.TB, master *testbed.RedisServer) *testbed.RedisServer {
-	return testbed.StartRedisReplica(t, master, testbed.RedisOptions{})
-}
-
 // redisPair is a master with a replica.
 func redisPair(t testing.TB) *Site {
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	p := &pair[*testbed.RedisServer]{master, redisReplica(t, master), redisReplica}
+	master := testbed.StartRedis(t, testbed.Options{})
+	p := &pair[*testbed.RedisServer]{master, testbed.StartRedisReplica(t, master), testbed.StartRedisReplica}
 	return newSite(t, "redis x2", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text()), p.failovers(), map[string]fault{
 		// The same process, perhaps with older data: its replica is promoted, and then it is again.
 		"failover, and back": func(r *run) {
@@ -144,13 +137,13 @@ func redisPair(t testing.TB) *Site {
 // redisWaits is a master with a replica that must have each change. The replica is promoted although the
 // master goes on, and some members reach the one, some the other.
 func redisWaits(t testing.TB) *Site {
-	master := testbed.StartRedis(t, testbed.RedisOptions{})
-	replica := redisReplica(t, master)
+	master := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, master)
 	return newSite(t, "redis x2 waits", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text(), "WAIT_REPLICAS", "1"), map[string]fault{
 		"failover, old master goes on": func(r *run) {
 			r.inject(master.Addr(), byEnd, func() {
 				replica.Promote(r)
-				next := redisReplica(r, replica)
+				next := testbed.StartRedisReplica(r, replica)
 				r.lead(replica.Addr(), 2)
 				r.wait(ttl, greatestTTL+2*ttl)
 				master.Kill(r)

@@ -27,7 +27,7 @@ type cluster struct {
 // kubernetesSite has an API server over an etcd of its own. While that etcd is dead, the API
 // server answers after half a minute, so calls end by their deadlines.
 func kubernetesSite(t testing.TB) *Site {
-	k := testbed.StartKubernetes(t, testbed.KubernetesOptions{})
+	k := testbed.StartKubernetes(t, testbed.Options{})
 	namespace, file := k.Namespace(t), k.AdminKubeconfig(t)
 	c := &cluster{k, "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"}
 	how := func(proxies []*testbed.Proxy) []string {
@@ -35,7 +35,7 @@ func kubernetesSite(t testing.TB) *Site {
 	}
 	// A Lease that was deleted is observed for the greatest TTL, which here is the TTL of all.
 	return newSite(t, "kubernetes", ttl, []string{k.Addr()}, how,
-		serverFaults(k.Daemon), c.storeFaults(), c.adminFaults(), diskFaults(t, k.Etcd().Daemon))
+		serverFaults(k.Daemon), c.storeFaults(), c.adminFaults(), diskFaults(t, k.Etcd()))
 }
 
 // storeFaults are faults of the etcd below the API server. They end when the API server

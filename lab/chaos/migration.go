@@ -15,8 +15,8 @@ var stages = []string{"both", "to", "both", "from"}
 
 // migrationSite is a migration. Its members begin at the stage "both".
 func migrationSite(t testing.TB) *Site {
-	z := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true})
-	s := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Clock: true})
+	z := testbed.StartZooKeeper(t, testbed.Options{Clock: true})
+	s := testbed.Start(t, testbed.MariaDB, testbed.Options{Clock: true})
 	d := s.Database(t)
 	makeTables(t, d, "")
 	from, to, stage := zooKeeperEnviron("/"+rand.Text()), mysqlEnviron(d), 0
@@ -37,7 +37,7 @@ func migrationSite(t testing.TB) *Site {
 		}
 	})
 	return newSite(t, "migration", greatestTTL+ttl, []string{z.Addr(), s.Addr()}, how,
-		on("ZooKeeper", serverFaults(z.Daemon)), on("MariaDB", serverFaults(s.Daemon)), map[string]fault{nextStage: move})
+		on("ZooKeeper", serverFaults(z)), on("MariaDB", serverFaults(s.Daemon)), map[string]fault{nextStage: move})
 }
 
 // nextStage is the fault of a fleet that is restarted at the next stage of its migration.

@@ -16,7 +16,7 @@ const otherThreshold = 3 * time.Second
 
 // tableSite is a MariaDB with the table of other programs. Its clock is not stepped: they decide by it.
 func tableSite(t testing.TB) *Site {
-	s := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB})
+	s := testbed.Start(t, testbed.MariaDB, testbed.Options{})
 	d := s.Database(t)
 	makeTables(t, d, mysqltable.DefaultPrefix)
 	d.Exec(t, "CREATE TABLE leader_election (name varchar(128) PRIMARY KEY, node varchar(128) NOT NULL, last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")

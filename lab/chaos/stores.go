@@ -131,7 +131,7 @@ func urls(proxies []*testbed.Proxy, scheme string) string {
 const greatestTTL = 3 * time.Second
 
 func mysqlSite(t testing.TB, k testbed.Kind) *Site {
-	s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
+	s := testbed.Start(t, k, testbed.Options{Clock: true})
 	d := s.Database(t)
 	makeTables(t, d, "")
 	return newSite(t, "mysql on "+string(k), greatestTTL, []string{s.Addr()}, mysqlEnviron(d),
@@ -149,7 +149,7 @@ func mysqlEnviron(d *testbed.Database) reach {
 }
 
 func postgresSite(t testing.TB) *Site {
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{})
+	server := testbed.StartPostgres(t, testbed.Options{})
 	d := postgresDatabase(t, server)
 	return newSite(t, "postgres", greatestTTL, []string{server.Addr()}, postgresEnviron(d),
 		serverFaults(server.Daemon), postgresAdmin(server, d))
@@ -172,7 +172,7 @@ func postgresEnviron(d *testbed.PostgresDatabase) reach {
 }
 
 func redisSite(t testing.TB) *Site {
-	server, prefix := testbed.StartRedis(t, testbed.RedisOptions{}), rand.Text()
+	server, prefix := testbed.StartRedis(t, testbed.Options{}), rand.Text()
 	return newSite(t, "redis", greatestTTL, []string{server.Addr()}, redisEnviron(prefix),
 		serverFaults(server.Daemon), redisAdmin(server, prefix))
 }
@@ -184,9 +184,9 @@ func redisEnviron(prefix string, more ...string) reach {
 }
 
 func etcdSite(t testing.TB) *Site {
-	n, prefix := testbed.StartEtcd(t, testbed.EtcdOptions{}), rand.Text()+"/"
+	n, prefix := testbed.StartEtcd(t, testbed.Options{}), rand.Text()+"/"
 	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix),
-		serverFaults(n.Daemon), etcdAdmin(n.Daemon, prefix), diskFaults(t, n.Daemon))
+		serverFaults(n), etcdAdmin(n, prefix), diskFaults(t, n))
 }
 
 func etcdEnviron(prefix string) reach {
@@ -197,17 +197,17 @@ func etcdEnviron(prefix string) reach {
 
 // s3Site is a versitygw. Members find their credentials in the environment.
 func s3Site(t testing.TB) *Site {
-	n, prefix := testbed.StartS3(t, testbed.S3Options{}), rand.Text()+"/"
+	n, prefix := testbed.StartS3(t, testbed.Options{}), rand.Text()+"/"
 	how := func(proxies []*testbed.Proxy) []string {
 		return environ("s3", "BUCKET", testbed.S3Bucket, "PREFIX", prefix, "REGION", "us-east-1", "ENDPOINT", urls(proxies, "http://"), "PATH_STYLE", "true")
 	}
-	return newSite(t, "s3", time.Second, []string{n.Addr()}, how, serverFaults(n.Daemon))
+	return newSite(t, "s3", time.Second, []string{n.Addr()}, how, serverFaults(n))
 }
 
 func consulSite(t testing.TB) *Site {
-	a, prefix := testbed.StartConsul(t, testbed.ConsulOptions{}), rand.Text()
+	a, prefix := testbed.StartConsul(t, testbed.Options{}), rand.Text()
 	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix),
-		serverFaults(a.Daemon), consulAdmin(a.Daemon, prefix), diskFaults(t, a.Daemon))
+		serverFaults(a), consulAdmin(a, prefix), diskFaults(t, a))
 }
 
 func consulEnviron(prefix string) reach {
@@ -217,10 +217,10 @@ func consulEnviron(prefix string) reach {
 }
 
 func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, admin func(c *zk.Conn, root string) map[string]fault) *Site {
-	z, root := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true}), "/"+rand.Text()
+	z, root := testbed.StartZooKeeper(t, testbed.Options{Clock: true}), "/"+rand.Text()
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
 	return newSite(t, backend, ttl, []string{z.Addr()}, how(root),
-		serverFaults(z.Daemon), admin(testbed.DialZooKeeper(t, []string{z.Addr()}), root), clockFaults(z.Daemon))
+		serverFaults(z), admin(testbed.DialZooKeeper(t, []string{z.Addr()}), root), clockFaults(z))
 }
 
 func zooKeeperEnviron(root string) reach {

@@ -115,7 +115,7 @@ func count(t *testing.T, phase string, all []*counted, while time.Duration, most
 func TestAFleetFitsOnADefaultPostgres(t *testing.T) {
 	testbed.Full(t, "waits until connections are old")
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"max_connections=100"}})
+	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--max_connections=100"}})
 	db := server.Database(t)
 	var all []*election.Election
 	for i := range 45 {

@@ -23,12 +23,12 @@ var limited = map[string]func(t *testing.T) (open func() (backend.Backend, error
 			}
 	},
 	"postgres": func(t *testing.T) (func() (backend.Backend, error), func()) {
-		_, db := startPostgres(t, testbed.PostgresOptions{})
+		_, db := startPostgres(t, testbed.Options{})
 		return func() (backend.Backend, error) { return postgres.Open(postgres.Options{DSN: db.DSN("")}) },
 			func() { db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 4") }
 	},
 	"redis": func(t *testing.T) (func() (backend.Backend, error), func()) {
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		return func() (backend.Backend, error) { return redis.Open(redis.Options{Addresses: []string{server.Addr()}}) },
 			func() { server.Do(t, "CONFIG", "SET", "maxclients", 12) }
 	},

@@ -32,7 +32,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 	})
 	t.Run("CONNECTION LIMIT of a role of PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		server, db := startPostgres(t, testbed.PostgresOptions{})
+		server, db := startPostgres(t, testbed.Options{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		server.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 0")
@@ -44,7 +44,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			server := testbed.StartRedis(t, testbed.RedisOptions{})
+			server := testbed.StartRedis(t, testbed.Options{})
 			server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
 			b, err := redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"})
 			l := lead(t, join(t, "a", 6*time.Second, b, err))
@@ -80,7 +80,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 	})
 	t.Run("postgres", func(t *testing.T) { // it listens on the connection of its calls
 		t.Parallel()
-		server, db := startPostgres(t, testbed.PostgresOptions{})
+		server, db := startPostgres(t, testbed.Options{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		other, failed := postgres.Open(postgres.Options{DSN: server.AdminDSN(db.Name)})
 		l := leadAndFollow(t, b, err, other, failed)
@@ -90,7 +90,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
 		b, err := redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"})
 		other, failed := redis.Open(redis.Options{Addresses: []string{server.Addr()}})

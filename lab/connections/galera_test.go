@@ -1,7 +1,6 @@
 package connections
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,12 +97,11 @@ func startGalera(t *testing.T) (first, second *testbed.Server) {
 	}
 
 	// The second node begins with what the first one has, so that nothing has to be transferred.
-	first = testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: append(args(0), "--wsrep-new-cluster")})
-	second = testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--wsrep-on=OFF"}})
+	first = testbed.Start(t, testbed.MariaDB, testbed.Options{Args: append(args(0), "--wsrep-new-cluster")})
+	second = testbed.Start(t, testbed.MariaDB, testbed.Options{Args: []string{"--wsrep-on=OFF"}})
 	first.Terminate(t)
 	second.Terminate(t)
-	from, to := filepath.Join(first.Dir(), "data"), filepath.Join(second.Dir(), "data")
-	testbed.NoError(t, errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))))
+	second.ReplaceData(t, first.SaveData(t))
 	first.Start(t)
 	second.SetArgs(t, args(1))
 	second.Start(t)

@@ -50,37 +50,37 @@ var stores = map[string]func(t *testing.T) store{
 		}}
 	},
 	"postgres": func(t *testing.T) store {
-		server, db := startPostgres(t, testbed.PostgresOptions{})
+		server, db := startPostgres(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return postgres.Open(postgres.Options{DSN: db.DSN(addr)})
 		}}
 	},
 	"redis": func(t *testing.T) store {
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return redis.Open(redis.Options{Addresses: []string{addr}})
 		}}
 	},
 	"zookeeper": func(t *testing.T) store {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		server := testbed.StartZooKeeper(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return zookeeper.Open(zookeeper.Options{Servers: []string{addr}})
 		}}
 	},
 	"curator": func(t *testing.T) store {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+		server := testbed.StartZooKeeper(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return curator.Open(curator.Options{ZooKeeper: zookeeper.Options{Servers: []string{addr}}})
 		}}
 	},
 	"etcd": func(t *testing.T) store {
-		server := testbed.StartEtcd(t, testbed.EtcdOptions{})
+		server := testbed.StartEtcd(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return etcd.Open(etcd.Options{Endpoints: []string{addr}})
 		}}
 	},
 	"consul": func(t *testing.T) store {
-		server := testbed.StartConsul(t, testbed.ConsulOptions{})
+		server := testbed.StartConsul(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return consul.Open(consul.Options{Address: addr})
 		}}
@@ -88,7 +88,7 @@ var stores = map[string]func(t *testing.T) store{
 }
 
 func startMySQL(t *testing.T) *testbed.Database {
-	return withTable(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB}))
+	return withTable(t, testbed.Start(t, testbed.MariaDB, testbed.Options{}))
 }
 
 // withTable makes a database with the table of backend mysql.
@@ -98,7 +98,7 @@ func withTable(t *testing.T, server *testbed.Server) *testbed.Database {
 	return db
 }
 
-func startPostgres(t *testing.T, o testbed.PostgresOptions) (*testbed.PostgresServer, *testbed.PostgresDatabase) {
+func startPostgres(t *testing.T, o testbed.Options) (*testbed.PostgresServer, *testbed.PostgresDatabase) {
 	server := testbed.StartPostgres(t, o)
 	db := server.Database(t)
 	b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
@@ -198,7 +198,7 @@ func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
 	if !inWorldOfTwoAddresses(t) {
 		return
 	}
-	server, db := startPostgres(t, testbed.PostgresOptions{})
+	server, db := startPostgres(t, testbed.Options{})
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for what, hosts := range map[string]string{
 		"two hosts":                          fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),

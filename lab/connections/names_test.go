@@ -27,7 +27,7 @@ import (
 // named start a server, and return a backend with the function that says which names the server shows of its connections.
 var named = map[string]func(t *testing.T) (b backend.Backend, names func() string, err error){
 	"mysql": func(t *testing.T) (backend.Backend, func() string, error) {
-		db := testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--performance-schema=ON"}}).Database(t)
+		db := testbed.Start(t, testbed.MariaDB, testbed.Options{Args: []string{"--performance-schema=ON"}}).Database(t)
 		admin := testbed.OpenDB(t, db.Admin)
 		b, err := mysql.Open(mysql.Options{Config: db.User})
 		return b, func() (names string) {
@@ -37,14 +37,14 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 		}, err
 	},
 	"postgres": func(t *testing.T) (backend.Backend, func() string, error) {
-		server, db := startPostgres(t, testbed.PostgresOptions{})
+		server, db := startPostgres(t, testbed.Options{})
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		return b, func() string {
 			return server.Value(t, "SELECT string_agg(DISTINCT application_name, ',') FROM pg_stat_activity WHERE usename = '"+db.User+"'")
 		}, err
 	},
 	"redis": func(t *testing.T) (backend.Backend, func() string, error) {
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~{election}:*", "&{election}:*")
 		for _, right := range strings.Fields(redis.Rights) { // no right but these is needed for the name
 			server.Do(t, "ACL", "SETUSER", "app", right)
@@ -62,7 +62,7 @@ var named = map[string]func(t *testing.T) (b backend.Backend, names func() strin
 		}, err
 	},
 	"consul": func(t *testing.T) (backend.Backend, func() string, error) {
-		target, err := url.Parse(testbed.StartConsul(t, testbed.ConsulOptions{}).URL())
+		target, err := url.Parse(testbed.StartConsul(t, testbed.Options{}).URL())
 		testbed.NoError(t, err)
 		agents := make(chan string, 1)
 		forward := httputil.NewSingleHostReverseProxy(target)
@@ -118,7 +118,7 @@ func TestConnectionsHaveAName(t *testing.T) {
 // A name that the DSN gives is kept.
 func TestTheDSNNamesItsConnections(t *testing.T) {
 	t.Parallel()
-	server, db := startPostgres(t, testbed.PostgresOptions{})
+	server, db := startPostgres(t, testbed.Options{})
 	b, err := postgres.Open(postgres.Options{DSN: db.DSN("") + "&application_name=billing"})
 	lead(t, join(t, "a", 6*time.Second, b, err))
 	if got := server.Value(t, "SELECT string_agg(DISTINCT application_name, ',') FROM pg_stat_activity WHERE usename = '"+db.User+"'"); got != "billing" {

@@ -44,14 +44,14 @@ var rotations = map[string]func(t *testing.T) rotated{
 		}}
 	},
 	"the DSN of postgres": func(t *testing.T) rotated {
-		server, db := startPostgres(t, testbed.PostgresOptions{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
+		server, db := startPostgres(t, testbed.Options{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 		return rotated{"postgres:\n  dsn_file: {file}\n", "\n" + db.DSN(""), "\n" + db.DSNOf(db.User, "another", ""), func() {
 			server.Exec(t, "ALTER ROLE "+db.User+" PASSWORD 'another'")
 			db.Disconnect(t)
 		}}
 	},
 	"the file that the DSN of postgres names": func(t *testing.T) rotated {
-		server, db := startPostgres(t, testbed.PostgresOptions{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
+		server, db := startPostgres(t, testbed.Options{Access: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 		host, port, _ := strings.Cut(server.Addr(), ":")
 		dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable passfile={file}", host, port, db.User, db.Name)
 		return rotated{"postgres:\n  dsn: " + dsn + "\n", "*:*:*:*:" + db.Password, "*:*:*:*:another", func() {
@@ -60,7 +60,7 @@ var rotations = map[string]func(t *testing.T) rotated{
 		}}
 	},
 	"the password of redis": func(t *testing.T) rotated {
-		server := testbed.StartRedis(t, testbed.RedisOptions{})
+		server := testbed.StartRedis(t, testbed.Options{})
 		server.Do(t, "ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
 		return rotated{fmt.Sprintf("redis:\n  addresses: [%q]\n  username: app\n  password_file: {file}\n", server.Addr()), "first", "another", func() {
 			server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">another")
@@ -68,7 +68,7 @@ var rotations = map[string]func(t *testing.T) rotated{
 		}}
 	},
 	"the password of etcd": func(t *testing.T) rotated {
-		server := testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+		server := testbed.StartEtcd(t, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 		root := withUser(t, server.URL(), "first")
 		return rotated{fmt.Sprintf("etcd:\n  endpoints: [%q]\n  username: app\n  password_file: {file}\n", server.URL()), "first", "another", func() {
 			if _, err := root.UserChangePassword(t.Context(), "app", "another"); err != nil {
@@ -108,25 +108,25 @@ func TestWhatIsReplacedInAFileIsReadAgain(t *testing.T) {
 // authority of its certificate.
 var secured = map[string]func(t *testing.T) (section, ca string){
 	"redis": func(t *testing.T) (section, ca string) {
-		server := testbed.StartRedis(t, testbed.RedisOptions{TLS: true})
+		server := testbed.StartRedis(t, testbed.Options{TLS: true})
 		return fmt.Sprintf("redis:\n  addresses: [%q]\n  ca_file: {ca}\n", server.Addr()), server.CAFile()
 	},
 	"etcd": func(t *testing.T) (section, ca string) {
-		server := testbed.StartEtcd(t, testbed.EtcdOptions{TLS: true})
+		server := testbed.StartEtcd(t, testbed.Options{TLS: true})
 		cert, key := server.ClientFiles(t, "app")
 		return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), server.CAFile()
 	},
 	"consul": func(t *testing.T) (section, ca string) {
-		server := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+		server := testbed.StartConsul(t, testbed.Options{TLS: true})
 		cert, key := server.ClientFiles(t, "app")
 		return fmt.Sprintf("consul:\n  address: %q\n  ca_file: {ca}\n  cert_file: %s\n  key_file: %s\n", server.URL(), cert, key), server.CAFile()
 	},
 	"zookeeper": func(t *testing.T) (section, ca string) {
-		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
-		return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: {ca}\n", server.Secure()), server.CAFile()
+		server := testbed.StartZooKeeper(t, testbed.Options{TLS: true})
+		return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: {ca}\n", server.Addr()), server.CAFile()
 	},
 	"postgres": func(t *testing.T) (section, ca string) {
-		server, db := startPostgres(t, testbed.PostgresOptions{TLS: true})
+		server, db := startPostgres(t, testbed.Options{TLS: true})
 		at, _, _ := strings.Cut(db.DSN(""), "?")
 		return fmt.Sprintf("postgres:\n  dsn: %q\n", at+"?sslmode=verify-full&sslrootcert={ca}"), server.CAFile()
 	},
@@ -185,7 +185,7 @@ func TestALeaderOfEtcdLeadsOnWhenItsTokenHasExpired(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			public, private := keys(t)
-			server := testbed.StartEtcd(t, testbed.EtcdOptions{Oldest: oldest, Args: []string{"--bcrypt-cost=4",
+			server := testbed.StartEtcd(t, testbed.Options{Oldest: oldest, Args: []string{"--bcrypt-cost=4",
 				"--auth-token=jwt,pub-key=" + public + ",priv-key=" + private + ",sign-method=RS256,ttl=5s"}})
 			withUser(t, server.URL(), "secret")
 			b, err := etcd.Open(etcd.Options{Endpoints: []string{server.URL()}, Username: "app", Password: "secret"})

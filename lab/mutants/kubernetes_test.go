@@ -18,7 +18,7 @@ func kubernetesSuite(title string) check {
 const kubernetesModule = "./backend/kubernetes"
 
 func TestEachBrokenKubernetesIsFound(t *testing.T) {
-	onServers(t, func(t *testing.T) { testbed.StartKubernetes(t, testbed.KubernetesOptions{}) })
+	onServers(t, func(t *testing.T) { testbed.StartKubernetes(t, testbed.Options{}) })
 	tryAll(t, "../backend/kubernetes/", kubernetesMutants)
 }
 

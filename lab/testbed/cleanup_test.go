@@ -60,7 +60,7 @@ func TestHelperEnds(t *testing.T) {
 	if end == "" {
 		return
 	}
-	s := Start(t, Options{Kind: MariaDB})
+	s := Start(t, MariaDB, Options{})
 	s.Stop(t) // a frozen server must be killed as well
 	dir, _ := scratch()
 	fmt.Printf("server %d in %s\n", s.Pid(t), dir)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 )
@@ -21,22 +20,22 @@ func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	NoError(t, writeClock(d.clock, d.offset))
 }
 
-// faketime finds the library that fakes the clock.
-func faketime() string {
-	return glob("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1")
-}
-
-// setClock gives a server a clock of its own, which is off by offset.
-func (d *Daemon) setClock(library string, offset time.Duration) {
+// setClock gives a server a clock of its own.
+func (d *Daemon) setClock() {
+	const name = "/faketime/libfaketimeMT.so.1"
+	library := glob("/usr/lib/*"+name, "/usr/lib64"+name)
+	if root := mysqlRoot(); d.kind == MySQL && root != "" {
+		library = glob(root + "/usr/lib/*-linux-gnu*" + name)
+	}
 	if library == "" {
 		check(&missing{d.kind, "libfaketime for " + string(d.kind), "Debian: libfaketime"})
 	}
 	if d.kind == Redis {
 		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
 	}
-	d.clock, d.offset = filepath.Join(d.dir, "clock"), offset
-	check(writeClock(d.clock, offset))
-	d.env = append(slices.Clip(d.env),
+	d.clock = filepath.Join(d.dir, "clock")
+	check(writeClock(d.clock, 0))
+	d.env = append(d.env,
 		"LD_PRELOAD="+library,
 		"FAKETIME_TIMESTAMP_FILE="+d.clock,
 		"FAKETIME_NO_CACHE=1",

@@ -2,52 +2,41 @@ package testbed
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/go-election/go-election/conformance"
 )
 
-// startCluster starts n servers for this test, which make returns. All of them answer when it returns.
-func startCluster[S server](t testing.TB, n int, make func(i int) S) (all []S) {
+// startCluster starts n servers for this test, each on a host of its own. make prepares the one of host i. All of them
+// answer when startCluster returns.
+func startCluster(t testing.TB, n int, make func(hosts []*Host, i int) *Daemon) (all []*Daemon) {
 	t.Helper()
-	Full(t, "starts a cluster")
+	hosts := newHosts(t, n)
 	for i := range n {
-		s, err := attempt(func() S {
-			s := make(i)
-			check(s.daemon().spawn())
-			return s
+		d, err := attempt(func() *Daemon {
+			d := make(hosts, i)
+			d.host = hosts[i]
+			check(d.spawn())
+			return d
 		})
 		if err != nil {
 			unavailable(t, err)
 		}
-		s.daemon().endWithTest(t)
-		all = append(all, s)
+		d.endWithTest(t)
+		all = append(all, d)
 	}
-	for _, s := range all {
-		NoError(t, s.daemon().await())
+	for _, d := range all {
+		NoError(t, d.await())
 	}
-	t.Attr("server", fmt.Sprintf("%s, %d servers", all[0].daemon().title(), n))
 	return all
 }
 
-// A Peer is a server of a cluster, which elects one of them. Each runs on a host of its own.
-type Peer interface {
-	comparable
-	faultyServer
-	Addr() string
-	Host() *Host
-	Terminate(t testing.TB)
-	Running() bool
-	Leads(t testing.TB) bool // as it says
-}
-
 // Leader waits until one of these servers leads their cluster, and returns it.
-func Leader[P Peer](t testing.TB, servers []P, except ...P) (leader P) {
+func Leader(t testing.TB, servers []*Daemon, except ...*Daemon) (leader *Daemon) {
 	t.Helper()
 	Eventually(t, startLimit, "a leader of the cluster", func() error {
-		i := slices.IndexFunc(servers, func(p P) bool { return !slices.Contains(except, p) && p.Running() && p.Leads(t) })
+		i := slices.IndexFunc(servers, func(d *Daemon) bool { return !slices.Contains(except, d) && d.Running() && d.Leads(t) })
 		if i < 0 {
 			return errors.New("none says that it leads")
 		}
@@ -58,14 +47,14 @@ func Leader[P Peer](t testing.TB, servers []P, except ...P) (leader P) {
 }
 
 // LeaderFaults returns the faults of [ServerFaults] for the server that leads the cluster at that moment.
-func LeaderFaults[P Peer](t testing.TB, servers []P) map[string]conformance.Fault {
-	return faultsOf(t, func() faultyServer { return Leader(t, servers) })
+func LeaderFaults(t testing.TB, servers []*Daemon) map[string]conformance.Fault {
+	return faultsOf(t, func() *Daemon { return Leader(t, servers) })
 }
 
 // Addrs returns the addresses of servers.
-func Addrs[P Peer](servers []P) (addrs []string) {
-	for _, s := range servers {
-		addrs = append(addrs, s.Addr())
+func Addrs(servers []*Daemon) (addrs []string) {
+	for _, d := range servers {
+		addrs = append(addrs, d.addr)
 	}
 	return addrs
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -35,11 +36,13 @@ type Daemon struct {
 	certs  []tls.Certificate // of the tests; nil: clients need none
 	header http.Header       // of the tests' requests
 
+	metrics string // URL of the health and the metrics of an etcd, without TLS
+
 	clock  string        // the file with its clock's offset; "": it has the machine's clock
 	offset time.Duration // of the clock
 
 	ready func(ctx context.Context) error // returns nil once the server answers; is called many times
-	leads func(ctx context.Context) bool  // as the server says, of its cluster
+	leads func(ctx context.Context) bool  // as the server says, of its cluster; nil: it has none
 	end   os.Signal                       // asks the server to end
 	close func()                          // closes what belongs to it; nil: nothing does
 
@@ -52,13 +55,22 @@ type Daemon struct {
 // daemon. Daemon.remove, or the end of the test binary, removes it.
 func newDir() string { return must(os.MkdirTemp(must(scratch()), "")) }
 
-// newDaemon makes the directory of a daemon, and in it the certificate of one that speaks TLS. It is ready when it takes
+// newDaemon makes the directory of a daemon, and in it its certificate and its clock. It is ready when it takes
 // connections, and ends by SIGTERM.
-func newDaemon(kind Kind, version string, tls bool) *Daemon {
+func newDaemon(kind Kind, version string, o Options) *Daemon {
 	d := &Daemon{kind: kind, version: version, dir: newDir(), end: syscall.SIGTERM}
-	d.ready = func(ctx context.Context) error { return listens(ctx, d.addr) }
-	if tls {
+	d.ready = func(ctx context.Context) error {
+		c, err := d.dial(ctx)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if o.TLS {
 		d.ca = newAuthority(d.dir)
+	}
+	if o.Clock {
+		d.setClock()
 	}
 	return d
 }
@@ -153,6 +165,33 @@ func (d *Daemon) Host() *Host { return d.host }
 
 func (d *Daemon) log() string { return filepath.Join(d.dir, "log") }
 
+func (d *Daemon) data() string { return filepath.Join(d.dir, "data") }
+
+// SaveData copies the data that a server has on disk, for ReplaceData, and removes the copy after the test.
+func (d *Daemon) SaveData(t testing.TB) (saved string) {
+	t.Helper()
+	saved = filepath.Join(TempDir(t), "data")
+	copyData(t, d.data(), saved)
+	return saved
+}
+
+// ReplaceData replaces the data of a server that does not run by a copy, or with "" by none.
+func (d *Daemon) ReplaceData(t testing.TB, saved string) {
+	t.Helper()
+	NoError(t, os.RemoveAll(d.data()))
+	if saved != "" {
+		copyData(t, saved, d.data())
+	}
+}
+
+// copyData copies a directory with its owners.
+func copyData(t testing.TB, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("testbed: cp: %v: %s", err, out)
+	}
+}
+
 // LogTail returns the last lines that the daemon wrote.
 func (d *Daemon) LogTail() string {
 	text, err := os.ReadFile(d.log())
@@ -203,13 +242,12 @@ func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	return d.ca.client(t.TempDir(), name)
 }
 
-// listens returns nil if a server takes connections at an address.
-func listens(ctx context.Context, addr string) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
+// dial connects to the server.
+func (d *Daemon) dial(ctx context.Context) (net.Conn, error) {
+	if d.ca != nil {
+		return (&tls.Dialer{Config: d.TLSConfig()}).DialContext(ctx, "tcp", d.addr)
 	}
-	return c.Close()
+	return new(net.Dialer).DialContext(ctx, "tcp", d.addr)
 }
 
 // Request sends a server that speaks HTTP a request of the administrator, and decodes the answer into into, unless it is

@@ -6,22 +6,14 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// A faultyServer is a server that belongs to one test: a [Server] or a [Daemon].
-type faultyServer interface {
-	Kill(t testing.TB)
-	Start(t testing.TB)
-	Stop(t testing.TB)
-	Continue(t testing.TB)
-}
-
 // ServerFaults returns the faults of the conformance suite that need a server that belongs
 // to the test.
-func ServerFaults(t testing.TB, server faultyServer) map[string]conformance.Fault {
-	return faultsOf(t, func() faultyServer { return server })
+func ServerFaults(t testing.TB, s server) map[string]conformance.Fault {
+	return faultsOf(t, s.daemon)
 }
 
-func faultsOf(t testing.TB, victim func() faultyServer) map[string]conformance.Fault {
-	var stopped faultyServer
+func faultsOf(t testing.TB, victim func() *Daemon) map[string]conformance.Fault {
+	var stopped *Daemon
 	return map[string]conformance.Fault{
 		conformance.FaultRestart: func(bool, string) error {
 			s := victim()

@@ -13,12 +13,11 @@ import (
 // A program is an installed server and the way to run it.
 type program struct {
 	dialect
-	command  []string // the server, preceded by its loader if it needs one
-	install  []string // makes an empty data directory; without its options
-	base     []string // options that every run of the server needs
-	env      []string // added to the environment
-	version  string   // as the server prints it
-	faketime string   // the library that fakes the clock, or empty
+	command []string // the server, preceded by its loader if it needs one
+	install []string // makes an empty data directory; without its options
+	base    []string // options that every run of the server needs
+	env     []string // added to the environment
+	version string   // as the server prints it
 
 	template func() (dir string, err error) // an empty data directory, which is made once
 }
@@ -27,7 +26,7 @@ type program struct {
 type dialect struct {
 	kind        Kind
 	sizes       []string // keep files small; see makeTemplate
-	replication []string // turn on global transaction ids
+	replication []string // turn on the binary log with global transaction ids
 	runs        []string // for servers, not for the template
 	empty       []string // make an empty data directory, from the statements in a file
 	users       string   // statements that make the administrator, if the server does not
@@ -42,7 +41,7 @@ type dialect struct {
 var mariaDB = dialect{
 	kind:        MariaDB,
 	sizes:       []string{"--innodb-log-file-size=8M"},
-	replication: []string{"--log-slave-updates", "--gtid-strict-mode=ON"},
+	replication: []string{"--log-bin=binlog", "--relay-log=relay", "--log-slave-updates", "--gtid-strict-mode=ON"},
 	empty:       []string{"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="},
 
 	readOnly: "read_only",
@@ -55,7 +54,7 @@ var mariaDB = dialect{
 var mySQL = dialect{
 	kind:        MySQL,
 	sizes:       []string{"--innodb-redo-log-capacity=8M"},
-	replication: []string{"--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
+	replication: []string{"--log-bin=binlog", "--relay-log=relay", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
 	runs:        []string{"--mysqlx=OFF"},
 	empty:       []string{"--initialize-insecure", "--disable-log-bin", "--init-file="},
 	users: "CREATE USER 'root'@'127.0.0.1';\n" +
@@ -77,23 +76,27 @@ var programs = map[Kind]func() (*program, error){
 func findMariaDB() *program {
 	const hint = "Debian: mariadb-server"
 	return (&program{
-		dialect:  mariaDB,
-		command:  []string{installed(MariaDB, "mariadbd", "MariaDB", hint)},
-		install:  []string{installed(MariaDB, "mariadb-install-db", "mariadb-install-db", hint)},
-		faketime: faketime(),
+		dialect: mariaDB,
+		command: []string{installed(MariaDB, "mariadbd", "MariaDB", hint)},
+		install: []string{installed(MariaDB, "mariadb-install-db", "mariadb-install-db", hint)},
 	}).identify()
 }
 
-// mysqlRoot is the root file system with MySQL 9 that "make deps" installs.
+// mysqlRoot is the root file system with MySQL 9 that "make deps" installs; "" if it has not.
 // Debian 12 has no MySQL; the one of Debian unstable needs another C library. So
 // mysqld runs with the loader and the libraries of this root. A chroot would need
 // privileges, and the data inside it.
-func mysqlRoot() string { return filepath.Join(cacheDir(), "mysql9-root") }
+func mysqlRoot() string {
+	root := filepath.Join(cacheDir(), "mysql9-root")
+	if _, err := os.Stat(root + "/usr/sbin/mysqld"); err != nil {
+		return ""
+	}
+	return root
+}
 
 func findMySQL() *program {
 	root := mysqlRoot()
-	server := filepath.Join(root, "usr/sbin/mysqld")
-	if _, err := os.Stat(server); err != nil {
+	if root == "" {
 		return findSystemMySQL()
 	}
 	loader := glob(root+"/lib64/ld-linux-*.so.*", root+"/usr/lib/ld-linux-*.so.*")
@@ -102,11 +105,10 @@ func findMySQL() *program {
 		check(fmt.Errorf("no loader or C library in %s: remove it and run \"make deps\"", root))
 	}
 	p := &program{
-		dialect:  mySQL,
-		command:  []string{loader, "--library-path", lib + ":" + root + "/usr/lib/mysql/private", server},
-		base:     []string{"--basedir=" + root + "/usr", "--secure-file-priv=NULL"},
-		env:      []string{"OPENSSL_CONF=" + root + "/etc/ssl/openssl.cnf"},
-		faketime: glob(lib + "/faketime/libfaketimeMT.so.1"),
+		dialect: mySQL,
+		command: []string{loader, "--library-path", lib + ":" + root + "/usr/lib/mysql/private", root + "/usr/sbin/mysqld"},
+		base:    []string{"--basedir=" + root + "/usr", "--secure-file-priv=NULL"},
+		env:     []string{"OPENSSL_CONF=" + root + "/etc/ssl/openssl.cnf"},
 	}
 	p.install = p.command
 	return p.identify()
@@ -116,7 +118,7 @@ func findMySQL() *program {
 func findSystemMySQL() *program {
 	const name, hint = "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"
 	server := []string{installed(MySQL, "mysqld", name, hint)}
-	p := (&program{dialect: mySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}, faketime: faketime()}).identify()
+	p := (&program{dialect: mySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}}).identify()
 	if strings.Contains(p.version, "MariaDB") { // it installs a mysqld too
 		check(&missing{MySQL, name, hint})
 	}

@@ -5,52 +5,45 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
-// KubernetesOptions describe an API server to start. The zero value is one API server over
-// an etcd of its own, with RBAC and with priority and fairness.
-type KubernetesOptions struct {
-	// Args are added to the end of the API server's command line, for example
-	// --enable-priority-and-fairness=false and --max-mutating-requests-inflight=1.
-	Args []string
-
-	// Beside starts another API server over the etcd of this one, with the same
-	// authority and keys: what one of them grants, the other accepts.
-	Beside *KubernetesServer
-}
-
-// A KubernetesServer is one kube-apiserver. The methods of Daemon, such as Kill, concern
-// only the API server; those of Etcd concern its store. There are no controllers: nothing
+// A KubernetesServer is one kube-apiserver, with RBAC and with priority and fairness. The methods of Daemon, such as
+// Kill, concern only the API server; those of Etcd concern its store. There are no controllers: nothing
 // collects garbage, and a namespace that is deleted stays in state Terminating.
 type KubernetesServer struct {
 	*Daemon
-	etcd *EtcdNode
+	etcd *Daemon
 }
 
 // administrators is the group that may do everything.
 const administrators = "system:masters"
 
-// StartKubernetes starts an API server for this test and stops it after the test. It takes
+// StartKubernetes starts an API server over an etcd of its own for this test, and stops both after the test. It takes
 // some seconds of a processor, and some hundred MB of memory.
-func StartKubernetes(t testing.TB, o KubernetesOptions) *KubernetesServer {
+func StartKubernetes(t testing.TB, o Options) *KubernetesServer {
 	t.Helper()
-	return startOwn(t, func() *KubernetesServer { return startKubernetes(o) })
+	return startOwn(t, func() *KubernetesServer { return startKubernetes(o, nil) })
+}
+
+// StartBeside starts another API server over the same etcd, with the same authority and keys: what one of them grants,
+// the other accepts.
+func (k *KubernetesServer) StartBeside(t testing.TB) *KubernetesServer {
+	t.Helper()
+	return startOwn(t, func() *KubernetesServer { return startKubernetes(Options{}, k) })
 }
 
 // SharedKubernetes returns the API server that all tests of the binary share. Tests must
 // not inject faults into it. Each takes its own namespace.
-var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(KubernetesOptions{}) })
+var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(Options{}, nil) })
 
-func startKubernetes(o KubernetesOptions) *KubernetesServer {
+func startKubernetes(o Options, beside *KubernetesServer) *KubernetesServer {
 	program, version := built(Kubernetes, "*", "kube-apiserver", "internal/tools/kube-apiserver")
-	k := &KubernetesServer{Daemon: newDaemon(Kubernetes, version, o.Beside == nil)}
-	if o.Beside != nil {
-		k.etcd, k.ca = o.Beside.etcd, o.Beside.ca
+	k := &KubernetesServer{Daemon: newDaemon(Kubernetes, version, Options{TLS: beside == nil})}
+	if beside != nil {
+		k.etcd, k.ca = beside.etcd, beside.ca
 	} else {
-		k.etcd = startEtcd(EtcdOptions{})
+		k.etcd = startEtcd(Options{})
 		k.close = k.etcd.remove
 	}
 	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(k.ca.client(k.dir, "testbed", administrators)))}
@@ -87,15 +80,14 @@ func (k *KubernetesServer) options(program string, port int) []string {
 }
 
 // Etcd is the node that the API server keeps everything in. To kill it, start it again or replace its data
-// ([EtcdNode.ReplaceData]) is to do so to the cluster.
-func (k *KubernetesServer) Etcd() *EtcdNode { return k.etcd }
+// ([Daemon.ReplaceData]) is to do so to the cluster.
+func (k *KubernetesServer) Etcd() *Daemon { return k.etcd }
 
 // SaveStore copies everything that the API server keeps, for RestoreStore, and removes it after the test. Both the API
 // server and etcd are restarted.
 func (k *KubernetesServer) SaveStore(t testing.TB) (saved string) {
 	t.Helper()
-	saved = filepath.Join(TempDir(t), "data")
-	k.withoutServers(t, func() { NoError(t, os.CopyFS(saved, os.DirFS(k.etcd.data()))) })
+	k.withoutServers(t, func() { saved = k.etcd.SaveData(t) })
 	return saved
 }
 

@@ -12,24 +12,17 @@ import (
 	"testing"
 )
 
-// A Network is a private network for the nodes of a cluster. Each node lives in a
-// network namespace with two links: one to a switch that all nodes share, for
-// traffic between nodes, and one to the test, for clients. So a node can be cut off
-// from the others while its clients still reach it.
+// A Host is where one node of a cluster lives: a network namespace with two links, one to a switch that all hosts of
+// the cluster share, for traffic between nodes, and one to the test, for clients. So a node can be cut off from the others
+// while its clients still reach it.
 //
 // The namespaces have no names. The kernel removes them and their links when the
 // processes in them end.
-type Network struct {
-	number int
-	hub    namespace // of the switch
-	hosts  []*Host
-}
-
-// A Host is where one node of a [Network] lives.
 type Host struct {
 	namespace
-	network *Network
-	number  int
+	network int       // its number
+	hub     namespace // of the switch
+	number  int       // in the network, from 1
 }
 
 // A namespace is one for networks. Its keeper holds it while no server is in it; nil: it is that of this process.
@@ -38,9 +31,9 @@ type namespace struct{ keeper *process }
 // networks counts those of this process. Addresses come from the range that RFC 2544 reserves for testing networks.
 var networks atomic.Int32
 
-// NewNetwork makes a network of n hosts that lasts until the test ends. It needs
+// newHosts makes a network of n hosts that lasts until the test ends. It needs
 // root, iproute2 and nsenter. Without them it skips the test, or fails it in CI.
-func NewNetwork(t testing.TB, n int) *Network {
+func newHosts(t testing.TB, n int) []*Host {
 	t.Helper()
 	Full(t, "starts a cluster")
 	for _, program := range []string{"ip", "nsenter"} {
@@ -51,9 +44,9 @@ func NewNetwork(t testing.TB, n int) *Network {
 	if os.Getuid() != 0 {
 		Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
-	net, err := attempt(func() *Network { return newNetwork(t, n) })
+	hosts, err := attempt(func() []*Host { return newNetwork(t, n) })
 	for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "File exists"); try++ {
-		net, err = attempt(func() *Network { return newNetwork(t, n) }) // another test binary has a network of this number
+		hosts, err = attempt(func() []*Host { return newNetwork(t, n) }) // another test binary has a network of this number
 	}
 	if err != nil && (errors.Is(err, syscall.EPERM) || strings.Contains(err.Error(), "not permitted")) {
 		// Root in a container may lack the privilege. No package helps, so the test
@@ -62,18 +55,18 @@ func NewNetwork(t testing.TB, n int) *Network {
 		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root may not create them here: %v", err)
 	}
 	NoError(t, err)
-	return net
+	return hosts
 }
 
-func newNetwork(t testing.TB, n int) *Network {
-	net := &Network{number: 1 + (int(networks.Add(1))+os.Getpid()*8)%250, hub: newNamespace(t)}
-	check(net.hub.ip("link add name switch type bridge", "link set dev switch up"))
+func newNetwork(t testing.TB, n int) (hosts []*Host) {
+	number, hub := 1+(int(networks.Add(1))+os.Getpid()*8)%250, newNamespace(t)
+	check(hub.ip("link add name switch type bridge", "link set dev switch up"))
 	for i := range n {
-		h := &Host{newNamespace(t), net, i + 1}
+		h := &Host{newNamespace(t), number, hub, i + 1}
 		h.connect()
-		net.hosts = append(net.hosts, h)
+		hosts = append(hosts, h)
 	}
-	return net
+	return hosts
 }
 
 // newNamespace starts a process that only sleeps, in a new namespace, until the test ends.
@@ -89,27 +82,24 @@ func newNamespace(t testing.TB) namespace {
 
 // connect makes the links of a host.
 func (h *Host) connect() {
-	here, outer := namespace{}, fmt.Sprintf("ge%dn%d", h.network.number, h.number)
+	here, outer := namespace{}, fmt.Sprintf("ge%dn%d", h.network, h.number)
 	link := "link add name %s netns %d type veth peer name %s netns %d"
 	check(here.ip(
-		fmt.Sprintf(link, h.port(), h.network.hub.keeper.pid(), "peers", h.keeper.pid()),
+		fmt.Sprintf(link, h.port(), h.hub.keeper.pid(), "peers", h.keeper.pid()),
 		fmt.Sprintf(link, outer, os.Getpid(), "clients", h.keeper.pid()),
-		fmt.Sprintf("addr add 198.19.%d.%d/30 dev %s", h.network.number, 4*h.number+1, outer),
+		fmt.Sprintf("addr add 198.19.%d.%d/30 dev %s", h.network, 4*h.number+1, outer),
 		"link set dev "+outer+" up"))
-	check(h.network.hub.ip("link set dev " + h.port() + " master switch up"))
+	check(h.hub.ip("link set dev " + h.port() + " master switch up"))
 	check(h.ip("link set dev lo up",
 		"addr add "+h.PeerIP()+"/24 dev peers", "link set dev peers up",
 		"addr add "+h.IP()+"/30 dev clients", "link set dev clients up"))
 }
 
-// Host returns host i, counted from 0.
-func (n *Network) Host(i int) *Host { return n.hosts[i] }
-
 // IP is the host's address for the test and its clients.
-func (h *Host) IP() string { return fmt.Sprintf("198.19.%d.%d", h.network.number, 4*h.number+2) }
+func (h *Host) IP() string { return fmt.Sprintf("198.19.%d.%d", h.network, 4*h.number+2) }
 
 // PeerIP is the host's address for the other hosts.
-func (h *Host) PeerIP() string { return fmt.Sprintf("198.18.%d.%d", h.network.number, h.number) }
+func (h *Host) PeerIP() string { return fmt.Sprintf("198.18.%d.%d", h.network, h.number) }
 
 // Cut cuts the host off from the other hosts, or connects it again. Packets between
 // them are dropped without an answer. Clients still reach the host.
@@ -119,7 +109,7 @@ func (h *Host) Cut(t testing.TB, on bool) {
 	if on {
 		to = " nomaster" // like pulling its cable at the switch
 	}
-	NoError(t, h.network.hub.ip("link set dev "+h.port()+to))
+	NoError(t, h.hub.ip("link set dev "+h.port()+to))
 }
 
 // port is the name of the switch's end of the host's link.

@@ -10,8 +10,8 @@ import (
 // A host that is cut off receives nothing from the others, but its clients still reach
 // it. Packets are dropped, not refused.
 func TestClientsReachAHostThatIsCutOff(t *testing.T) {
-	net := NewNetwork(t, 2)
-	a, b := net.Host(0), net.Host(1)
+	hosts := newHosts(t, 2)
+	a, b := hosts[0], hosts[1]
 	reach := func(from *Host, ip, seconds string) string {
 		// No program listens on the port: a refusal shows that the packet arrived.
 		text := "timeout " + seconds + " bash -c 'echo >/dev/tcp/" + ip + "/9'; echo $?"

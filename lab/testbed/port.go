@@ -17,13 +17,13 @@ const (
 	blocks    = 14
 )
 
-// ports are those that freePort returned. A killed server comes back on its port, so a
-// port is reused only after most of the block.
+// ports are those of this process. A killed server comes back on its port, so a port is reused only after all others of
+// the block.
 var ports struct {
 	sync.Mutex
 	guard net.Listener // reserves the block: listens on its first port until this process ends
 	first int
-	taken map[int]bool
+	left  []int // in a random order, counted from the second
 }
 
 // freePort returns a free loopback port.
@@ -45,18 +45,15 @@ func freePort() int {
 	if err != nil {
 		check(fmt.Errorf("no free block of ports: %w", err))
 	}
-	if ports.taken == nil || len(ports.taken) > block*3/4 {
-		ports.taken = make(map[int]bool)
-	}
-	for range 100 {
-		port := ports.first + 1 + rand.IntN(block-1)
-		if ports.taken[port] {
-			continue
+	for range block {
+		if len(ports.left) == 0 {
+			ports.left = rand.Perm(block - 1)
 		}
+		port := ports.first + 1 + ports.left[0]
+		ports.left = ports.left[1:]
 		var l net.Listener
 		if l, err = net.Listen("tcp4", loopback(port)); err == nil {
 			l.Close()
-			ports.taken[port] = true
 			return port
 		}
 	}

@@ -17,23 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PostgresOptions describe a server to start. The zero value trusts every user, without TLS.
-type PostgresOptions struct {
-	// TLS gives the server a certificate from a new authority. A client trusts it with
-	// [PostgresServer.CAFile].
-	TLS bool
-
-	// Access replaces pg_hba.conf for connections by TCP. The superuser keeps access without TLS
-	// and password to the database postgres, and for replication.
-	Access []string
-
-	// Settings are of the form name=value.
-	Settings []string
-
-	// Clock runs the server on a clock that [Daemon.Step] can move.
-	Clock bool
-}
-
 // A PostgresServer is one server of PostgreSQL.
 type PostgresServer struct {
 	*Daemon
@@ -42,23 +25,23 @@ type PostgresServer struct {
 
 // StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
 // installed, the test is skipped or fails.
-func StartPostgres(t testing.TB, o PostgresOptions) *PostgresServer {
+func StartPostgres(t testing.TB, o Options) *PostgresServer {
 	t.Helper()
 	return startOwn(t, func() *PostgresServer { return startPostgres(o, nil) })
 }
 
 // StartPostgresStandby starts a standby that streams from a primary. It has caught up when
 // StartPostgresStandby returns.
-func StartPostgresStandby(t testing.TB, primary *PostgresServer, o PostgresOptions) *PostgresServer {
+func StartPostgresStandby(t testing.TB, primary *PostgresServer) *PostgresServer {
 	t.Helper()
-	p := startOwn(t, func() *PostgresServer { return startPostgres(o, primary) })
+	p := startOwn(t, func() *PostgresServer { return startPostgres(Options{}, primary) })
 	p.CatchUp(t, primary)
 	return p
 }
 
 // SharedPostgres returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes
 // its own [PostgresServer.Database].
-var SharedPostgres = share(func() *PostgresServer { return startPostgres(PostgresOptions{}, nil) })
+var SharedPostgres = share(func() *PostgresServer { return startPostgres(Options{}, nil) })
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
 // ELECTION_TEST_POSTGRES_BIN names another one.
@@ -125,31 +108,26 @@ var postgresTemplate = sync.OnceValues(func() (string, error) {
 })
 
 // startPostgres starts a server: a primary, or a standby of one.
-func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
+func startPostgres(o Options, primary *PostgresServer) *PostgresServer {
 	bin := postgresBin()
 	version := versionOf("(PostgreSQL) ", nil, filepath.Join(bin, "postgres"))
-	p := &PostgresServer{Daemon: newDaemon(Postgres, version, o.TLS)}
+	p := &PostgresServer{Daemon: newDaemon(Postgres, version, o)}
 	p.user = notRoot()
 	giveAway(p.dir)
-	if o.Clock {
-		p.setClock(faketime(), 0)
+	fillPostgres(bin, p.data(), primary)
+	command := []string{
+		filepath.Join(bin, "postgres"), "-D", p.data(), "--listen_addresses=127.0.0.1", "--unix_socket_directories=",
+		"--max_connections=300", "--shared_buffers=16MB", "--wal_keep_size=512MB",
 	}
-	data := filepath.Join(p.dir, "data")
-	fillPostgres(bin, data, primary)
-	settings := append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300", "shared_buffers=16MB", "wal_keep_size=512MB"}, o.Settings...)
 	if o.TLS {
 		giveAway(p.ca.file("server-key.pem"), p.ca.file("server-cert.pem"), p.ca.file("ca.pem"))
-		settings = append(settings, "ssl=on", "ssl_cert_file="+p.ca.file("server-cert.pem"), "ssl_key_file="+p.ca.file("server-key.pem"))
+		command = append(command, "--ssl=on", "--ssl_cert_file="+p.ca.file("server-cert.pem"), "--ssl_key_file="+p.ca.file("server-key.pem"))
 	}
 	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
 	if o.Access == nil {
 		access = append(access, "host all all 127.0.0.1/32 trust")
 	}
-	check(os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
-	command := []string{filepath.Join(bin, "postgres"), "-D", data}
-	for _, s := range settings {
-		command = append(command, "-c", s)
-	}
+	check(os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
 
 	p.end = os.Interrupt
 	p.ready = func(ctx context.Context) error {
@@ -158,7 +136,7 @@ func startPostgres(o PostgresOptions, primary *PostgresServer) *PostgresServer {
 	}
 	p.onPort(func(port int) []string {
 		p.pool = must(pgxpool.New(context.Background(), p.AdminDSN("postgres")))
-		return append(slices.Clip(command), "-c", fmt.Sprintf("port=%d", port))
+		return slices.Concat(command, []string{fmt.Sprintf("--port=%d", port)}, o.Args)
 	})
 	p.close = p.pool.Close
 	return p

@@ -31,37 +31,20 @@ func spawn(attr syscall.SysProcAttr, command, env []string, log string) (*proces
 	attr.Pdeathsig = syscall.SIGKILL
 	attr.Setpgid = true // an interrupt from the terminal reaches only the tests
 	cmd.SysProcAttr = &attr
-	if err := onKeptThread(cmd.Start); err != nil {
-		return nil, err
-	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
 	go func() {
-		cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
-}
-
-// keptThread sends functions to a goroutine that is locked to its thread.
-var keptThread = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
+		// The kernel kills a child with Pdeathsig when the thread that started it ends, not when the process ends. Go
+		// may end any thread except a locked one, so this one waits for the child.
 		runtime.LockOSThread()
-		for f := range calls {
-			f()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(p.done)
 		}
 	}()
-	return calls
-})
-
-// onKeptThread calls f on a thread that lives as long as the test binary.
-//
-// The kernel kills a child with Pdeathsig when the thread that started it ends, not
-// when the process ends. Go may end any thread except a locked one.
-func onKeptThread(f func() error) error {
-	result := make(chan error)
-	keptThread() <- func() { result <- f() }
-	return <-result
+	return p, <-started
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }

@@ -20,7 +20,7 @@ func startProgram(t testing.TB, name, debian string, user *syscall.Credential, c
 	t.Helper()
 	return startOwn(t, func() *Daemon {
 		program := installed(Kind(name), name, name, "Debian: "+debian)
-		d := newDaemon(Kind(name), "", false)
+		d := newDaemon(Kind(name), "", Options{})
 		d.user = user
 		return d.onPort(func(int) []string { return configure(program, d.dir, d.addr) })
 	})

@@ -8,66 +8,44 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisOptions describe a server to start. The zero value keeps all in memory and in a file that is
-// flushed before each answer, and asks for no password.
-type RedisOptions struct {
-	// TLS makes the server speak only TLS, with a certificate from a new authority. A client trusts it
-	// with [RedisServer.CAFile].
-	TLS bool
-
-	// Clock runs the server on a clock that [Daemon.Step] can move. It is off by Offset when the server starts.
-	Clock  bool
-	Offset time.Duration
-
-	// of is the master of a replica, which has its authority and its certificate.
-	of *RedisServer
-
-	// Args are added to the end of the command line, such as "--appendonly", "no".
-	Args []string
-}
-
-// A RedisServer is one server.
+// A RedisServer is one server. It keeps all in memory and in a file that is flushed before each answer.
 type RedisServer struct {
 	*Daemon
 	admin *redis.Client
 }
 
 // StartRedis starts a server for this test and stops it after the test.
-func StartRedis(t testing.TB, o RedisOptions) *RedisServer {
+func StartRedis(t testing.TB, o Options) *RedisServer {
 	t.Helper()
-	return startOwn(t, func() *RedisServer { return startRedis(o) })
+	return startOwn(t, func() *RedisServer { return startRedis(o, nil) })
 }
 
 // StartRedisReplica starts a replica of a server. It has all data when StartRedisReplica returns.
-func StartRedisReplica(t testing.TB, master *RedisServer, o RedisOptions) *RedisServer {
+func StartRedisReplica(t testing.TB, master *RedisServer) *RedisServer {
 	t.Helper()
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	o.of = master
-	o.Args = append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, o.Args...)
-	r := StartRedis(t, o)
+	o := Options{Args: []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}}
+	r := startOwn(t, func() *RedisServer { return startRedis(o, master.ca) })
 	r.CatchUp(t, master)
 	return r
 }
 
 // SharedRedis returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes its
 // own prefix.
-var SharedRedis = share(func() *RedisServer { return startRedis(RedisOptions{}) })
+var SharedRedis = share(func() *RedisServer { return startRedis(Options{}, nil) })
 
-// startRedis starts a server on a free port and waits until it answers.
-func startRedis(o RedisOptions) *RedisServer {
+// startRedis starts a server on a free port and waits until it answers. A replica has the authority and the certificate
+// of its master.
+func startRedis(o Options, ca *authority) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
 	version := versionOf("v=", nil, program)
-	r := &RedisServer{Daemon: newDaemon(Redis, version, o.TLS)}
-	if o.of != nil {
-		r.ca = o.of.ca
-	}
-	if o.Clock {
-		r.setClock(faketime(), o.Offset)
+	r := &RedisServer{Daemon: newDaemon(Redis, version, o)}
+	if ca != nil {
+		r.ca = ca
 	}
 	r.ready = func(ctx context.Context) error {
 		err := r.admin.Ping(ctx).Err()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -24,18 +25,26 @@ func (s *Server) ReadOnly(t testing.TB, on bool) {
 //
 // For a failover that loses writes: StopReplication, write to the primary, Kill the
 // primary, Promote the replica.
-func StartPair(t testing.TB, o Options) (primary, replica *Server) {
+func StartPair(t testing.TB, k Kind, o Options) (primary, replica *Server) {
 	t.Helper()
-	o.Replication = true
-	primary = Start(t, o)
+	primary = StartPrimary(t, k, o)
 	return primary, StartReplica(t, primary)
 }
 
-// StartReplica starts a replica of a primary that was started with Replication, or of a replica. It replicates
-// asynchronously, and is read-only until it is promoted. It has caught up when StartReplica returns.
+// StartPrimary starts a server that may have replicas.
+func StartPrimary(t testing.TB, k Kind, o Options) *Server {
+	t.Helper()
+	return startOwn(t, func() *Server {
+		o.Args = append(slices.Clip(o.Args), must(programs[k]()).replication...)
+		return start(k, o)
+	})
+}
+
+// StartReplica starts a replica of such a server, or of a replica. It replicates asynchronously, and is read-only until
+// it is promoted. It has caught up when StartReplica returns.
 func StartReplica(t testing.TB, primary *Server) *Server {
 	t.Helper()
-	replica := Start(t, primary.o)
+	replica := Start(t, primary.kind, primary.o)
 	replica.ReadOnly(t, true)
 	replica.Exec(t, fmt.Sprintf(primary.program.follow, primary.port), "START REPLICA")
 	replica.CatchUp(t, primary)

@@ -8,7 +8,7 @@ import (
 func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
-		primary, replica := StartPair(t, Options{Kind: k})
+		primary, replica := StartPair(t, k, Options{})
 		d := primary.Database(t)
 		newTable(t, d)
 		way := primary.Proxy(t)

@@ -8,58 +8,47 @@ import (
 	"testing"
 )
 
-// The bucket that an [S3Node] has, and who may use it.
+// The bucket of [StartS3] and [SharedS3], and who may use it.
 const (
 	S3Bucket    = "elections"
 	S3AccessKey = "testbed"
 	S3SecretKey = "testbed-secret"
 )
 
-// S3Options describe a store to start.
-type S3Options struct {
-	// TLS makes the node speak https, with a certificate from a new authority: see [S3Node.CAFile].
-	TLS bool
-}
-
-// An S3Node is a versitygw, which keeps objects in a directory.
-type S3Node struct{ *Daemon }
-
-// StartS3 starts a store for this test and stops it after the test.
-func StartS3(t testing.TB, o S3Options) *S3Node {
+// StartS3 starts a store for this test and stops it after the test: a versitygw, which keeps objects in a directory.
+func StartS3(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	if seaweed() != "" {
 		t.Skip("harms a server of its own, and scripts/seaweedfs runs one for all tests")
 	}
-	return startOwn(t, func() *S3Node { return startS3(o) })
+	return startOwn(t, func() *Daemon { return startS3(o) })
 }
 
 // SharedS3 returns the store that all tests of the binary share, or the one of scripts/seaweedfs. Tests must not inject
 // faults into it. Each takes its own prefix.
-var SharedS3 = share(func() *S3Node {
+var SharedS3 = share(func() *Daemon {
 	if addr := seaweed(); addr != "" {
-		return &S3Node{&Daemon{kind: S3, version: "SeaweedFS", addr: addr}}
+		return &Daemon{kind: S3, version: "SeaweedFS", addr: addr}
 	}
-	return startS3(S3Options{})
+	return startS3(Options{})
 })
 
 // seaweed is the address of the store that scripts/seaweedfs runs; "" if it does not run these tests.
 func seaweed() string { return os.Getenv("ELECTION_TEST_SEAWEEDFS") }
 
-func startS3(o S3Options) *S3Node {
+func startS3(o Options) *Daemon {
 	program, version := built(S3, "*", "versitygw", "internal/tools/versitygw")
-	d := newDaemon(S3, "versitygw "+version, o.TLS)
-	data := filepath.Join(d.dir, "data")
-	check(os.MkdirAll(filepath.Join(data, S3Bucket), 0o755))
+	d := newDaemon(S3, "versitygw "+version, o)
+	check(os.MkdirAll(filepath.Join(d.data(), S3Bucket), 0o755))
 	d.ready = func(ctx context.Context) error {
 		_, err := d.ask(ctx, http.MethodGet, d.URL()+"/health", nil)
 		return err
 	}
-	d.onPort(func(int) []string {
+	return d.onPort(func(int) []string {
 		command := []string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"}
 		if o.TLS {
 			command = append(command, "--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem"))
 		}
-		return append(command, "posix", data)
+		return append(command, "posix", d.data())
 	})
-	return &S3Node{d}
 }

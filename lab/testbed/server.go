@@ -30,14 +30,11 @@ type Server struct {
 }
 
 // start starts a server and waits until it answers.
-func start(o Options) *Server {
-	p := must(programs[o.Kind]())
-	s := &Server{Daemon: newDaemon(o.Kind, p.version, o.TLS), program: p, o: o}
-	check(os.CopyFS(filepath.Join(s.dir, "data"), os.DirFS(must(p.template()))))
-	s.env = p.env
-	if o.Clock {
-		s.setClock(p.faketime, 0)
-	}
+func start(k Kind, o Options) *Server {
+	p := must(programs[k]())
+	s := &Server{Daemon: newDaemon(k, p.version, o), program: p, o: o}
+	check(os.CopyFS(s.data(), os.DirFS(must(p.template()))))
+	s.env = append(s.env, p.env...)
 	s.ready = func(ctx context.Context) error {
 		db := openPool(s.AdminConfig())
 		defer db.Close()
@@ -90,7 +87,7 @@ func (s *Server) exec(statement string) error {
 // options returns the command that runs the server.
 func (s *Server) options() []string {
 	command := slices.Concat(s.program.command, []string{"--no-defaults"}, s.program.options(), s.program.runs, []string{
-		"--datadir=" + filepath.Join(s.dir, "data"),
+		"--datadir=" + s.data(),
 		"--socket=" + filepath.Join(s.dir, "socket"),
 		"--tmpdir=" + s.dir, // MariaDB servers with the same tmpdir remove each other's files
 		"--pid-file=" + filepath.Join(s.dir, "pid"),
@@ -99,10 +96,6 @@ func (s *Server) options() []string {
 		"--bind-address=127.0.0.1",
 		"--skip-name-resolve",
 	})
-	if s.o.Replication {
-		command = append(command, "--log-bin=binlog", "--relay-log=relay")
-		command = append(command, s.program.replication...)
-	}
 	if s.ca != nil {
 		command = append(command, "--ssl-ca="+s.ca.file("ca.pem"), "--ssl-cert="+s.ca.file("server-cert.pem"), "--ssl-key="+s.ca.file("server-key.pem"))
 	}

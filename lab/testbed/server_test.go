@@ -50,7 +50,7 @@ func isServerError(err error, number uint16) bool {
 func TestKillTerminateAndStartAgain(t *testing.T) {
 	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
-		s := Start(t, Options{Kind: k})
+		s := Start(t, k, Options{})
 		d := s.Database(t)
 		newTable(t, d)
 		user := OpenDB(t, d.User)
@@ -79,7 +79,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 func TestStopMakesAPingTimeOut(t *testing.T) {
 	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
-		s := Start(t, Options{Kind: k})
+		s := Start(t, k, Options{})
 		user := OpenDB(t, s.Database(t).User)
 		mustAsk[int](t, user, "SELECT 1")
 		s.Stop(t)
@@ -95,7 +95,7 @@ func TestStopMakesAPingTimeOut(t *testing.T) {
 func TestStepMovesTheClockOfARunningServer(t *testing.T) {
 	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
-		s := Start(t, Options{Kind: k, Clock: true})
+		s := Start(t, k, Options{Clock: true})
 		off := func() time.Duration {
 			t.Helper()
 			micros := mustAsk[int64](t, s.Admin(), "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")

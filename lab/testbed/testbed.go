@@ -28,38 +28,41 @@ const (
 // Kinds are the kinds of database servers, in the order in which tests run.
 var Kinds = []Kind{MariaDB, MySQL}
 
-// Options say what server to start. Only Kind is required.
+// Options say how to start a server. The zero value is a single one without TLS that asks for no password.
 type Options struct {
-	Kind Kind
-
-	// Args are added to the server's command line, after all others.
-	Args []string
-
-	// TLS gives the server a certificate from a new authority.
-	// A client trusts it with [Server.TLSConfig].
+	// TLS gives the server a certificate from a new authority: see [Daemon.TLSConfig] and [Daemon.CAFile]. Only MySQL,
+	// MariaDB and PostgreSQL still take clients without TLS. etcd takes only clients with a certificate: see
+	// [Daemon.ClientFiles].
 	TLS bool
 
-	// Clock runs the server on a clock that [Server.Step] can move.
+	// Clock runs a database server, Redis or ZooKeeper on a clock that [Daemon.Step] can move.
 	Clock bool
 
-	// Replication turns on the binary log with global transaction ids.
-	// StartPair sets it.
-	Replication bool
+	// Oldest takes the oldest version that this module claims to support, of etcd and Consul.
+	Oldest bool
+
+	// Args are added to the end of the command line. Those of ZooKeeper are lines of its configuration, and properties of
+	// its Java machine, which begin with -D.
+	Args []string
+
+	// Access replaces pg_hba.conf of PostgreSQL for connections by TCP. The superuser keeps access without TLS and password
+	// to the database postgres, and for replication.
+	Access []string
 }
 
-// Start starts a server for this test and stops it after the test.
+// Start starts a database server for this test and stops it after the test.
 // If the server is not installed, the test is skipped or fails.
-func Start(t testing.TB, o Options) *Server {
+func Start(t testing.TB, k Kind, o Options) *Server {
 	t.Helper()
-	return startOwn(t, func() *Server { return start(o) })
+	return startOwn(t, func() *Server { return start(k, o) })
 }
+
+var manyClients = Options{Args: []string{"--max-connections=300"}} // suites run side by side
 
 var shared = map[Kind]func(testing.TB) *Server{
-	MariaDB: share(func() *Server { return start(Options{Kind: MariaDB, Args: manyClients}) }),
-	MySQL:   share(func() *Server { return start(Options{Kind: MySQL, Args: manyClients}) }),
+	MariaDB: share(func() *Server { return start(MariaDB, manyClients) }),
+	MySQL:   share(func() *Server { return start(MySQL, manyClients) }),
 }
-
-var manyClients = []string{"--max-connections=300"} // suites run side by side
 
 // Shared returns the server of this kind that all tests of the binary share.
 // Tests must not inject faults into it. Each takes its own [Server.Database].

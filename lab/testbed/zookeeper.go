@@ -2,14 +2,11 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,44 +17,37 @@ import (
 // ZooKeeperTick is the tickTime of the servers. A short tick allows short sessions.
 const ZooKeeperTick = 100 * time.Millisecond
 
-// ZooKeeperOptions describe a server to start.
-type ZooKeeperOptions struct {
-	// TLS gives the server a second, secure port.
-	TLS bool
-
-	// Config has lines for the configuration file.
-	Config []string
-
-	// Properties are options of its Java machine, such as -Djute.maxbuffer=10000.
-	Properties []string
-
-	// Clock runs the server on a clock that [Daemon.Step] can move.
-	Clock bool
-}
-
-// A ZooKeeperServer is one ZooKeeper server.
-type ZooKeeperServer struct {
-	*Daemon
-	secure string
-}
-
-// Secure returns the address of the secure port.
-func (z *ZooKeeperServer) Secure() string { return z.secure }
-
 // StartZooKeeper starts a server for this test and stops it after the test.
 // If ZooKeeper is not installed, the test is skipped or fails.
-func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
+func StartZooKeeper(t testing.TB, o Options) *Daemon {
 	t.Helper()
-	return startOwn(t, func() *ZooKeeperServer { return startZooKeeper(o) })
+	return startOwn(t, func() *Daemon { return startZooKeeper(o) })
 }
 
-var sharedZooKeeper = share(func() *ZooKeeperServer { return startZooKeeper(ZooKeeperOptions{}) })
+var sharedZooKeeper = share(func() *Daemon { return startZooKeeper(Options{}) })
 
 // SharedZooKeeper returns the address of the server that all tests of the binary share.
 // Tests must not inject faults into it. Each takes its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
 	return []string{sharedZooKeeper(t).Addr()}
+}
+
+// StartZooKeeperEnsemble starts an ensemble, each server on a host of its own.
+func StartZooKeeperEnsemble(t testing.TB, n int) []*Daemon {
+	t.Helper()
+	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {
+		d := newZooKeeper(Options{})
+		d.addr = hosts[i].IP() + ":2181"
+		lines := []string{"clientPort=2181", "clientPortAddress=" + hosts[i].IP(), "initLimit=100", "syncLimit=25"}
+		for j, h := range hosts {
+			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, h.PeerIP()))
+		}
+		check(os.MkdirAll(d.data(), 0o700))
+		check(os.WriteFile(filepath.Join(d.data(), "myid"), fmt.Appendln(nil, i+1), 0o600))
+		d.command = d.zooKeeperCommand(lines)
+		return d
+	})
 }
 
 // DialZooKeeper returns a plain client, such as an operator uses, until the end of the test.
@@ -69,42 +59,31 @@ func DialZooKeeper(t testing.TB, servers []string) *zk.Conn {
 	return c
 }
 
-func startZooKeeper(o ZooKeeperOptions) *ZooKeeperServer {
-	z := newZooKeeper(o.TLS)
-	if o.Clock {
-		z.setClock(faketime(), 0)
-	}
-	z.onPort(func(port int) []string {
-		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
-		properties := slices.Clone(o.Properties)
+func startZooKeeper(o Options) *Daemon {
+	d := newZooKeeper(o)
+	return d.onPort(func(port int) []string {
+		lines := []string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}
 		if o.TLS {
-			secure := freePort()
-			z.secure = loopback(secure)
-			lines = append(lines, secureLines(z.ca, secure)...)
-			properties = append(properties, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+			lines = secureLines(d.ca, port)
 		}
-		return z.configure(lines, properties)
+		return d.zooKeeperCommand(append(lines, o.Args...))
 	})
-	return z
 }
 
-func newZooKeeper(tls bool) *ZooKeeperServer {
-	z := &ZooKeeperServer{Daemon: newDaemon(ZooKeeper, "", tls)}
-	z.ready = func(ctx context.Context) error {
-		_, err := z.mode(ctx)
-		if z.secure != "" { // the server opens this port after the plain one
-			err = errors.Join(err, listens(ctx, z.secure))
-		}
+func newZooKeeper(o Options) *Daemon {
+	d := newDaemon(ZooKeeper, "", o)
+	d.ready = func(ctx context.Context) error {
+		_, err := d.zooKeeperMode(ctx)
 		return err
 	}
-	z.leads = func(ctx context.Context) bool {
-		is, err := z.mode(ctx)
+	d.leads = func(ctx context.Context) bool {
+		is, err := d.zooKeeperMode(ctx)
 		return err == nil && is != "follower"
 	}
-	return z
+	return d
 }
 
-// secureLines returns the lines of the configuration for a secure port.
+// secureLines returns what the configuration says of the only port of a server, which speaks TLS.
 func secureLines(ca *authority, port int) []string {
 	// The server wants key and certificate in one PEM file.
 	both := append(must(os.ReadFile(ca.file("server-key.pem"))), must(os.ReadFile(ca.file("server-cert.pem")))...)
@@ -114,36 +93,20 @@ func secureLines(ca *authority, port int) []string {
 		"ssl.keyStore.location=" + ca.file("server.pem"), "ssl.keyStore.type=PEM",
 		"ssl.trustStore.location=" + ca.file("ca.pem"), "ssl.trustStore.type=PEM",
 		"ssl.clientAuth=none", "ssl.hostnameVerification=false",
+		"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 	}
 }
 
-// StartZooKeeperEnsemble starts an ensemble, one server on each host of the network.
-// config is added to all configuration files.
-func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
-	t.Helper()
-	return startCluster(t, n, func(i int) *ZooKeeperServer {
-		z, host := newZooKeeper(false), network.Host(i)
-		z.host, z.addr = host, host.IP()+":2181"
-		lines := []string{"clientPort=2181", "clientPortAddress=" + host.IP(), "initLimit=100", "syncLimit=25"}
-		for j := range n {
-			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, network.Host(j).PeerIP()))
-		}
-		check(os.MkdirAll(filepath.Join(z.dir, "data"), 0o700))
-		check(os.WriteFile(filepath.Join(z.dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600))
-		z.command = z.configure(append(lines, config...), nil)
-		return z
-	})
-}
-
-// configure writes a configuration with these additional lines, and returns the command with these Java properties.
-func (z *ZooKeeperServer) configure(lines, properties []string) []string {
+// zooKeeperCommand writes a configuration with these additional lines, and returns the command. Those that begin with -D
+// are properties of its Java machine.
+func (d *Daemon) zooKeeperCommand(lines []string) []string {
 	java := installed(ZooKeeper, "java", "Java", "Debian: default-jre-headless")
 	const jars = "/usr/share/java/"
 	jar := glob(jars+"zookeeper-3.*.jar", jars+"zookeeper.jar")
 	if jar == "" {
 		check(&missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"})
 	}
-	z.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
+	d.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
 	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
 	path := []string{jars + "zookeeper.jar"}
 	netty, _ := filepath.Glob(jars + "netty-*.jar")
@@ -152,30 +115,36 @@ func (z *ZooKeeperServer) configure(lines, properties []string) []string {
 			path = append(path, j)
 		}
 	}
-	config := append([]string{
+	file := filepath.Join(d.dir, "zoo.cfg")
+	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
+		"-Dzookeeper.skipACL=no",
+		"-Djava.awt.headless=true",
+	}
+	config := []string{
 		fmt.Sprintf("tickTime=%d", ZooKeeperTick.Milliseconds()),
-		"dataDir=" + filepath.Join(z.dir, "data"),
+		"dataDir=" + d.data(),
 		"minSessionTimeout=200", "maxSessionTimeout=20000",
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
 		"maxClientCnxns=0",
 		"autopurge.purgeInterval=0",
 		"reconfigEnabled=false",
-	}, lines...)
-	file := filepath.Join(z.dir, "zoo.cfg")
-	check(os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
-	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
-		"-Dzookeeper.skipACL=no",
-		"-Djava.awt.headless=true",
 	}
-	return append(append(command, properties...), "-cp", strings.Join(path, ":"),
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	for _, line := range lines {
+		if strings.HasPrefix(line, "-D") {
+			command = append(command, line)
+		} else {
+			config = append(config, line)
+		}
+	}
+	check(os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
+	return append(command, "-cp", strings.Join(path, ":"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 }
 
-// mode asks a server what it is: leader, follower or standalone. One without a majority is nothing.
-func (z *ZooKeeperServer) mode(ctx context.Context) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", z.addr)
+// zooKeeperMode asks a server what it is: leader, follower or standalone. One without a majority is nothing.
+func (d *Daemon) zooKeeperMode(ctx context.Context) (string, error) {
+	c, err := d.dial(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -183,9 +152,9 @@ func (z *ZooKeeperServer) mode(ctx context.Context) (string, error) {
 	at, _ := ctx.Deadline()
 	c.SetDeadline(at)
 	io.WriteString(c, "srvr")
-	text, err := io.ReadAll(c)
+	text, _ := io.ReadAll(c)
 	_, rest, found := strings.Cut(string(text), "Mode: ")
-	if err == nil && !found {
+	if !found {
 		err = fmt.Errorf("%.100q", text)
 	}
 	is, _, _ := strings.Cut(rest, "\n")

@@ -9,7 +9,7 @@ import (
 
 // ZooKeeper writes its clock into the creation time of a node.
 func TestStepMovesTheClockOfZooKeeper(t *testing.T) {
-	z := StartZooKeeper(t, ZooKeeperOptions{Clock: true})
+	z := StartZooKeeper(t, Options{Clock: true})
 	c, _, err := zk.Connect([]string{z.Addr()}, 20*time.Second, zk.WithLogInfo(false))
 	NoError(t, err)
 	defer c.Close()
