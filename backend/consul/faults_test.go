@@ -18,7 +18,7 @@ import (
 // join opens a manager that has joined the election jobs, through an agent.
 func (l *lab) join(t *testing.T, id string, ttl time.Duration, agent *testbed.Daemon) *election.Election {
 	t.Helper()
-	return testbed.Join(t, id, ttl, open(t, Options{Address: agent.URL(), Prefix: l.prefix}))
+	return drivertest.Join(t, id, ttl, open(t, Options{Address: agent.URL(), Prefix: l.prefix}))
 }
 
 // The servers lose their leader, which is killed or suspended with its connections open, and elect

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -138,7 +139,7 @@ func (n *node) watched(name string) backend.Lease {
 
 func (n *node) renew(held ...backend.Lease) []backend.Answer {
 	n.t.Helper()
-	answers, err := n.Renew(n.ctx(), testbed.Held(held...))
+	answers, err := n.Renew(n.ctx(), drivertest.Held(held...))
 	if err != nil {
 		n.t.Fatalf("%s renews: %v", n.me.ID, err)
 	}
@@ -157,7 +158,7 @@ func (n *node) release(end backend.End, held ...backend.Lease) {
 	for i := range held {
 		held[i].End = end
 	}
-	if err := n.Release(n.ctx(), testbed.Held(held...)); err != nil {
+	if err := n.Release(n.ctx(), drivertest.Held(held...)); err != nil {
 		n.t.Fatalf("%s releases: %v", n.me.ID, err)
 	}
 }

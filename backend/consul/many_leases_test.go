@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -178,7 +179,7 @@ func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
 	if now := l.pair(t, l.session(a.me.Nonce)).ModifyIndex; now != before {
 		t.Fatalf("the session has index %d, and had %d: this shows nothing", now, before)
 	}
-	answers, err := a.Renew(t.Context(), testbed.Held(held...))
+	answers, err := a.Renew(t.Context(), drivertest.Held(held...))
 	if err == nil {
 		a.want("the lost grant", answers[len(held)-1], backend.Refused)
 	} else if !errors.Is(err, lease.ErrEpoch) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -80,7 +81,7 @@ func (c *client) win(t testing.TB, name string) (l backend.Lease) {
 func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return c.Renew(ctx, testbed.Held(held...))
+	return c.Renew(ctx, drivertest.Held(held...))
 }
 
 // keep renews a lease, and fails the test if the renewal is not granted.
@@ -95,7 +96,7 @@ func (c *client) keep(t testing.TB, held backend.Lease) {
 func (c *client) release(held ...backend.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return c.Release(ctx, testbed.Held(held...))
+	return c.Release(ctx, drivertest.Held(held...))
 }
 
 // pause lets time pass at the pace of renewals.

@@ -7,24 +7,25 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // TestTheRoadFromOtherProgramsToMySQLAndBack moves fleets of real processes of other
-// programs to this module on MySQL, and back, while members are killed: see [testbed.Road].
+// programs to this module on MySQL, and back, while members are killed: see [drivertest.Road].
 func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
-	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
-		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {
+	for name, test := range map[string]func(*testing.T) (*fleet, drivertest.Road){
+		"LeaderLatch": func(t *testing.T) (*fleet, drivertest.Road) {
 			f := newLatches(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("latch", id) }, Waits: f.waitQueued}
+			return f, drivertest.Road{Theirs: func(id string) *testbed.Member { return f.startJava("latch", id) }, Waits: f.waitQueued}
 		},
-		"LeaderSelector": func(t *testing.T) (*fleet, testbed.Road) {
+		"LeaderSelector": func(t *testing.T) (*fleet, drivertest.Road) {
 			f := newSelectors(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("selector", id) }, Waits: f.waitQueued}
+			return f, drivertest.Road{Theirs: func(id string) *testbed.Member { return f.startJava("selector", id) }, Waits: f.waitQueued}
 		},
-		"OneEphemeralNode": func(t *testing.T) (*fleet, testbed.Road) {
+		"OneEphemeralNode": func(t *testing.T) (*fleet, drivertest.Road) {
 			f := newNodes(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.Member { return f.startJava("node", id) }, Waits: f.waits}
+			return f, drivertest.Road{Theirs: func(id string) *testbed.Member { return f.startJava("node", id) }, Waits: f.waits}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 				return changed[0].MovedTo, nil
 			}
 			road.Fleet = f.Fleet
-			road.ThereAndBack()
+			road.ThereAndBack(t)
 		})
 	}
 }

@@ -101,7 +101,7 @@ func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 	o := options(n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 	held := a.lead("jobs")
-	position := testbed.Read(t, b.driver, lease.Key{Kind: lease.Records, Name: "jobs"}).Position
+	position := drivertest.Read(t, b.driver, lease.Key{Kind: lease.Records, Name: "jobs"}).Position
 	if _, err := dial(t, n.URL()).Put(t.Context(), "elsewhere", "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -195,15 +195,15 @@ func TestAStoreThatGoesBackIsNoticed(t *testing.T) {
 func TestRememberedRecordsAreComparedByValue(t *testing.T) {
 	t.Parallel()
 	d, jobs := open(t, options(testbed.SharedEtcd(t)...)).driver, lease.Key{Kind: lease.Records, Name: "jobs"}
-	v := testbed.Read(t, d, jobs)
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-	v = testbed.Read(t, d, jobs)
+	v := drivertest.Read(t, d, jobs)
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v = drivertest.Read(t, d, jobs)
 	now, next := v.Items[0].Value, &lease.Record{Election: "jobs", Term: 3}
 
 	v.Items[0].Remembered, v.Items[0].Value = true, &lease.Record{Election: "jobs", Term: 2}
-	if results, err := testbed.Put(t, d, &v, next); err != nil || results[0].Outcome != backend.Refused {
+	if results, err := drivertest.Put(t, d, &v, next); err != nil || results[0].Outcome != backend.Refused {
 		t.Errorf("a change over this revision with another value: %v, %v; want it refused", results, err)
 	}
 	v.Items[0].Value = now
-	testbed.MustPut(t, d, &v, next)
+	drivertest.MustPut(t, d, &v, next)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/lab/testbed"
+	"github.com/go-election/go-election/lab/drivertest"
 )
 
 // Most tests wait for leases to expire, so many of them run at once.
@@ -48,7 +48,7 @@ func open(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	return testbed.Join(t, id, ttl, open(t, o))
+	return drivertest.Join(t, id, ttl, open(t, o))
 }
 
 // dial returns a client for changes that tests make in the store.

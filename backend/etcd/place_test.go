@@ -57,7 +57,7 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 			if err := lead.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			testbed.LeadsAlone(t, follower, leader)
+			drivertest.LeadsAlone(t, follower, leader)
 			if took := time.Since(resigned); took > joinTTL/2 {
 				t.Errorf("the other one leads %v later: it was not told", took)
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -218,7 +219,7 @@ func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 }
 
 // TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see
-// [testbed.Road].
+// [drivertest.Road].
 func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -228,9 +229,9 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	}
 	f.dsn = db.User.FormatDSN()
 	reader := f.node(t, "reader")
-	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
+	road := drivertest.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
 	road.Moved = func() (string, error) { return reader.observe(f.election).MovedTo, nil }
-	road.ThereAndBack()
+	road.ThereAndBack(t)
 }
 
 // After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.

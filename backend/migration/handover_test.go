@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
-	"github.com/go-election/go-election/lab/testbed"
+	"github.com/go-election/go-election/lab/drivertest"
 )
 
 // slow takes its time to release.
@@ -46,7 +46,7 @@ func TestAHalfThatIsReleasedLateCostsNoReading(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				began := time.Now()
 				stop()
-				testbed.Leads(t, follower)
+				drivertest.Leads(t, follower)
 				if took := time.Since(began); took > 500*time.Millisecond {
 					t.Errorf("a handover took %v", took)
 				}

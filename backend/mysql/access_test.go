@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -335,7 +336,7 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 			c := l.AddUser(t)
 			server.Exec(t, fmt.Sprintf("ALTER USER '%s'@'127.0.0.1' IDENTIFIED "+plugin, c.User, c.Passwd))
 			trusting := func(c *mysql.Config) { c.TLS, c.TLSConfig = server.TLSConfig(), "" }
-			testbed.Read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
+			drivertest.Read(t, open(t, Options{Config: clone(c, trusting)}), recordKey("jobs"))
 			for what, bad := range map[string]func(*mysql.Config){
 				"a connection without TLS": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "" },
 				"an authority not trusted": func(c *mysql.Config) { c.TLS, c.TLSConfig = nil, "true" },

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 			Virtual: true, Short: true, Parallel: true,
 			NewStore: func(t testing.TB) conformance.Store {
 				return newStore(t, l, func(o Options) Options {
-					o.DB, o.Schema, o.Poll, o.MaxTTL = testbed.Virtual(t, l.User), l.Name, true, 0
+					o.DB, o.Schema, o.Poll, o.MaxTTL = drivertest.Virtual(t, l.User), l.Name, true, 0
 					return o
 				})
 			},
@@ -162,9 +162,7 @@ func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 		return o
 	})
 	store.Faults = map[string]conformance.Fault{
-		conformance.FaultFailover: drivertest.Failovers(t, proxy, primary, true, func(primary *testbed.Server) *testbed.Server {
-			return testbed.StartReplica(t, primary)
-		}),
+		conformance.FaultFailover: drivertest.Failovers(t, proxy, primary, true, testbed.StartReplica),
 	}
 	return store
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -37,8 +38,8 @@ func fenced(t testing.TB, db *sql.DB, term uint64, more func()) error {
 // lead writes the record of a leadership.
 func lead(t testing.TB, d *driver, term uint64, nonce backend.Nonce) {
 	t.Helper()
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term, Nonce: string(nonce)})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term, Nonce: string(nonce)})
 }
 
 // A transaction is committed under the term of the leader only, and the connection is then as it was.
@@ -109,7 +110,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 		d := open(t, Options{Config: l.User})
 		session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "n"}}
 		lead(t, d, 7, "n")
-		v := testbed.Read(t, d, recordKey("jobs"), session.Key)
+		v := drivertest.Read(t, d, recordKey("jobs"), session.Key)
 		unlock := l.lock(t, "SELECT value FROM election_item WHERE kind = 'record' AND name = 'jobs' LOCK IN SHARE MODE")
 		defer unlock()
 		for what, check := range map[string][]lease.Item{"verifies": nil, "checks": v.Items[:1]} { // the latter, while they are few
@@ -121,7 +122,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 			}
 			v.Items[1] = w.Results[0].Items[0]
 		}
-		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}, &lease.Record{Election: "other", Term: 1, Nonce: "m"})
+		results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}, &lease.Record{Election: "other", Term: 1, Nonce: "m"})
 		if err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) || results[1].Outcome != backend.Granted {
 			t.Errorf("grants beside a fence: %+v, %v; want the fenced one unavailable, the other one granted", results, err)
 		}
@@ -169,7 +170,7 @@ func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 		l := newLab(t, testbed.Shared(t, k)).withAccount(t)
 		d := open(t, Options{Config: l.User})
 		lead(t, d, 1, "n")
-		v := testbed.Read(t, d, recordKey("jobs"))
+		v := drivertest.Read(t, d, recordKey("jobs"))
 		proxy := testbed.NewProxy(t, l.User.Addr)
 		trap, db := proxy.Trap("COMMIT", testbed.HoldRequest), testbed.OpenDB(t, proxy.Config(l.User))
 		ended := make(chan error)
@@ -182,7 +183,7 @@ func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 		trap.Wait(t, patience)
 		began := time.Now()
 		testbed.Eventually(t, patience, "a successor is elected", func() error {
-			results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
+			results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
 			if err == nil && results[0].Outcome != backend.Granted {
 				err = fmt.Errorf("%+v", results)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -108,7 +109,7 @@ func backendOn(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	return testbed.Join(t, id, ttl, backendOn(t, o))
+	return drivertest.Join(t, id, ttl, backendOn(t, o))
 }
 
 func observe(t testing.TB, b *Backend, election string) backend.Lease {

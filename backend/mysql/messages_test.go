@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -21,7 +22,7 @@ func TestALostReplyGrantsOnce(t *testing.T) {
 		for _, fate := range []testbed.Fate{testbed.LoseReply, testbed.LoseRequest} {
 			name, proxy := "jobs "+string(fate), server.Proxy(t)
 			d := open(t, Options{Config: proxy.Config(l.User)})
-			v := testbed.Read(t, d, recordKey(name))
+			v := drivertest.Read(t, d, recordKey(name))
 			trap := proxy.Trap("START TRANSACTION", fate)
 			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 			w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: name, Term: 1}}}}}, nil)
@@ -34,7 +35,7 @@ func TestALostReplyGrantsOnce(t *testing.T) {
 			if err != nil || w.Results[0].Outcome != want {
 				t.Errorf("%s: %+v, %v; want %v", fate, w, err, want)
 			}
-			if r, ok := testbed.Read(t, d, recordKey(name)).Items[0].Value.(*lease.Record); !ok || r.Term != 1 {
+			if r, ok := drivertest.Read(t, d, recordKey(name)).Items[0].Value.(*lease.Record); !ok || r.Term != 1 {
 				t.Errorf("%s: the record is %+v", fate, r)
 			}
 		}
@@ -51,10 +52,10 @@ func TestALateChangeDoesNothing(t *testing.T) {
 			proxy, account := server.Proxy(t), l.AddUser(t)
 			name := fmt.Sprint("jobs ", exists)
 			d, other := open(t, Options{Config: proxy.Config(account), Poll: true}), open(t, Options{Config: l.User})
-			v := testbed.Read(t, d, recordKey(name))
+			v := drivertest.Read(t, d, recordKey(name))
 			if exists {
-				testbed.MustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
-				v = testbed.Read(t, d, recordKey(name))
+				drivertest.MustPut(t, d, &v, &lease.Record{Election: name, Term: 1})
+				v = drivertest.Read(t, d, recordKey(name))
 			}
 			trap := proxy.Trap("START TRANSACTION", testbed.HoldRequest)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +67,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 			trap.Wait(t, patience)
 			cancel()
 			<-done
-			testbed.MustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
+			drivertest.MustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
 			trap.Release()
 			testbed.Eventually(t, patience, "the late request is executed", func() error {
 				if n := l.connections(t, account.User); n > 0 {
@@ -74,7 +75,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 				}
 				return nil
 			})
-			if r := testbed.Read(t, other, recordKey(name)).Items[0].Value.(*lease.Record); r.Term != 2 {
+			if r := drivertest.Read(t, other, recordKey(name)).Items[0].Value.(*lease.Record); r.Term != 2 {
 				t.Errorf("a late change, over a row that exists (%v), has made term %d", exists, r.Term)
 			}
 		}
@@ -88,7 +89,7 @@ func TestAHalfSentChangeHoldsNoLock(t *testing.T) {
 		server := testbed.Shared(t, k)
 		l, proxy := newLab(t, server), server.Proxy(t)
 		d, other := open(t, Options{Config: proxy.Config(l.User), Poll: true}), open(t, Options{Config: l.User, Poll: true})
-		v := testbed.Read(t, d, recordKey("jobs"), recordKey("large"))
+		v := drivertest.Read(t, d, recordKey("jobs"), recordKey("large"))
 		trap := proxy.Trap("COMMIT", testbed.HoldRequest)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan bool)
@@ -100,7 +101,7 @@ func TestAHalfSentChangeHoldsNoLock(t *testing.T) {
 		}()
 		trap.Wait(t, patience)
 		proxy.SetTarget("127.0.0.1:1") // it is stopped, and sends no copy
-		testbed.MustPut(t, other, &v, &lease.Record{Election: "jobs", Term: 2})
+		drivertest.MustPut(t, other, &v, &lease.Record{Election: "jobs", Term: 2})
 		cancel()
 		<-ended
 	})

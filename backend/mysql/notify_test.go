@@ -97,7 +97,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		for _, hung := range []bool{false, true} {
 			d := open(t, Options{Config: l.User})
 			heard := make(chan error, 1)
-			position := testbed.Read(t, d).Position
+			position := drivertest.Read(t, d).Position
 			go func() {
 				heard <- d.Listen(t.Context(), position, nil, func([]lease.Item, uint64) bool { return true })
 			}()

@@ -105,9 +105,9 @@ func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
 // sameAfterItsFileWasTouched checks that what changes a file of a table, and no row, makes no other store.
 func sameAfterItsFileWasTouched(t *testing.T, l *lab) {
 	d := open(t, Options{Config: l.User})
-	before := testbed.Read(t, d, recordKey("jobs"))
+	before := drivertest.Read(t, d, recordKey("jobs"))
 	l.Exec(t, "RENAME TABLE election_item TO moved", "RENAME TABLE moved TO election_item")
-	if after := testbed.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
+	if after := drivertest.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch || after.WentBack != before.WentBack {
 		t.Errorf("the epoch is %s, was %s", after.Epoch, before.Epoch)
 	}
 }
@@ -129,8 +129,8 @@ func TestAFenceFindsTheTableOfTheDSN(t *testing.T) {
 		tenant := l.tenant(t)
 		l.Exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		d := open(t, Options{Config: l.User})
-		v := testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+		v := drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 		check := func(f Fence, statement string) error {
 			return f.Do(t.Context(), testbed.OpenDB(t, l.User), "jobs", 7, func(tx *sql.Tx) error {
 				_, err := tx.ExecContext(context.Background(), statement)

@@ -27,7 +27,7 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 			server := testbed.Start(t, k, testbed.Options{Args: []string{"--log-bin=binlog", "--server-id=7", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"}})
 			l := newLab(t, server)
 			d := open(t, Options{Config: l.User})
-			first := testbed.Read(t, d)
+			first := drivertest.Read(t, d)
 			for _, end := range []func(testing.TB){server.Terminate, server.Kill} {
 				if now := restarted(t, server, d, end, nil); now.Epoch != first.Epoch || now.WentBack != 0 {
 					t.Fatalf("after a restart: epoch %s (went back %d), before %s", now.Epoch, now.WentBack, first.Epoch)
@@ -37,11 +37,11 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 			epochs := map[string]bool{first.Epoch: true}
 			for _, weak := range []string{"innodb_flush_log_at_trx_commit = 2", "sync_binlog = 0"} { // recovery rolls back what the binary log does not have
 				l.Exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL sync_binlog = 1", "SET GLOBAL "+weak)
-				if now := testbed.Read(t, d); now.Epoch == first.Epoch {
+				if now := drivertest.Read(t, d); now.Epoch == first.Epoch {
 					t.Errorf("with %s: epoch %s", weak, now.Epoch)
 				}
 			}
-			epochs[testbed.Read(t, d).Epoch] = true
+			epochs[drivertest.Read(t, d).Epoch] = true
 			if now := restarted(t, server, d, server.Terminate, lease.ErrEpoch); epochs[now.Epoch] { // it is durable again
 				t.Errorf("after a restart: epoch %s, before %v", now.Epoch, epochs)
 			}
@@ -50,7 +50,7 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 			t.Parallel()
 			server := testbed.Start(t, k, testbed.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
 			d := open(t, Options{Config: newLab(t, server).User})
-			before := testbed.Read(t, d)
+			before := drivertest.Read(t, d)
 			if now := restarted(t, server, d, server.Kill, lease.ErrEpoch); now.Epoch == before.Epoch || now.WentBack != 1 {
 				t.Errorf("after a restart: epoch %s (went back %d), before %s", now.Epoch, now.WentBack, before.Epoch)
 			}
@@ -61,17 +61,17 @@ func TestOnlyADurableServerIsTheSameAfterARestart(t *testing.T) {
 // restarted ends a server and starts it again. A change by what was read before must end with want.
 func restarted(t *testing.T, server *testbed.Server, d *driver, end func(testing.TB), want error) lease.View {
 	t.Helper()
-	before := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
-	before = testbed.Read(t, d, recordKey("jobs"))
+	before := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+	before = drivertest.Read(t, d, recordKey("jobs"))
 	end(t)
-	if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
+	if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a change without a server: %v", err)
 	}
 
 	server.Start(t)
-	now := testbed.Read(t, d)
-	if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, want) {
+	now := drivertest.Read(t, d)
+	if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, want) {
 		t.Errorf("a change by what was read before the restart: %v, want %v", err, want)
 	}
 	return now
@@ -81,19 +81,19 @@ func restarted(t *testing.T, server *testbed.Server, d *driver, end func(testing
 func TestATableMadeAgainIsAnotherStore(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		d, other := open(t, Options{Config: l.User}), open(t, Options{Config: l.User})
-		before := testbed.Read(t, d, recordKey("jobs"))
+		before := drivertest.Read(t, d, recordKey("jobs"))
 		l.Exec(t, "DROP TABLE election_item")
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE") {
 			t.Errorf("a dropped table: %v", err)
 		}
 		l.withTable(t, "")
-		testbed.Read(t, other)
+		drivertest.Read(t, other)
 		for what, d := range map[string]*driver{"one that has read the old table": d, "one that has read nothing": open(t, Options{Config: l.User})} {
-			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
 			}
 		}
-		if now := testbed.Read(t, d); now.Epoch == before.Epoch || now.WentBack != 1 {
+		if now := drivertest.Read(t, d); now.Epoch == before.Epoch || now.WentBack != 1 {
 			t.Errorf("epoch %s (went back %d), before %s", now.Epoch, now.WentBack, before.Epoch)
 		}
 	})
@@ -131,9 +131,9 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		primary, replica := testbed.StartPair(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
-		before := testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
-		before = testbed.Read(t, d, recordKey("jobs"))
+		before := drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: 1})
+		before = drivertest.Read(t, d, recordKey("jobs"))
 		replica.CatchUp(t, primary)
 		toReplica := clone(l.User, func(c *mysql.Config) { c.Addr = replica.Addr() })
 		if _, err := open(t, Options{Config: toReplica}).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
@@ -145,23 +145,23 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 		if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("a reading: %v; want ErrUnavailable", err)
 		}
-		if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); err == nil {
+		if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); err == nil {
 			t.Error("a read-only server has accepted a change")
 		}
 
 		replica.Promote(t)
 		proxy.SetTarget(replica.Addr()) // connections to the old primary stay open
-		testbed.Read(t, d)
+		drivertest.Read(t, d)
 		for what, d := range map[string]*driver{"one that has read the primary": d, "one that has read nothing": late} {
-			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change of %s: %v, want ErrEpoch", what, err)
 			}
 		}
-		now := testbed.Read(t, d, recordKey("jobs"))
+		now := drivertest.Read(t, d, recordKey("jobs"))
 		if now.Epoch == before.Epoch || now.WentBack != 1 || now.Items[0].Value.(*lease.Record).Term != 1 {
 			t.Errorf("on the promoted replica: %+v", now)
 		}
-		testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2})
+		drivertest.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2})
 	})
 }
 
@@ -194,13 +194,13 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 		t.Run("that take turns are reported", func(t *testing.T) {
 			proxy := one.Proxy(t)
 			d := open(t, Options{Config: proxy.Config(l.User)})
-			epochs := []string{testbed.Read(t, d).Epoch}
+			epochs := []string{drivertest.Read(t, d).Epoch}
 			turn := func(to *testbed.Server) {
 				proxy.SetTarget(to.Addr())
 				proxy.Reset()
 			}
 			turn(two)
-			epochs = append(epochs, testbed.Read(t, d).Epoch) // this may be a failover
+			epochs = append(epochs, drivertest.Read(t, d).Epoch) // this may be a failover
 			turn(one)
 			_, err := d.Read(t.Context(), nil)
 			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), serverOf(epochs[0])) || !strings.Contains(err.Error(), serverOf(epochs[1])) {
@@ -219,7 +219,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 					o = Options{Config: proxy.Config(l.User)}
 				}
 				d := open(t, o)
-				before := testbed.Read(t, d).Epoch
+				before := drivertest.Read(t, d).Epoch
 				used, err := pool.Conn(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -242,14 +242,14 @@ func TestLimitsOfTheServerAreErrors(t *testing.T) {
 		d := open(t, Options{Config: l.User})
 		_, err := d.Read(t.Context(), nil)
 		if err == nil {
-			v := testbed.Read(t, d)
-			_, err = testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+			v := drivertest.Read(t, d)
+			_, err = drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		}
 		l.paste(t, err)
 		l.Exec(t, "SET GLOBAL binlog_format = 'ROW'")
 		d = open(t, Options{Config: l.User})
-		v := testbed.Read(t, d)
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v := drivertest.Read(t, d)
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 		for open := true; open; {
 			c, err := testbed.OpenDB(t, l.User).Conn(t.Context())
 			if open = err == nil; open {
@@ -274,14 +274,14 @@ func TestAClockStepChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := open(t, Options{Config: l.User})
-		before := testbed.Read(t, d)
+		before := drivertest.Read(t, d)
 		for i, step := range []time.Duration{time.Hour, -2 * time.Hour} {
 			server.Step(t, step)
-			now := testbed.Read(t, d, recordKey("jobs"))
+			now := drivertest.Read(t, d, recordKey("jobs"))
 			if now.Epoch != before.Epoch || now.WentBack != 0 || now.Items[0].Age < 0 {
 				t.Errorf("after a step of %v: %+v, before %+v", step, now, before)
 			}
-			testbed.MustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
+			drivertest.MustPut(t, d, &now, &lease.Record{Election: fmt.Sprint("other", i), Term: 1})
 			<-time.After(5 * time.Second)
 			if !lead.Leading() {
 				t.Errorf("a step of %v has ended a leadership", step)

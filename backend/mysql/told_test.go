@@ -69,14 +69,14 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 		tenant := l.tenant(t)
 		l.Exec(t, "CREATE TABLE "+tenant+".election_item LIKE election_item")
 		own := open(t, Options{Config: l.User})
-		v := testbed.Read(t, own, recordKey("jobs"))
-		testbed.MustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
+		v := drivertest.Read(t, own, recordKey("jobs"))
+		drivertest.MustPut(t, own, &v, &lease.Record{Election: "jobs", Term: 7})
 		told := func() Options {
 			db := testbed.OpenDB(t, l.User)
 			tell(t, db, "USE "+tenant)
 			return Options{DB: db}
 		}
-		if got := testbed.Read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
+		if got := drivertest.Read(t, open(t, told()), recordKey("jobs")).Items[0]; got.Value == nil {
 			t.Fatalf("the record of %s is read as %+v", l.Name, got)
 		}
 
@@ -91,7 +91,7 @@ func TestAPoolLeadsToTheSchemaOfItsDSN(t *testing.T) {
 			}
 			return nil
 		})
-		testbed.Read(t, own, recordKey("jobs"))
+		drivertest.Read(t, own, recordKey("jobs"))
 	})
 }
 
@@ -141,7 +141,7 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			db := testbed.OpenDB(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
-			v := testbed.Read(t, d, recordKey("jobs"))
+			v := drivertest.Read(t, d, recordKey("jobs"))
 			if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
 				t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 			}
@@ -150,20 +150,20 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			}
 			value = told + "é€😀"
 			testbed.Eventually(t, patience, "a change is granted after "+told, func() error {
-				results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
 				if err == nil && results[0].Outcome == backend.Granted {
 					return nil
 				}
 				if !strings.Contains(told, limit) { // which may end what sets up a connection on a busy machine
 					t.Fatalf("after %s: a change is not granted: %+v, %v", told, results, err)
 				}
-				v = testbed.Read(t, d, recordKey("jobs"))
+				v = drivertest.Read(t, d, recordKey("jobs"))
 				return fmt.Errorf("%+v, %w", results, err)
 			})
-			written := testbed.Read(t, d, recordKey("jobs"))
+			written := drivertest.Read(t, d, recordKey("jobs"))
 			value += " by another process"
-			testbed.MustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
-			if r, _ := testbed.Read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
+			drivertest.MustPut(t, other, &written, &lease.Record{Election: "jobs", Term: 1, ID: value})
+			if r, _ := drivertest.Read(t, d, recordKey("jobs")).Items[0].Value.(*lease.Record); r == nil || r.ID != value {
 				t.Fatalf("after %s: a reading is older than its call: %+v", told, r)
 			}
 			d.Close()
@@ -184,14 +184,14 @@ func TestEveryStatementNamesTheSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		testbed.Read(t, d, recordKey("jobs"))
+		drivertest.Read(t, d, recordKey("jobs"))
 		use()
-		v := testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
+		v := drivertest.Read(t, d, recordKey("jobs"), recordKey("other"))
 		for _, id := range []string{"made", "changed"} {
 			use()
-			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
+			drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: id}, &lease.Record{Election: "other", Term: 1})
 			use()
-			v = testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
+			v = drivertest.Read(t, d, recordKey("jobs"), recordKey("other"))
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM "+l.Name+".election_item WHERE kind = 'record'"); n != 2 {
 			t.Fatal("the records are not in the schema that is meant")
@@ -223,8 +223,8 @@ func TestARoleThatAConnectionWasToldTakesNoRights(t *testing.T) {
 			db := testbed.OpenDB(t, l.User)
 			tell(t, db, told)
 			d := open(t, Options{DB: db, Schema: l.Name})
-			v := testbed.Read(t, d, recordKey("jobs"))
-			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
+			v := drivertest.Read(t, d, recordKey("jobs"))
+			drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: told})
 		}
 	})
 }

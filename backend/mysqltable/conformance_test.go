@@ -7,6 +7,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -30,7 +31,7 @@ func TestConformance(t *testing.T) {
 				}
 			}
 			o := l.options
-			o.MySQL = mysql.Options{DB: testbed.Virtual(t, l.User), Schema: l.Name, Poll: true}
+			o.MySQL = mysql.Options{DB: drivertest.Virtual(t, l.User), Schema: l.Name, Poll: true}
 			return conformance.Store{
 				Open: func(t testing.TB) backend.Backend { return mustOpen(t, o) },
 				Faults: map[string]conformance.Fault{

@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -84,7 +85,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{DB: testbed.Virtual(t, d.User), Schema: d.Name, Poll: true}, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{DB: drivertest.Virtual(t, d.User), Schema: d.Name, Poll: true}, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
 			if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
 				t.Fatal(err)
 			}

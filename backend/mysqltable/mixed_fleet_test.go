@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -73,7 +74,7 @@ func TestAMixedFleetHasOneLeader(t *testing.T) {
 	})
 }
 
-// Elections migrate from a fleet of Java programs to this module's own tables, and back: see [testbed.Road]. While the
+// Elections migrate from a fleet of Java programs to this module's own tables, and back: see [drivertest.Road]. While the
 // row is sealed no program leads.
 func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 	eachFleet(t, []Layout{LastSeenActive}, LastActiveTime, func(f *fleet) {
@@ -81,12 +82,12 @@ func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 			f.t.Fatal(err)
 		}
 		reader := f.node(f.t, "reader")
-		testbed.Road{
+		drivertest.Road{
 			Fleet:  f.Fleet,
 			Theirs: f.program,
 			Ours:   func(id, stage string) *testbed.Member { return f.member(id, migration.Stage(stage)) },
 			Waits:  func(m *testbed.Member) { f.runs(m, 4) },
 			Moved:  func() (string, error) { return reader.observe("jobs").MovedTo, nil },
-		}.ThereAndBack()
+		}.ThereAndBack(t)
 	})
 }

@@ -166,7 +166,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	testbed.Read(t, open(t, Options{DSN: db.DSN("")}))
+	drivertest.Read(t, open(t, Options{DSN: db.DSN("")}))
 	db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
 	other := backendOn(t, Options{DSN: db.DSN(""), Schema: "app", Prefix: "jobs"})
 	if err := other.CreateTables(t.Context()); err != nil {
@@ -194,7 +194,7 @@ func TestTLSAndSCRAM(t *testing.T) {
 	if err := trusted.CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	testbed.Read(t, trusted, recordKey("jobs"))
+	drivertest.Read(t, trusted, recordKey("jobs"))
 	for what, bad := range map[string]string{
 		"a wrong password":         dsn("canary7f3a", verified),
 		"an authority not trusted": dsn(db.Password, "sslmode=verify-full"),

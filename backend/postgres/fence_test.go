@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -47,34 +48,34 @@ func TestAFenceKeepsOthersFromBeingElected(t *testing.T) {
 	} {
 		d := open(t, Options{DSN: db.DSN("")})
 		session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "n"}}
-		v := testbed.Read(t, d, recordKey("jobs"), session.Key)
+		v := drivertest.Read(t, d, recordKey("jobs"), session.Key)
 		if it := v.Items[0]; it.Version != "" {
 			db.Exec(t, "DELETE FROM election_item WHERE kind <> 'origin'")
-			v = testbed.Read(t, d, recordKey("jobs"), session.Key)
+			v = drivertest.Read(t, d, recordKey("jobs"), session.Key)
 		}
 		if err := fenced(1, func() {}); !errors.Is(err, ErrFenced) {
 			t.Errorf("%s: an election without a record: %v, want ErrFenced", what, err)
 		}
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
-		v = testbed.Read(t, d, recordKey("jobs"), session.Key)
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+		v = drivertest.Read(t, d, recordKey("jobs"), session.Key)
 		err := fenced(7, func() {
 			w, err := d.Write(t.Context(), v.Epoch, 0, []lease.Change{{Check: v.Items[:1], Put: []lease.Put{{Over: v.Items[1], Value: &lease.Session{Nonce: "n"}}}}}, v.Items[:1])
 			if err != nil || w.Results[0].Outcome != backend.Granted || len(w.Stale) > 0 {
 				t.Errorf("%s: a renewal beside a fence: %+v, %v", what, w, err)
 			}
-			if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}); err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) {
+			if results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"}); err != nil || !errors.Is(results[0].Err, backend.ErrUnavailable) {
 				t.Errorf("%s: a grant beside a fence: %+v, %v; want it unavailable", what, results, err)
 			}
 		})
 		if err != nil {
 			t.Errorf("%s: the leader's term: %v", what, err)
 		}
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"})
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 8, Nonce: "m"})
 		if err := fenced(7, func() {}); !errors.Is(err, ErrFenced) {
 			t.Errorf("%s: a former term: %v, want ErrFenced", what, err)
 		}
-		v = testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 8})
+		v = drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 8})
 		if err := fenced(8, func() {}); !errors.Is(err, ErrFenced) {
 			t.Errorf("%s: a vacant election: %v, want ErrFenced", what, err)
 		}
@@ -86,9 +87,9 @@ func TestAFenceIsHeldNoLongerThanHold(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := testbed.Read(t, d)
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
-	v = testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d)
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
+	v = drivertest.Read(t, d, recordKey("jobs"))
 	conn, err := pgx.Connect(t.Context(), db.DSN(""))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestAFenceIsHeldNoLongerThanHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	testbed.Eventually(t, patience, "a successor is elected", func() error {
-		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
+		results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
 		if err == nil && results[0].Outcome != backend.Granted {
 			err = errors.New(results[0].Outcome.String())
 		}

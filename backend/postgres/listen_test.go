@@ -40,7 +40,7 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 	db := withTable(t, server.Database(t))
 	proxy := testbed.NewProxy(t, server.Addr())
 	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
-	position := testbed.Read(t, d).Position
+	position := drivertest.Read(t, d).Position
 	proxy.Delay(20 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
@@ -49,7 +49,7 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 		d.Listen(ctx, position, nil, func([]lease.Item, uint64) bool { return true })
 	}()
 	for range 10 {
-		testbed.Read(t, d) // it takes the connection as soon as the listener has it
+		drivertest.Read(t, d) // it takes the connection as soon as the listener has it
 	}
 	cancel()
 	<-ended

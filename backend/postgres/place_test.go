@@ -117,8 +117,8 @@ func TestTablesOfStrangersDoNotMatter(t *testing.T) {
 	stranger, _ := db.AddUser(t)
 	db.Exec(t, "CREATE SCHEMA "+stranger, "CREATE TABLE "+stranger+".election_item (a int)", `CREATE SCHEMA "My App's"`, `GRANT ALL ON SCHEMA "My App's" TO `+db.User)
 	d := open(t, Options{DSN: db.DSN("")})
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
 		t.Errorf("the schema public has %s records, want 1", n)
 	}
@@ -233,12 +233,12 @@ func TestAChangeThatATriggerKeepsBackIsNotGranted(t *testing.T) {
 	for what, body := range map[string]string{"kept back": "return null", "altered": "new.value = old.value; return new"} {
 		db := withTable(t, testbed.SharedPostgres(t).Database(t))
 		d := open(t, Options{DSN: db.DSN("")})
-		v := testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-		v = testbed.Read(t, d, recordKey("jobs"))
+		v := drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		v = drivertest.Read(t, d, recordKey("jobs"))
 		db.Exec(t, "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'begin "+body+"; end'",
 			"CREATE TRIGGER keep BEFORE UPDATE ON election_item FOR EACH ROW EXECUTE FUNCTION keep()")
-		results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+		results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
 		if err == nil || results[0].Outcome == backend.Granted || !strings.Contains(err.Error(), "a trigger has kept back or altered changes") {
 			t.Errorf("a change that is %s: %+v, %v", what, results, err)
 		}
@@ -250,8 +250,8 @@ func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, withTenant(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 7, Nonce: "n"})
 	own := stdlib.OpenDBFromPool(db.Admin())
 	defer own.Close()
 	check := func(f Fence) error {

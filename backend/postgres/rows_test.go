@@ -56,12 +56,12 @@ func lock(t testing.TB, db *testbed.PostgresDatabase, statement string) (unlock 
 func TestANameThatNoRowCanHaveFailsAlone(t *testing.T) {
 	t.Parallel()
 	d := open(t, Options{DSN: withTable(t, testbed.SharedPostgres(t).Database(t)).DSN("")})
-	v := testbed.Read(t, d)
+	v := drivertest.Read(t, d)
 	long := strings.Builder{}
 	for long.Len() < 20000 {
 		long.WriteString(string(backend.NewNonce()))
 	}
-	results, err := testbed.Put(t, d, &v, &lease.Record{Election: long.String(), Term: 1}, &lease.Record{Election: "fine", Term: 1})
+	results, err := drivertest.Put(t, d, &v, &lease.Record{Election: long.String(), Term: 1}, &lease.Record{Election: "fine", Term: 1})
 	if err != nil || !errors.Is(results[0].Err, backend.ErrDenied) || results[1].Outcome != backend.Granted {
 		t.Errorf("a name that no row can have, and another: %+v, %v", results, err)
 	}
@@ -73,14 +73,14 @@ func TestAnAcknowledgedChangeSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--synchronous_commit=off", "--wal_writer_delay=10s"}})
 	d := open(t, Options{DSN: withTable(t, server.Database(t)).DSN("")})
-	before := testbed.Read(t, d)
+	before := drivertest.Read(t, d)
 	server.Exec(t, "CHECKPOINT")
 	for term := range uint64(5) {
-		v := testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term})
+		v := drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term})
 		server.Kill(t)
 		server.Start(t)
-		v = testbed.Read(t, d, recordKey("jobs"))
+		v = drivertest.Read(t, d, recordKey("jobs"))
 		if r, ok := v.Items[0].Value.(*lease.Record); !ok || r.Term != term || v.Epoch != before.Epoch || v.WentBack != 0 {
 			t.Fatalf("after a kill: %+v, want term %d in epoch %s", v, term, before.Epoch)
 		}

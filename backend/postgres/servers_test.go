@@ -38,7 +38,7 @@ func newReplicated(t testing.TB, synchronous bool) conformance.Store {
 	primary := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, primary.Database(t))
 	proxy := primary.Proxy(t)
-	follow := func(primary *testbed.PostgresServer) *testbed.PostgresServer {
+	follow := func(t testing.TB, primary *testbed.PostgresServer) *testbed.PostgresServer {
 		standby := testbed.StartPostgresStandby(t, primary)
 		if synchronous {
 			primary.Synchronous(t)
@@ -86,7 +86,7 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 			}
 			o, giveBack := options(config)
 			d := open(t, o)
-			before := testbed.Read(t, d).Epoch
+			before := drivertest.Read(t, d).Epoch
 			proxy.SetTarget(first.Addr())
 			drivertest.TakeAll(t, &d.conns, 2) // one of before, and a new one
 			giveBack()
@@ -108,7 +108,7 @@ func backendOn(t testing.TB, o Options) *Backend {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	return testbed.Join(t, id, ttl, backendOn(t, o))
+	return drivertest.Join(t, id, ttl, backendOn(t, o))
 }
 
 // patience is how long an event may take on a busy machine; usually it takes a second or two.
@@ -139,14 +139,14 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 	second := testbed.StartPostgresStandby(t, primary)
 	proxy := primary.Proxy(t)
 	d := open(t, Options{DSN: db.DSN(proxy.Addr())})
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	first.CatchUp(t, primary)
 	second.CatchUp(t, primary)
 	second.StopReplication(t)
 	epochs := map[string]bool{v.Epoch: true}
 	for i, next := range []*testbed.PostgresServer{first, second} {
-		before := testbed.Read(t, d, recordKey("jobs"))
+		before := drivertest.Read(t, d, recordKey("jobs"))
 		late := open(t, Options{DSN: db.DSN(next.Addr())}) // has read nothing
 		if i == 0 {
 			primary.Kill(t)
@@ -157,11 +157,11 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 		proxy.SetTarget(next.Addr())
 		proxy.Reset()
 		for what, d := range map[string]*driver{"one that has read another server": d, "one that has read nothing": late} {
-			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Fatalf("a change of %s, meant for another server: %v, want ErrEpoch", what, err)
 			}
 		}
-		now := testbed.Read(t, d, recordKey("jobs"))
+		now := drivertest.Read(t, d, recordKey("jobs"))
 		if epochs[now.Epoch] {
 			t.Fatalf("the epoch %s comes again", now.Epoch)
 		}
@@ -184,7 +184,7 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 	t.Parallel()
 	primary := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, primary.Database(t))
-	want := testbed.Read(t, open(t, Options{DSN: db.DSN("")}))
+	want := drivertest.Read(t, open(t, Options{DSN: db.DSN("")}))
 	standby := testbed.StartPostgresStandby(t, primary)
 	for what, dsn := range map[string]string{"the default": db.DSN(standby.Addr()), "any server is accepted": db.DSN(standby.Addr()) + "&target_session_attrs=any"} {
 		_, err := open(t, Options{DSN: dsn}).Read(t.Context(), []lease.Key{recordKey("jobs")})
@@ -193,7 +193,7 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 		}
 	}
 	two := db.DSN(standby.Addr() + "," + primary.Addr())
-	if v := testbed.Read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
+	if v := drivertest.Read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
 		t.Errorf("epoch %s, want that of the primary, %s", v.Epoch, want.Epoch)
 	}
 }
@@ -205,29 +205,29 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 	server := testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, server.Database(t))
 	d := open(t, Options{DSN: db.DSN("")})
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	server.Terminate(t)
 	saved := server.SaveData(t)
 	server.Start(t)
-	v = testbed.Read(t, d, recordKey("jobs"))
+	v = drivertest.Read(t, d, recordKey("jobs"))
 	if v.WentBack != 0 || v.Items[0].Old {
 		t.Fatalf("after a restart: %+v", v)
 	}
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
-	v = testbed.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 2})
+	v = drivertest.Read(t, d, recordKey("jobs"))
 	server.Terminate(t)
 	server.ReplaceData(t, saved)
 	server.Start(t)
-	if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "other", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
+	if _, err := drivertest.Put(t, d, &v, &lease.Record{Election: "other", Term: 1}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change by what was read before: %v, want ErrEpoch", err)
 	}
-	now := testbed.Read(t, d, recordKey("jobs"), recordKey("other"))
+	now := drivertest.Read(t, d, recordKey("jobs"), recordKey("other"))
 	if now.WentBack == 0 || !now.Items[0].Old || now.Items[0].Value.(*lease.Record).Term != 1 || now.Items[1].Version != "" {
 		t.Errorf("an older copy is read as %+v", now)
 	}
-	testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 3})
-	if now = testbed.Read(t, d, recordKey("jobs")); now.Items[0].Old || now.WentBack != 1 {
+	drivertest.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 3})
+	if now = drivertest.Read(t, d, recordKey("jobs")); now.Items[0].Old || now.WentBack != 1 {
 		t.Errorf("after a write: %+v", now)
 	}
 }

@@ -116,7 +116,7 @@ func TestALargeMessageNeedsNoTemporaryFile(t *testing.T) {
 		keys[i] = recordKey(fmt.Sprintf("%0200d", i))
 	}
 	for _, value := range []string{"a", "b"} {
-		v := testbed.Read(t, d, keys...)
+		v := drivertest.Read(t, d, keys...)
 		changes := make([]lease.Change, len(keys))
 		for i, it := range v.Items {
 			changes[i] = lease.Change{Put: []lease.Put{{Over: it, Value: &lease.Record{Election: it.Key.Name, ID: value}}}}

@@ -141,12 +141,12 @@ func TestNothingThatAConnectionWasToldMatters(t *testing.T) {
 			} {
 				d.conns.Moved() // and the next one is one that was told
 				tell(told)
-				v := testbed.Read(t, d, recordKey("jobs"))
+				v := drivertest.Read(t, d, recordKey("jobs"))
 				if r, _ := v.Items[0].Value.(*lease.Record); value != "" && (r == nil || r.ID != value) {
 					t.Fatalf("after %s: a reading has %+v, want %q", told, v.Items[0], value)
 				}
 				value = told + strings.Repeat("é€😀", 9)
-				testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
+				drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: value})
 				tell(forget)
 			}
 		})

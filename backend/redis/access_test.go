@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -129,7 +130,7 @@ func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 // heard lets a driver listen, and tell of a change that it makes itself.
 func heard(t testing.TB, d *driver) error {
 	t.Helper()
-	v := testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d, recordKey("jobs"))
 	told := make(chan error, 1)
 	go func() {
 		told <- d.Listen(t.Context(), v.Position, nil, func([]lease.Item, uint64) bool { return false })
@@ -202,13 +203,13 @@ func TestTLSAndPasswords(t *testing.T) {
 	handed.CAFile, handed.TLS = "", server.TLSConfig()
 	for what, o := range map[string]Options{"files": good, "a TLS configuration": handed, "a client": {Client: own, Prefix: good.Prefix}} {
 		d := open(t, o)
-		v := testbed.Read(t, d, recordKey(what))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: what, Term: 1})
+		v := drivertest.Read(t, d, recordKey(what))
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: what, Term: 1})
 		if err := heard(t, d); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		testbed.Read(t, d)
+		drivertest.Read(t, d)
 		if !strings.HasPrefix((&Backend{driver: d}).Location(), server.Addr()+"/0/") {
 			t.Errorf("%s: location %s", what, (&Backend{driver: d}).Location())
 		}
@@ -236,18 +237,18 @@ func TestAFullServerRefusesWholeChanges(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, settled(t, server, options(server)))
-	v := testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d, recordKey("jobs"))
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "maxmemory") {
+	if _, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("a full server: %v; want ErrDenied and what to do", err)
 	}
 	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
-	if _, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
+	if _, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) {
 		t.Errorf("without enough replicas: %v; want ErrUnavailable", err)
 	}
 	server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
-	if now := testbed.Read(t, d, recordKey("jobs")); now.Items[0].Version != "" || now.Records != 0 || now.Epoch != v.Epoch {
+	if now := drivertest.Read(t, d, recordKey("jobs")); now.Items[0].Version != "" || now.Records != 0 || now.Epoch != v.Epoch {
 		t.Errorf("after refused changes: %+v", now)
 	}
 	server.Do(t, "SET", d.keys()[2], "x")

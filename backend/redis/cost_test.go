@@ -109,7 +109,7 @@ func TestManyChangesAreFewNotifications(t *testing.T) {
 	t.Parallel()
 	o := options(testbed.SharedRedis(t))
 	writer, listener := open(t, o), open(t, o)
-	v := testbed.Read(t, writer)
+	v := drivertest.Read(t, writer)
 	_, _, changed := listener.listen(0)
 	before := listener.currentPosition()
 	<-changed // it listens
@@ -139,7 +139,7 @@ func TestACallEndsWithItsContextWhateverTheClientDoes(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.Options{})
 	client := ownClient(t, &goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	d := open(t, Options{Client: client})
-	v := testbed.Read(t, d)
+	v := drivertest.Read(t, d)
 	server.Stop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -23,19 +24,19 @@ func TestALostVersionShows(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := open(t, settled(t, server, options(server)))
-			v := testbed.Read(t, d, recordKey("jobs"))
-			testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-			v = testbed.Read(t, d, recordKey("jobs"))
+			v := drivertest.Read(t, d, recordKey("jobs"))
+			drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+			v = drivertest.Read(t, d, recordKey("jobs"))
 			server.Do(t, command(d.keys()[1])...)
-			now := testbed.Read(t, d, recordKey("jobs"))
+			now := drivertest.Read(t, d, recordKey("jobs"))
 			if it := now.Items[0]; !it.Edited || it.Version == v.Items[0].Version || it.Version == "" {
 				t.Errorf("it is read as %+v", it)
 			}
-			if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 3}); err != nil || results[0].Outcome != backend.Refused {
+			if results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 3}); err != nil || results[0].Outcome != backend.Refused {
 				t.Errorf("a change over what was read before: %+v, %v; want it refused", results, err)
 			}
-			testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 4})
-			if it := testbed.Read(t, d, recordKey("jobs")).Items[0]; it.Edited {
+			drivertest.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 4})
+			if it := drivertest.Read(t, d, recordKey("jobs")).Items[0]; it.Edited {
 				t.Errorf("after a change of this package: %+v", it)
 			}
 		})
@@ -51,18 +52,18 @@ func TestALostOriginIsAnotherEpoch(t *testing.T) {
 			o := options(server)
 			d, other := open(t, o), open(t, o)
 			for term := range uint64(3) {
-				v := testbed.Read(t, d, recordKey("jobs"))
-				testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
+				v := drivertest.Read(t, d, recordKey("jobs"))
+				drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
 			}
-			before := testbed.Read(t, d, recordKey("jobs"))
+			before := drivertest.Read(t, d, recordKey("jobs"))
 			if len(command) > 1 && command[1] == "origin" {
 				command[1] = d.keys()[0]
 			}
 			server.Do(t, command...)
-			if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change by what was read before: %v, want ErrEpoch", err)
 			}
-			if now := testbed.Read(t, other); now.Epoch == before.Epoch {
+			if now := drivertest.Read(t, other); now.Epoch == before.Epoch {
 				t.Errorf("the epoch is %s as before", now.Epoch)
 			}
 		})
@@ -109,14 +110,14 @@ func TestALateCreationIsAnotherItem(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedRedis(t)
 	d := open(t, settled(t, server, options(server)))
-	v := testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d, recordKey("jobs"))
 	nonce, seen := newNonce(), map[string]bool{}
 	for range 3 {
 		args := append([]any{1}, appendChange(nil, &lease.Change{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}})...)
 		if _, _, rest, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(rest[0]) == "" {
 			t.Fatal(rest, err)
 		}
-		now := testbed.Read(t, d, recordKey("jobs"))
+		now := drivertest.Read(t, d, recordKey("jobs"))
 		if it := now.Items[0]; seen[it.Version] || seen[it.Created] {
 			t.Errorf("version %s or creation %s comes again", it.Version, it.Created)
 		}
@@ -135,9 +136,9 @@ func TestAFlushedScriptIsSentAgain(t *testing.T) {
 	d := open(t, options(server))
 	for term := range uint64(3) {
 		server.Do(t, "SCRIPT", "FLUSH")
-		v := testbed.Read(t, d, recordKey("jobs"))
+		v := drivertest.Read(t, d, recordKey("jobs"))
 		server.Do(t, "SCRIPT", "FLUSH")
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
+		drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: term + 1})
 	}
 }
 
@@ -147,14 +148,14 @@ func TestAllProcessesHaveTheSameMaxTTL(t *testing.T) {
 	server := testbed.SharedRedis(t)
 	o := options(server)
 	o.MaxTTL = 20 * time.Second
-	testbed.Read(t, open(t, o))
+	drivertest.Read(t, open(t, o))
 	o.MaxTTL = 0
 	_, err := open(t, o).Read(t.Context(), nil)
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
 		t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
 	}
 	server.Do(t, "DEL", open(t, o).keys()[0]) // what docs/redis.md says to change it
-	testbed.Read(t, open(t, o))
+	drivertest.Read(t, open(t, o))
 }
 
 // Text of a candidate is only text, and a name may have any byte.
@@ -162,14 +163,14 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedRedis(t)
 	d := open(t, settled(t, server, options(server)))
-	v := testbed.Read(t, d)
+	v := drivertest.Read(t, d)
 	var records []*lease.Record
 	for _, name := range []string{"'; return 1 --", "\r\n$3\r\nDEL\r\n", `"`, "é€𝄞", "*", "{other}:record", "a/b!c", strings.Repeat("n", 20000)} {
 		records = append(records, &lease.Record{Election: name, Term: 1, Metadata: name + "\x00\x1b"})
 	}
-	testbed.MustPut(t, d, &v, records...)
+	drivertest.MustPut(t, d, &v, records...)
 	for _, r := range records {
-		got := testbed.Read(t, d, recordKey(r.Election)).Items[0]
+		got := drivertest.Read(t, d, recordKey(r.Election)).Items[0]
 		if now, ok := got.Value.(*lease.Record); !ok || lease.Encode(now) != lease.Encode(r) || got.Edited {
 			t.Errorf("%.40q is read as %+v", r.Election, got)
 		}
@@ -181,7 +182,7 @@ func TestLargeCallsAreSentInParts(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, settled(t, server, options(server)))
-	v := testbed.Read(t, d)
+	v := drivertest.Read(t, d)
 	const many = 3*maxVerify/2 + 7
 	var records []*lease.Record
 	var keys []lease.Key
@@ -192,15 +193,15 @@ func TestLargeCallsAreSentInParts(t *testing.T) {
 	server.Do(t, "CONFIG", "RESETSTAT")
 	server.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
 	server.Do(t, "CONFIG", "SET", "slowlog-max-len", "1000")
-	testbed.MustPut(t, d, &v, records...)
-	v = testbed.Read(t, d, keys...)
+	drivertest.MustPut(t, d, &v, records...)
+	v = drivertest.Read(t, d, keys...)
 	for i, it := range v.Items {
 		if r, ok := it.Value.(*lease.Record); !ok || r.Election != records[i].Election {
 			t.Fatalf("item %d is read as %+v", i, it)
 		}
 	}
-	changed := testbed.Read(t, d, keys[many-3])
-	testbed.MustPut(t, d, &changed, records[many-3])
+	changed := drivertest.Read(t, d, keys[many-3])
+	drivertest.MustPut(t, d, &changed, records[many-3])
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	session := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}
@@ -264,7 +265,7 @@ func TestAnyCountOfChangesElectsALeader(t *testing.T) {
 			o := options(server)
 			o.MaxTTL = 2 * time.Second
 			d := open(t, o)
-			testbed.Read(t, d)
+			drivertest.Read(t, d)
 			server.Do(t, "HSET", d.keys()[0], "number", number)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -290,7 +291,7 @@ func TestAServerThatHasWorkedForLongElectsAtOnce(t *testing.T) {
 	o := options(server)
 	o.MaxTTL = time.Second
 	awaitWork(t, server, 5*time.Second)
-	if v := testbed.Read(t, open(t, o), metaKey); v.Items[0].Version != "" {
+	if v := drivertest.Read(t, open(t, o), metaKey); v.Items[0].Version != "" {
 		t.Errorf("the store may have lost a lease: %s", v.Items[0].Version)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -61,7 +62,7 @@ func backendOn(t testing.TB, o Options) *Backend {
 func settled(t testing.TB, server *testbed.RedisServer, o Options) Options {
 	t.Helper()
 	d := open(t, o)
-	testbed.Read(t, d)
+	drivertest.Read(t, d)
 	server.Do(t, "DEL", d.keys()[4])
 	return o
 }
@@ -69,7 +70,7 @@ func settled(t testing.TB, server *testbed.RedisServer, o Options) Options {
 // join opens a manager that has joined the election jobs.
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
-	return testbed.Join(t, id, ttl, backendOn(t, o))
+	return drivertest.Join(t, id, ttl, backendOn(t, o))
 }
 
 var metaKey = lease.Key{Kind: lease.Metas}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -16,7 +17,7 @@ func listening(t *testing.T, o Options) (d *driver, told <-chan []lease.Item) {
 	t.Helper()
 	d = open(t, o)
 	heard := make(chan []lease.Item, 100)
-	position := testbed.Read(t, d).Position
+	position := drivertest.Read(t, d).Position
 	go d.Listen(t.Context(), position, nil, func(items []lease.Item, _ uint64) bool {
 		heard <- items
 		return true
@@ -41,7 +42,7 @@ func next(t *testing.T, told <-chan []lease.Item) []lease.Item {
 // write writes an item, and notifies others.
 func write(t *testing.T, d *driver, k lease.Key, value lease.Value) {
 	t.Helper()
-	v := testbed.Read(t, d, k)
+	v := drivertest.Read(t, d, k)
 	c := lease.Change{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: value}}}
 	w, err := d.Write(t.Context(), v.Epoch, 0, []lease.Change{c}, nil)
 	if err != nil || w.Results[0].Outcome != backend.Granted {
@@ -61,12 +62,12 @@ func TestAListenerIsToldWhatHasChanged(t *testing.T) {
 	put(session, &lease.Session{Generation: "g"})
 	next(t, told)
 	put(record, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
-	want := testbed.Read(t, writer, record, session).Items
+	want := drivertest.Read(t, writer, record, session).Items
 	if items := next(t, told); !reflect.DeepEqual(items, want) || items[1].Order == 0 || items[0].Order <= items[1].Order {
 		t.Errorf("told of %+v, a reading has %+v", items, want)
 	}
 	put(record, &lease.Record{Election: "jobs", Term: 1})
-	if items := next(t, told); !reflect.DeepEqual(items, testbed.Read(t, writer, record).Items) {
+	if items := next(t, told); !reflect.DeepEqual(items, drivertest.Read(t, writer, record).Items) {
 		t.Errorf("told of the vacancy: %+v", items)
 	}
 	put(record, &lease.Record{Election: "jobs", Term: 2, Nonce: "nobody"})
@@ -84,7 +85,7 @@ func TestAMessageIsChecked(t *testing.T) {
 	t.Parallel()
 	server := testbed.SharedRedis(t)
 	d, told := listening(t, options(server))
-	v := testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d, recordKey("jobs"))
 	text := lease.Encode(&lease.Record{Election: "jobs", Term: 1})
 	version := "7.n/7.n/" + sum(text)
 	message := func(parts ...string) string { return strings.Join(parts, "\n") }
@@ -109,12 +110,12 @@ func TestAMessageIsChecked(t *testing.T) {
 			t.Errorf("%s: told of %+v", what, items)
 		}
 	}
-	before := testbed.Read(t, d, recordKey("jobs"))
+	before := drivertest.Read(t, d, recordKey("jobs"))
 	server.Do(t, "PUBLISH", d.channel(), message(v.Epoch, "7", "record", "jobs", version, text))
 	if items := next(t, told); len(items) != 1 || items[0].Order != 7 || items[0].Version != version {
 		t.Errorf("a message as the script sends it: told of %+v", items)
 	}
-	if after := testbed.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch {
+	if after := drivertest.Read(t, d, recordKey("jobs")); after.Epoch != before.Epoch {
 		t.Error("a message with a greater number than the store's makes it another store")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -104,8 +105,8 @@ func TestAnAnswerToAnotherRequestIsRefused(t *testing.T) {
 	server := testbed.StartRedis(t, testbed.Options{})
 	c := ownClient(t, &goredis.Options{Addr: server.Addr(), Protocol: 2})
 	d := open(t, Options{Client: lending{c, c.Options()}})
-	v := testbed.Read(t, d, recordKey("a"), recordKey("b"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "a", Term: 1}, &lease.Record{Election: "b", Term: 1})
+	v := drivertest.Read(t, d, recordKey("a"), recordKey("b"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "a", Term: 1}, &lease.Record{Election: "b", Term: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
@@ -143,13 +144,13 @@ func TestAConnectionThatAnswersNoRequestIsClosed(t *testing.T) {
 			c := ownClient(t, &goredis.Options{Addr: server.Addr(), Protocol: 2})
 			d := open(t, Options{Client: c})
 			d.replicas = replicas
-			testbed.Read(t, d, recordKey("jobs"))
+			drivertest.Read(t, d, recordKey("jobs"))
 			onEach(t, c, command...)
 			testbed.Eventually(t, patience, fmt.Sprint("no connection is left in ", command[0]), func() error {
 				for range 8 {
 					v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")})
 					if err == nil {
-						_, err = testbed.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+						_, err = drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 					}
 					if err != nil {
 						return err
@@ -177,18 +178,18 @@ func TestTheNamedDatabaseIsReplicatedAndLogged(t *testing.T) {
 	c := ownClient(t, &goredis.Options{Addr: server.Addr(), DB: 3})
 	d := open(t, Options{Client: c})
 	onEach(t, c, "SELECT", 4)
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	replica.CatchUp(t, server)
 	replica.Promote(t)
 	server.Kill(t)
 	server.Start(t)
 	for _, s := range []*testbed.RedisServer{server, replica} {
-		got := testbed.Read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 3}), recordKey("jobs"))
+		got := drivertest.Read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 3}), recordKey("jobs"))
 		if it := got.Items[0]; it.Version == "" || it.Edited || got.Records != 1 {
 			t.Errorf("in database 3 of %s: %+v", s.Addr(), got)
 		}
-		if other := testbed.Read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 4}), recordKey("jobs")); other.Records != 0 {
+		if other := drivertest.Read(t, open(t, Options{Addresses: []string{s.Addr()}, DB: 4}), recordKey("jobs")); other.Records != 0 {
 			t.Errorf("in database 4 of %s: %+v", s.Addr(), other)
 		}
 	}

@@ -39,9 +39,7 @@ func TestConformanceThroughAFailover(t *testing.T) {
 func newReplicated(t testing.TB, waits bool) conformance.Store {
 	master := testbed.StartRedis(t, testbed.Options{})
 	proxy := master.Proxy(t)
-	failover := drivertest.Failovers(t, proxy, master, !waits, func(master *testbed.RedisServer) *testbed.RedisServer {
-		return testbed.StartRedisReplica(t, master)
-	})
+	failover := drivertest.Failovers(t, proxy, master, !waits, testbed.StartRedisReplica)
 	o := settled(t, master, options(master))
 	o.Addresses, o.MaxTTL = []string{proxy.Addr()}, 3*time.Second
 	master.Do(t, "DEL", open(t, o).keys()[0])
@@ -111,7 +109,7 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			if err := b.Lead(nil); err != nil {
 				t.Fatal(err)
 			}
-			testbed.LeadsAlone(t, b, a)
+			drivertest.LeadsAlone(t, b, a)
 			if took := time.Since(restarted); took < greatest {
 				t.Errorf("B leads %v after the restart, before the greatest TTL, %v, has passed", took, greatest)
 			}
@@ -130,16 +128,16 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	second := testbed.StartRedisReplica(t, first)
 	o := options(first)
 	d, late := open(t, o), open(t, o) // late reads nothing
-	v := testbed.Read(t, d, recordKey("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-	kept := testbed.Read(t, d, recordKey("jobs"))
+	v := drivertest.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	kept := drivertest.Read(t, d, recordKey("jobs"))
 	second.CatchUp(t, first)
 	second.StopReplication(t)
-	testbed.MustPut(t, d, &kept, &lease.Record{Election: "jobs", Term: 2})
-	lost := testbed.Read(t, d, recordKey("jobs"))
+	drivertest.MustPut(t, d, &kept, &lease.Record{Election: "jobs", Term: 2})
+	lost := drivertest.Read(t, d, recordKey("jobs"))
 	second.Promote(t) // nobody asks it
 	first.Follow(t, second)
-	if _, err := testbed.Put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
+	if _, err := drivertest.Put(t, d, &lost, &lease.Record{Election: "jobs", Term: 3}); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change on a replica: %v, want ErrUnavailable", err)
 	}
 	if v, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")}); !errors.Is(err, backend.ErrUnavailable) {
@@ -148,17 +146,17 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	first.Promote(t)
 	for _, d := range []*driver{late, d} { // d has seen a greater number
 		for _, before := range []*lease.View{&kept, &lost} {
-			if _, err := testbed.Put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+			if _, err := drivertest.Put(t, d, before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 				t.Errorf("a change that was meant for the former epoch: %v, want ErrEpoch", err)
 			}
 		}
 	}
-	now := testbed.Read(t, d, recordKey("jobs"))
+	now := drivertest.Read(t, d, recordKey("jobs"))
 	if r := now.Items[0].Value.(*lease.Record); now.Epoch == v.Epoch || r.Term != 1 {
 		t.Errorf("epoch %s after %s, record %+v", now.Epoch, v.Epoch, r)
 	}
-	testbed.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2}) // the text that was lost
-	if again := testbed.Read(t, d, recordKey("jobs")); again.Items[0].Version == lost.Items[0].Version {
+	drivertest.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2}) // the text that was lost
+	if again := drivertest.Read(t, d, recordKey("jobs")); again.Items[0].Version == lost.Items[0].Version {
 		t.Errorf("version %s comes again", lost.Items[0].Version)
 	}
 }
@@ -170,18 +168,18 @@ func TestTheFirstReplicaDeposesNobody(t *testing.T) {
 	master := testbed.StartRedis(t, testbed.Options{})
 	o := options(master)
 	d := open(t, o)
-	before, id := testbed.Read(t, d), master.Info(t, "master_replid")
+	before, id := drivertest.Read(t, d), master.Info(t, "master_replid")
 	replica := testbed.StartRedisReplica(t, master)
 	if now := master.Info(t, "master_replid"); now == id {
 		t.Fatal("the replication id has not changed: this test tests nothing")
 	}
-	if now := testbed.Read(t, d); now.Epoch != before.Epoch {
+	if now := drivertest.Read(t, d); now.Epoch != before.Epoch {
 		t.Errorf("epoch %s after %s", now.Epoch, before.Epoch)
 	}
 	replica.CatchUp(t, master)
 	replica.Promote(t) // also the promoted one has another
 	o.Addresses = []string{replica.Addr()}
-	if now := testbed.Read(t, open(t, o)); now.Epoch == before.Epoch {
+	if now := drivertest.Read(t, open(t, o)); now.Epoch == before.Epoch {
 		t.Errorf("a promoted replica has the epoch of its master, %s", now.Epoch)
 	}
 }
@@ -191,16 +189,16 @@ func TestARestartIsAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.Options{})
 	d := open(t, options(server))
-	v := testbed.Read(t, d)
+	v := drivertest.Read(t, d)
 	for term := range uint64(3) {
-		before := testbed.Read(t, d, recordKey("jobs"))
-		testbed.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: term + 1})
+		before := drivertest.Read(t, d, recordKey("jobs"))
+		drivertest.MustPut(t, d, &before, &lease.Record{Election: "jobs", Term: term + 1})
 		server.Kill(t)
 		server.Start(t)
-		if _, err := testbed.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
+		if _, err := drivertest.Put(t, d, &before, &lease.Record{Election: "jobs", Term: 9}); !errors.Is(err, lease.ErrEpoch) {
 			t.Errorf("a change of the former epoch: %v, want ErrEpoch", err)
 		}
-		now := testbed.Read(t, d, recordKey("jobs"))
+		now := drivertest.Read(t, d, recordKey("jobs"))
 		if r, ok := now.Items[0].Value.(*lease.Record); !ok || r.Term != term+1 || now.Epoch == v.Epoch {
 			t.Fatalf("after a kill with appendfsync always: %+v", now)
 		}
@@ -213,7 +211,7 @@ func TestAReplicaIsNotTheStore(t *testing.T) {
 	t.Parallel()
 	master := testbed.StartRedis(t, testbed.Options{})
 	o := options(master)
-	testbed.Read(t, open(t, o))
+	drivertest.Read(t, open(t, o))
 	replica := testbed.StartRedisReplica(t, master)
 	o.Addresses = []string{replica.Addr()}
 	_, err := open(t, o).Read(t.Context(), []lease.Key{recordKey("jobs")})
@@ -244,12 +242,12 @@ func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 	if err := b.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	testbed.LeadsAlone(t, b, a)
+	drivertest.LeadsAlone(t, b, a)
 	if third.Info(t, "role") != "slave" || master.Info(t, "role") != "master" {
 		t.Error("the old master does not answer as a master: this test tests nothing")
 	}
 	d := open(t, Options{Addresses: []string{master.Addr()}, Prefix: o.Prefix, MaxTTL: greatest, WaitReplicas: 1})
-	v := testbed.Read(t, d, recordKey("other"))
+	v := drivertest.Read(t, d, recordKey("other"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	w, err := d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "other", Term: 1}}}}}, nil)
@@ -287,7 +285,7 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	if err := b.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	testbed.LeadsAlone(t, b, a)
+	drivertest.LeadsAlone(t, b, a)
 	if role, why := master.Info(t, "role"), a.Current(); role != "master" || !strings.Contains(fmt.Sprint(why), "NOREPLICAS") {
 		t.Errorf("the old master is a %s, and A says %v: this test tests nothing", role, why)
 	}
@@ -338,7 +336,7 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	replica.StopReplication(t) // its last writes are lost
 	replica.Do(t, "CONFIG", "SET", "replica-priority", "1")
 	master.Kill(t)
-	testbed.LeadsAlone(t, b, a)
+	drivertest.LeadsAlone(t, b, a)
 	if now := b.Leadership(); now != nil && now.Term <= lead.Term {
 		t.Errorf("term %d after %d", now.Term, lead.Term)
 	}
@@ -353,9 +351,10 @@ func startSentinels(t *testing.T, master *testbed.RedisServer) (all []*goredis.C
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr())
 	for range 3 {
-		s := testbed.StartProgram(t, "redis-server", "redis-server", func(program, dir, addr string) []string {
+		s := testbed.StartProgram(t, "redis-server", "redis-server", func(program string, d *testbed.Daemon) []string {
+			dir := d.Dir()
 			config := filepath.Join(dir, "sentinel.conf")
-			_, own, _ := net.SplitHostPort(addr)
+			_, own, _ := net.SplitHostPort(d.Addr())
 			text := fmt.Sprintf("bind 127.0.0.1\ndir %s\nport %s\n", dir, own)
 			if ca := master.CAFile(); ca != "" {
 				files := master.Dir()

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A pair is a primary and its standby.
-type pair[S testbed.Replicated[S]] struct {
+type pair[S drivertest.Replicated[S]] struct {
 	primary, standby S
 	another          func(t testing.TB, primary S) S // starts a standby
 }

@@ -120,9 +120,9 @@ func startGalera(t *testing.T) (first, second *testbed.Server) {
 // startHAProxy starts an HAProxy that leads each new connection to the first server that takes one. A connection that
 // is open stays where it is.
 func startHAProxy(t *testing.T, servers ...string) *testbed.Daemon {
-	return testbed.StartProgram(t, "haproxy", "haproxy", func(program, dir, addr string) []string {
+	return testbed.StartProgram(t, "haproxy", "haproxy", func(program string, d *testbed.Daemon) []string {
 		text := "defaults\n mode tcp\n timeout connect 2s\n timeout client 1h\n timeout server 1h\n option redispatch\n" +
-			"listen servers\n bind " + addr + "\n"
+			"listen servers\n bind " + d.Addr() + "\n"
 		for i, addr := range servers {
 			text += fmt.Sprintf(" server s%d %s check inter 500ms fall 2 rise 2", i, addr)
 			if i > 0 {
@@ -130,7 +130,7 @@ func startHAProxy(t *testing.T, servers ...string) *testbed.Daemon {
 			}
 			text += "\n"
 		}
-		config := filepath.Join(dir, "haproxy.cfg")
+		config := filepath.Join(d.Dir(), "haproxy.cfg")
 		testbed.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 		return []string{program, "-db", "-f", config}
 	})

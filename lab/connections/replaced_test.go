@@ -22,6 +22,7 @@ import (
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -90,7 +91,7 @@ func TestWhatIsReplacedInAFileIsReadAgain(t *testing.T) {
 			name, _, _ := strings.Cut(r.section, ":")
 			e := join(t, "a", 6*time.Second, configured(t, name, strings.ReplaceAll(r.section, "{file}", file)), nil)
 			testbed.NoError(t, e.Lead(nil))
-			testbed.Leads(t, e)
+			drivertest.Leads(t, e)
 			write(t, file, r.next+"\n")
 			r.replace()
 			ends := time.Now().Add(20 * time.Second)
@@ -152,7 +153,7 @@ func TestAuthoritiesThatAreReplacedInAFileAreReadAgain(t *testing.T) {
 			right, err := os.ReadFile(ca)
 			testbed.NoError(t, err)
 			write(t, file, string(right))
-			testbed.Leads(t, e)
+			drivertest.Leads(t, e)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,48 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
+
+// Join opens a manager that has joined the election jobs. It closes the manager after the test.
+func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend) *election.Election {
+	t.Helper()
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
+	testbed.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		m.Close(ctx)
+	})
+	e, err := m.Join("jobs")
+	testbed.NoError(t, err)
+	return e
+}
+
+// LeadsAlone waits until next leads. At that instant before must not.
+func LeadsAlone(t testing.TB, next, before *election.Election) {
+	t.Helper()
+	tick, began := time.NewTicker(time.Millisecond), time.Now()
+	defer tick.Stop()
+	for !next.Leading() {
+		if time.Since(began) > patience {
+			t.Fatalf("it does not lead: %v", next.Current())
+		}
+		<-tick.C
+	}
+	if before.Leading() {
+		t.Fatalf("two leaders, %v after the fault: %v", time.Since(began), before.Current())
+	}
+}
+
+// Leads waits until a member leads.
+func Leads(t testing.TB, e *election.Election) {
+	t.Helper()
+	testbed.Eventually(t, patience, "it leads", func() error {
+		if !e.Leading() {
+			return errors.New(e.Current().String())
+		}
+		return nil
+	})
+}
 
 // Settle opens a manager that campaigns for n elections, and waits until it leads them or knows the leader.
 func Settle(t testing.TB, b backend.Backend, n int, ttl time.Duration, leads bool) {
@@ -82,7 +125,7 @@ func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), o
 
 	tell() // what was opened since, too
 	testbed.NoError(t, led.Resign(t.Context()))
-	testbed.Leads(t, newer)
+	Leads(t, newer)
 	if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
 		t.Errorf("the next term is %d, after %d", term, led.Term)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A Hearing is what a listener is told: the positions.
@@ -19,7 +18,7 @@ func Listen(t testing.TB, d interface {
 	lease.Listener
 }) Hearing {
 	t.Helper()
-	heard, position := make(Hearing, 1000), testbed.Read(t, d).Position
+	heard, position := make(Hearing, 1000), Read(t, d).Position
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
 	t.Cleanup(func() { cancel(); <-ended })
@@ -72,7 +71,7 @@ func (h Hearing) NotTold(t testing.TB, why string) {
 // Notify changes the record of the election jobs, and tells listeners.
 func Notify(t testing.TB, d lease.Driver) {
 	t.Helper()
-	v := testbed.Read(t, d, record("jobs"))
+	v := Read(t, d, record("jobs"))
 	w, err := d.Write(t.Context(), v.Epoch, v.WentBack, []lease.Change{{Notify: true, Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1, Nonce: "n"}}}}}, nil)
 	if err != nil || w.Results[0].Outcome != backend.Granted {
 		t.Fatal(w, err)

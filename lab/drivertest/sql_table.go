@@ -64,24 +64,24 @@ const jobsRow = " WHERE kind = 'record' AND name = 'jobs'"
 func (s SQLTable) editsShow(t *testing.T) {
 	d := s.Open(t, 0)
 	for what, edit := range s.Edits {
-		v := testbed.Read(t, d, record("jobs"), record("others"))
-		testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"}, &lease.Record{Election: "others", Term: 1})
-		v = testbed.Read(t, d, record("jobs"))
+		v := Read(t, d, record("jobs"), record("others"))
+		MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, ID: "before"}, &lease.Record{Election: "others", Term: 1})
+		v = Read(t, d, record("jobs"))
 		if v.Items[0].Edited {
 			t.Errorf("before an edit %s: %+v", what, v.Items[0])
 		}
 
 		s.Exec(t, edit...)
-		if now := testbed.Read(t, d, record("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
+		if now := Read(t, d, record("jobs")).Items[0]; !now.Edited || now.Version == v.Items[0].Version {
 			t.Errorf("an edit %s: %+v, before it was %+v", what, now, v.Items[0])
 		}
 		s.isRefused(t, d, &v, "after an edit "+what)
 	}
 
-	v := testbed.Read(t, d, record("jobs"))
+	v := Read(t, d, record("jobs"))
 	s.Exec(t, "DELETE FROM election_item"+jobsRow)
 	s.isRefused(t, d, &v, "over a deleted row")
-	if now := testbed.Read(t, d, record("jobs")).Items[0]; now.Version != "" {
+	if now := Read(t, d, record("jobs")).Items[0]; now.Version != "" {
 		t.Errorf("a deleted row: %+v", now)
 	}
 }
@@ -89,7 +89,7 @@ func (s SQLTable) editsShow(t *testing.T) {
 // isRefused makes a change of jobs over what was read before.
 func (s SQLTable) isRefused(t *testing.T, d lease.Driver, v *lease.View, what string) {
 	t.Helper()
-	results, err := testbed.Put(t, d, v, &lease.Record{Election: "jobs", Term: 2})
+	results, err := Put(t, d, v, &lease.Record{Election: "jobs", Term: 2})
 	if err != nil || results[0].Outcome != backend.Refused {
 		t.Errorf("a write %s: %+v, %v; want it refused", what, results, err)
 	}
@@ -98,8 +98,8 @@ func (s SQLTable) isRefused(t *testing.T, d lease.Driver, v *lease.View, what st
 // anyTimeIsRead: a row may have a time that is no time, or whose age is no duration.
 func (s SQLTable) anyTimeIsRead(t *testing.T) {
 	d := s.Open(t, 0)
-	v := testbed.Read(t, d, record("jobs"))
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	v := Read(t, d, record("jobs"))
+	MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
 	for _, at := range s.Times {
 		s.Exec(t, "UPDATE election_item SET at = '"+at+"'"+jobsRow)
 		v, err := d.Read(t.Context(), []lease.Key{record("jobs")})
@@ -115,12 +115,12 @@ func (s SQLTable) anyTimeIsRead(t *testing.T) {
 // lockedRowCostsOneElection: what was sent with a change of a row that somebody has locked, or inserts, is done.
 func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 	d := s.Open(t, 0)
-	v := testbed.Read(t, d)
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "free", Term: 1}, &lease.Record{Election: "locked", Term: 1})
-	v = testbed.Read(t, d, record("free"), record("locked"))
+	v := Read(t, d)
+	MustPut(t, d, &v, &lease.Record{Election: "free", Term: 1}, &lease.Record{Election: "locked", Term: 1})
+	v = Read(t, d, record("free"), record("locked"))
 	costsOne := func(what string, records ...*lease.Record) {
 		t.Helper()
-		results, err := testbed.Put(t, d, &v, records...)
+		results, err := Put(t, d, &v, records...)
 		if err != nil || results[0].Outcome != backend.Unknown || !errors.Is(results[0].Err, backend.ErrUnavailable) {
 			t.Errorf("a change of %s: %+v, %v; want it unavailable", what, results, err)
 		}
@@ -133,18 +133,18 @@ func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 
 	unlock := s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' AND name = 'locked' FOR UPDATE")
 	costsOne("a locked row", &lease.Record{Election: "locked", Term: 2}, &lease.Record{Election: "free", Term: 2}, &lease.Record{Election: "new", Term: 1})
-	v = testbed.Read(t, d, record("locked"))
+	v = Read(t, d, record("locked"))
 	if r := v.Items[0].Value.(*lease.Record); r.Term != 1 {
 		t.Errorf("a locked row was written: %+v", r)
 	}
 	unlock()
-	testbed.MustPut(t, d, &v, &lease.Record{Election: "locked", Term: 2})
+	MustPut(t, d, &v, &lease.Record{Election: "locked", Term: 2})
 
 	undo := s.Lock(t, s.Insertion)
 	costsOne("a row that is being inserted", &lease.Record{Election: "taken", Term: 1}, &lease.Record{Election: "other", Term: 1})
 	undo()
 	s.Exec(t, s.Insertion)
-	if results, err := testbed.Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
+	if results, err := Put(t, d, &v, &lease.Record{Election: "taken", Term: 1}); err != nil || results[0].Outcome != backend.Refused {
 		t.Errorf("after the insertion: %+v, %v; want it refused", results, err)
 	}
 }
@@ -152,7 +152,7 @@ func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 // lockedRecordIsRenewed: somebody who keeps the row of a record locked ends no leadership.
 func (s SQLTable) lockedRecordIsRenewed(t *testing.T) {
 	const ttl = 2 * time.Second
-	led, err := testbed.Join(t, "a", ttl, s.Backend(t)).Campaign(t.Context())
+	led, err := Join(t, "a", ttl, s.Backend(t)).Campaign(t.Context())
 	testbed.NoError(t, err)
 	defer s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' FOR UPDATE")()
 	select {
@@ -171,9 +171,9 @@ func (s SQLTable) hostileTextIsOnlyText(t *testing.T) {
 		keys = append(keys, record(name))
 		records = append(records, &lease.Record{Election: name, Term: 1, ID: name, Metadata: name + "\x00\x1b"})
 	}
-	v := testbed.Read(t, d, keys...)
-	testbed.MustPut(t, d, &v, records...)
-	for i, it := range testbed.Read(t, d, keys...).Items {
+	v := Read(t, d, keys...)
+	MustPut(t, d, &v, records...)
+	for i, it := range Read(t, d, keys...).Items {
 		if got, ok := it.Value.(*lease.Record); !ok || lease.Encode(got) != lease.Encode(records[i]) {
 			t.Errorf("%q is read as %+v", it.Name, got)
 		}
@@ -182,7 +182,7 @@ func (s SQLTable) hostileTextIsOnlyText(t *testing.T) {
 
 // allHaveOneMaxTTL: processes with different greatest TTLs would wait differently after a failover.
 func (s SQLTable) allHaveOneMaxTTL(t *testing.T) {
-	testbed.Read(t, s.Open(t, 20*time.Second))
+	Read(t, s.Open(t, 20*time.Second))
 	_, err := s.Open(t, 0).Read(t.Context(), nil)
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "max_ttl is 15s") || !strings.Contains(err.Error(), "is 20s") {
 		t.Errorf("a process with another max_ttl: %v; want ErrDenied with both", err)
@@ -190,7 +190,7 @@ func (s SQLTable) allHaveOneMaxTTL(t *testing.T) {
 
 	// What the pages say to change it.
 	s.Exec(t, "DELETE FROM election_item WHERE kind = 'origin'")
-	testbed.Read(t, s.Open(t, 0))
+	Read(t, s.Open(t, 0))
 }
 
 // IsAnotherStore puts another table, whose rows are a copy, in the place of a table, and back. The other one is another
@@ -198,17 +198,17 @@ func (s SQLTable) allHaveOneMaxTTL(t *testing.T) {
 func IsAnotherStore(t testing.TB, open func() lease.Driver, put, back func()) {
 	t.Helper()
 	knew := open()
-	before := testbed.Read(t, knew, record("jobs"))
-	testbed.MustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
+	before := Read(t, knew, record("jobs"))
+	MustPut(t, knew, &before, &lease.Record{Election: "jobs", Term: 1})
 	put()
-	if _, err := testbed.Put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
+	if _, err := Put(t, knew, &before, &lease.Record{Election: "jobs", Term: 2}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("a change of what was read in the former table: %v, want ErrEpoch", err)
 	}
-	after := testbed.Read(t, knew, record("jobs"))
+	after := Read(t, knew, record("jobs"))
 	if after.Epoch == before.Epoch || after.WentBack == before.WentBack {
 		t.Errorf("the epoch is %s, was %s; went back %d times, before %d", after.Epoch, before.Epoch, after.WentBack, before.WentBack)
 	}
-	if fresh := testbed.Read(t, open(), record("jobs")); fresh.Epoch != after.Epoch {
+	if fresh := Read(t, open(), record("jobs")); fresh.Epoch != after.Epoch {
 		t.Errorf("a new process reads the epoch %s, the others %s", fresh.Epoch, after.Epoch)
 	}
 

@@ -12,10 +12,10 @@
 // drops traffic.
 //
 // PostgreSQL, Redis, ZooKeeper, Consul, etcd, S3 and Kubernetes have their own starters, for one
-// node and for standbys or clusters. Each node is a [Daemon]. The nodes of a cluster live in a
-// [Network], which can cut one node off from its peers while its clients still reach it.
+// node and for standbys or clusters. Each node is a [Daemon]: a directory, a command, when it is up, and how it ends.
+// Each node of a cluster lives on a [Host], which can be cut off from its peers while its clients still reach it.
 //
-// A [Fleet] has processes that use a store: of this module, and of other programs. A [Road] moves it to another store.
+// A [Fleet] has processes that use a store: of this module, and of other programs.
 // What the tests of several drivers assert alike is in lab/drivertest.
 //
 // # What must be installed

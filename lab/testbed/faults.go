@@ -45,13 +45,3 @@ func LineFaults(proxies ...*Proxy) map[string]conformance.Fault {
 	}
 	return map[string]conformance.Fault{conformance.FaultCut: each((*Proxy).Cut), conformance.FaultCutReplies: each((*Proxy).CutReplies)}
 }
-
-// A Replicated server is a primary, or a replica that can be promoted.
-type Replicated[S any] interface {
-	Addr() string
-	Proxy(t testing.TB) *Proxy
-	Kill(t testing.TB)
-	CatchUp(t testing.TB, primary S) // the replica has all that the primary has written
-	StopReplication(t testing.TB)    // the replica gets no further writes
-	Promote(t testing.TB)            // the replica is a primary
-}

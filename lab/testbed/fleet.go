@@ -143,12 +143,9 @@ func Say(leads func() bool, follows func() string) {
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
 		now := time.Now() // read before the check, so the belief held at this time
 		leads := leads()
-		switch {
-		case leads && led:
+		if leads {
 			fmt.Println("led", now.UnixMicro())
-		case leads:
-			fmt.Println("leader")
-		case led:
+		} else if led {
 			fmt.Println("not leader")
 		}
 		led = leads

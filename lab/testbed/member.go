@@ -15,7 +15,6 @@ import (
 
 // A Member is a process that takes part in an election. It prints what it believes:
 //
-//	leader        it leads
 //	led 171…      it led at that microsecond of the wall clock, and ever since the
 //	              previous such line
 //	not leader    it stopped leading
@@ -88,12 +87,9 @@ func (j *Member) take(line string) {
 		if last := &j.spans[len(j.spans)-1]; at.After(last.To) { // two threads print, so times may go back
 			last.To = at
 		}
-	case line == "idle":
+	case line == "idle", line == "not leader":
 		j.leads = false
 	default:
-		if line == "not leader" {
-			j.leads = false
-		}
 		j.said = append(j.said, line)
 	}
 }
@@ -164,8 +160,8 @@ func (j *Member) await(what string, is func() bool) {
 	})
 }
 
-// Says waits for a line that begins with these words. Members in Java say "started",
-// "leader", "not leader", "closed", and some also "waits".
+// Says waits for another line that begins with these words. Members in Java say "leader" when they begin to lead, and some
+// also "waits".
 func (j *Member) Says(words string) (line string) {
 	j.t.Helper()
 	j.await(fmt.Sprintf("to say %q", words), func() bool {

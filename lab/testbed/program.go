@@ -5,24 +5,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 )
 
 // StartProgram starts a program of a Debian package that stands before servers, for this test. configure writes its
-// configuration into dir, and returns its command; the program listens at addr.
-func StartProgram(t testing.TB, name, debian string, configure func(program, dir, addr string) (command []string)) *Daemon {
-	t.Helper()
-	return startProgram(t, name, debian, nil, configure)
-}
-
-func startProgram(t testing.TB, name, debian string, user *syscall.Credential, configure func(program, dir, addr string) []string) *Daemon {
+// configuration into the directory of d, and returns its command; the program listens at the address of d.
+func StartProgram(t testing.TB, name, debian string, configure func(program string, d *Daemon) (command []string)) *Daemon {
 	t.Helper()
 	return startOwn(t, func() *Daemon {
 		program := installed(Kind(name), name, name, "Debian: "+debian)
 		d := newDaemon(Kind(name), "", Options{})
-		d.user = user
-		return d.onPort(func(int) []string { return configure(program, d.dir, d.addr) })
+		return d.onPort(func(int) []string { return configure(program, d) })
 	})
 }
 
@@ -30,11 +23,12 @@ func startProgram(t testing.TB, name, debian string, user *syscall.Credential, c
 // mode. It stops it after the test.
 func StartPgBouncer(t testing.TB, d *PostgresDatabase, mode string) *Daemon {
 	t.Helper()
-	return startProgram(t, "pgbouncer", "pgbouncer", notRoot(), func(program, dir, addr string) []string {
-		giveAway(dir)
+	return StartProgram(t, "pgbouncer", "pgbouncer", func(program string, bouncer *Daemon) []string {
+		bouncer.user = notRoot()
+		giveAway(bouncer.dir)
 		host, serverPort, _ := net.SplitHostPort(d.server.Addr())
-		_, port, _ := net.SplitHostPort(addr)
-		users, config := filepath.Join(dir, "users"), filepath.Join(dir, "pgbouncer.ini")
+		_, port, _ := net.SplitHostPort(bouncer.addr)
+		users, config := filepath.Join(bouncer.dir, "users"), filepath.Join(bouncer.dir, "pgbouncer.ini")
 		check(os.WriteFile(users, fmt.Appendf(nil, "%q %q\n", d.User, d.Password), 0o644))
 		check(os.WriteFile(config, fmt.Appendf(nil, "[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%s\nunix_socket_dir=\nauth_type=plain\nauth_file=%s\npool_mode=%s\ndefault_pool_size=5\nserver_login_retry=1\n",
 			host, serverPort, port, users, mode), 0o644))

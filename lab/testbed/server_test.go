@@ -10,6 +10,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
+// patience is how long an event may take on a busy machine; usually it takes a second or two.
+const patience = 2 * time.Minute
+
 // ask runs a query that returns one value, and gives up after limit.
 func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

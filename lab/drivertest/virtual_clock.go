@@ -1,4 +1,4 @@
-package testbed
+package drivertest
 
 import (
 	"context"
@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Virtual opens a pool as OpenDB does, for bubbles of testing/synctest. Before each statement it sets the session's
+// Virtual opens a pool as [testbed.OpenDB] does, for bubbles of testing/synctest. Before each statement it sets the session's
 // clock to the caller's, so that virtual hours take moments on a real server.
 func Virtual(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	c = c.Clone()
 	c.InterpolateParams = true
-	db := sql.OpenDB(virtual{Connector(c)})
+	db := sql.OpenDB(virtual{testbed.Connector(c)})
 	t.Cleanup(func() { db.Close() })
 	return db
 }

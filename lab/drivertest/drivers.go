@@ -1,4 +1,4 @@
-package testbed
+package drivertest
 
 import (
 	"context"
@@ -7,15 +7,13 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
-
-// patience is how long an event may take on a busy machine; usually it takes a second or two.
-const patience = 2 * time.Minute
 
 // Read reads items with a driver once its server answers.
 func Read(t testing.TB, d lease.Driver, keys ...lease.Key) (v lease.View) {
 	t.Helper()
-	Eventually(t, patience, "the server answers", func() (err error) {
+	testbed.Eventually(t, patience, "the server answers", func() (err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		v, err = d.Read(ctx, keys)
