@@ -32,7 +32,8 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	a.release(a.lead("vacant"))
 	a.release(a.lead("unread")) // by d, which hears of the restore by another Lease
 	a.lead("released")
-	saved := k.SaveStore(t)
+	var saved string
+	k.WithoutServers(t, func() { saved = k.Etcd().SaveData(t) })
 	there := func(n *node) {
 		testbed.Eventually(t, patient, "the API server is there again", func() error {
 			ctx := n.ctx()
@@ -56,7 +57,7 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	c.observe("vacant")
 	c.observe("new")
 	a.observe("jobs")
-	k.RestoreStore(t, saved)
+	k.WithoutServers(t, func() { k.Etcd().ReplaceData(t, saved) })
 	for _, n := range []*node{a, b, c, d} {
 		there(n)
 	}

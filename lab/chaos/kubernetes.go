@@ -61,7 +61,8 @@ func (c *cluster) storeFaults() map[string]fault {
 		// greatest TTL after the old cluster has stopped.
 		"etcd restored": func(r *run) {
 			r.inject(store.Addr(), byCall, func() {
-				saved := c.SaveStore(r)
+				var saved string
+				c.WithoutServers(r, func() { saved = store.SaveData(r) })
 				c.awaitAnswer(r)
 				r.wait(ttl, 4*ttl)
 				c.Kill(r)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -205,9 +206,6 @@ func (d *Daemon) LogTail() string {
 // daemon implements server.
 func (d *Daemon) daemon() *Daemon { return d }
 
-// title names the server in the table of scripts/report.
-func (d *Daemon) title() string { return strings.TrimSpace(fmt.Sprint(d.kind, " ", d.version)) }
-
 // URL is where clients reach a server that speaks HTTP: http://… or https://….
 func (d *Daemon) URL() string {
 	if d.ca != nil {
@@ -230,9 +228,9 @@ func (d *Daemon) TLSConfig() *tls.Config {
 	if d.ca == nil {
 		return nil
 	}
-	config := d.ca.clientConfig()
-	config.Certificates = d.certs
-	return config
+	pool := x509.NewCertPool()
+	pool.AddCert(d.ca.cert)
+	return &tls.Config{RootCAs: pool, Certificates: d.certs, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
 // ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files of the

@@ -59,16 +59,11 @@ func (d *Database) Disconnect(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	rows, err := d.server.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", d.User.User)
-	NoError(t, err)
-	var ids []int
-	for rows.Next() {
-		var id int
-		NoError(t, rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		_ = d.server.exec(fmt.Sprint("KILL ", id)) // the connection may have ended
+	const connections = "SELECT COALESCE(GROUP_CONCAT(id SEPARATOR ' '), '') FROM information_schema.processlist WHERE user = ?"
+	var ids string
+	NoError(t, d.server.db.QueryRowContext(ctx, connections, d.User.User).Scan(&ids))
+	for id := range strings.FieldsSeq(ids) {
+		_ = d.server.exec("KILL " + id) // the connection may have ended
 	}
 }
 

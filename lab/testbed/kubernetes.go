@@ -83,23 +83,9 @@ func (k *KubernetesServer) options(program string, port int) []string {
 // ([Daemon.ReplaceData]) is to do so to the cluster.
 func (k *KubernetesServer) Etcd() *Daemon { return k.etcd }
 
-// SaveStore copies everything that the API server keeps, for RestoreStore, and removes it after the test. Both the API
-// server and etcd are restarted.
-func (k *KubernetesServer) SaveStore(t testing.TB) (saved string) {
-	t.Helper()
-	k.withoutServers(t, func() { saved = k.etcd.SaveData(t) })
-	return saved
-}
-
-// RestoreStore takes the cluster back to an earlier state, or with "" to that of a new
-// cluster, as an operator does after a loss: with both the API server and etcd down.
-// Versions of objects go back, too.
-func (k *KubernetesServer) RestoreStore(t testing.TB, saved string) {
-	t.Helper()
-	k.withoutServers(t, func() { k.etcd.ReplaceData(t, saved) })
-}
-
-func (k *KubernetesServer) withoutServers(t testing.TB, do func()) {
+// WithoutServers does something to the data of etcd ([Daemon.SaveData], [Daemon.ReplaceData]), as an operator does after
+// a loss: with both the API server and etcd down. Restored data take versions of objects back, too.
+func (k *KubernetesServer) WithoutServers(t testing.TB, do func()) {
 	t.Helper()
 	k.Kill(t)
 	k.etcd.Terminate(t)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,7 +111,8 @@ func started[S server](t testing.TB, s S, err error) S {
 	if err != nil {
 		unavailable(t, err)
 	}
-	t.Attr("server", s.daemon().title())
+	d := s.daemon()
+	t.Attr("server", strings.TrimSpace(fmt.Sprint(d.kind, " ", d.version)))
 	return s
 }
 

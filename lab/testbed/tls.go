@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -48,12 +47,6 @@ func newAuthority(dir string) *authority {
 
 // file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-func (a *authority) clientConfig() *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
-}
 
 // client makes a certificate for a client of that name, as files in dir. Groups are its
 // organizations.
