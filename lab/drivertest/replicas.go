@@ -21,7 +21,9 @@ type Replicated[S any] interface {
 
 // Failovers is the fault of a suite that kills a primary and promotes its replica, behind a proxy that leads to the
 // primary. If loses is set, the replica lacks the last writes at each second failover. follow starts a replica.
-func Failovers[S Replicated[S]](t testing.TB, proxy *testbed.Proxy, primary S, loses bool, follow func(t testing.TB, primary S) S) conformance.Fault {
+func Failovers[S Replicated[S]](
+	t testing.TB, proxy *testbed.Proxy, primary S, loses bool, follow func(t testing.TB, primary S) S,
+) conformance.Fault {
 	replica, failovers := follow(t, primary), 0
 	return func(bool, string) error {
 		replica.CatchUp(t, primary)
@@ -43,7 +45,9 @@ func Failovers[S Replicated[S]](t testing.TB, proxy *testbed.Proxy, primary S, l
 // WatchesItsOwnLeftover promotes a replica that shows the leadership of A, which has resigned since. The lost primary
 // has granted the lease to B, which still leads. A sees that the lease is its own, and must watch it for the greatest
 // TTL all the same. The join function opens a member with this greatest TTL, behind a proxy.
-func WatchesItsOwnLeftover[S Replicated[S]](t testing.TB, primary, replica S, greatest time.Duration, join func(id string, proxy *testbed.Proxy) *election.Election) {
+func WatchesItsOwnLeftover[S Replicated[S]](
+	t testing.TB, primary, replica S, greatest time.Duration, join func(id string, proxy *testbed.Proxy) *election.Election,
+) {
 	t.Helper()
 	toA, toB := primary.Proxy(t), primary.Proxy(t)
 	a, b := join("a", toA), join("b", toB)

@@ -36,7 +36,9 @@ func startCluster(t testing.TB, n int, make func(hosts []*Host, i int) *Daemon) 
 func Leader(t testing.TB, servers []*Daemon, except ...*Daemon) (leader *Daemon) {
 	t.Helper()
 	Eventually(t, startLimit, "a leader of the cluster", func() error {
-		i := slices.IndexFunc(servers, func(d *Daemon) bool { return !slices.Contains(except, d) && d.Running() && d.Leads(t) })
+		i := slices.IndexFunc(servers, func(d *Daemon) bool {
+			return !slices.Contains(except, d) && d.Running() && d.Leads(t)
+		})
 		if i < 0 {
 			return errors.New("none says that it leads")
 		}

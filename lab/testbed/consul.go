@@ -89,7 +89,8 @@ func (d *Daemon) consulConfig() string { return filepath.Join(d.dir, "consul.jso
 // configureConsul writes a configuration. The ports are those for clients, servers and gossip.
 func (d *Daemon) configureConsul(port [3]int, own map[string]any) {
 	ports := map[string]int{
-		"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1,
+		"http": port[0], "server": port[1], "serf_lan": port[2],
+		"https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1,
 	}
 	config := map[string]any{
 		"server": true, "data_dir": d.data(), "log_level": "INFO", "ports": ports,
@@ -103,7 +104,8 @@ func (d *Daemon) configureConsul(port [3]int, own map[string]any) {
 	if d.ca != nil {
 		ports["http"], ports["https"] = -1, port[0]
 		config["tls"] = map[string]any{"https": map[string]any{
-			"ca_file": d.ca.file("ca.pem"), "cert_file": d.ca.file("server-cert.pem"), "key_file": d.ca.file("server-key.pem"),
+			"ca_file":   d.ca.file("ca.pem"),
+			"cert_file": d.ca.file("server-cert.pem"), "key_file": d.ca.file("server-key.pem"),
 		}}
 	}
 	maps.Copy(config, own)

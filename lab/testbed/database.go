@@ -59,7 +59,8 @@ func (d *Database) Disconnect(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()
-	const connections = "SELECT COALESCE(GROUP_CONCAT(id SEPARATOR ' '), '') FROM information_schema.processlist WHERE user = ?"
+	const connections = "SELECT COALESCE(GROUP_CONCAT(id SEPARATOR ' '), '') " +
+		"FROM information_schema.processlist WHERE user = ?"
 	var ids string
 	NoError(t, d.server.db.QueryRowContext(ctx, connections, d.User.User).Scan(&ids))
 	for id := range strings.FieldsSeq(ids) {

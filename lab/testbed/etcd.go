@@ -76,8 +76,8 @@ func (d *Daemon) etcdCommand(program string, o Options, peers []string, i int) [
 	args := []string{
 		program, fmt.Sprintf("--name=node%d", i), "--data-dir=" + d.data(),
 		"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=" + peers[0],
-		"--listen-peer-urls=http://" + peers[i], "--initial-advertise-peer-urls=http://" + peers[i], "--listen-metrics-urls=" + d.metrics,
-		"--listen-client-urls=" + d.URL(), "--advertise-client-urls=" + d.URL(),
+		"--listen-peer-urls=http://" + peers[i], "--initial-advertise-peer-urls=http://" + peers[i],
+		"--listen-client-urls=" + d.URL(), "--advertise-client-urls=" + d.URL(), "--listen-metrics-urls=" + d.metrics,
 		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
 	}
 	if o.TLS {

@@ -121,7 +121,8 @@ func startPostgres(o Options, primary *PostgresServer) *PostgresServer {
 	}
 	if o.TLS {
 		giveAway(p.ca.file("server-key.pem"), p.ca.file("server-cert.pem"), p.ca.file("ca.pem"))
-		command = append(command, "--ssl=on", "--ssl_cert_file="+p.ca.file("server-cert.pem"), "--ssl_key_file="+p.ca.file("server-key.pem"))
+		command = append(command, "--ssl=on",
+			"--ssl_cert_file="+p.ca.file("server-cert.pem"), "--ssl_key_file="+p.ca.file("server-key.pem"))
 	}
 	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
 	if o.Access == nil {
