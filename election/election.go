@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // An Election is a manager's part in one election. All methods are safe for concurrent use,
@@ -152,18 +152,11 @@ func (e *Election) leave(ctx context.Context, end backend.End) error {
 // Term is 0 if nobody has led yet. It waits for the store, CallTimeout at most. The error is the
 // store's (see backend.Class), ctx's, or [ErrClosed].
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
-	var list []backend.Record
-	err := e.manager.callStore(ctx, func(ctx context.Context) (err error) {
-		list, err = e.manager.backend.List(ctx, e.elec.name, 1)
-		return err
-	})
+	r, err := page.Record(ctx, e.manager.callStore, e.manager.backend, e.elec.name)
 	if err != nil {
 		return backend.Record{}, fmt.Errorf("election: read %q: %w", e.elec.name, err)
 	}
-	if len(list) == 0 || list[0].Election != e.elec.name {
-		return backend.Record{Lease: backend.Lease{Election: e.elec.name}}, nil
-	}
-	return clean.Record(list[0]), nil
+	return r, nil
 }
 
 // Nominate asks for the candidate with this id to lead next. The request applies to the present

@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/page"
 )
 
@@ -13,26 +12,14 @@ import (
 // Retired elections are among them: see [backend.Record.Forgotten]. Each call of the store takes
 // CallTimeout at most. After an error the range ends.
 func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] {
-	return func(yield func(backend.Record, error) bool) {
-		for r, err := range page.All(ctx, m.callStore, m.backend.List, func(r backend.Record) string { return r.Election }) {
-			if !yield(clean.Record(r), err) {
-				return
-			}
-		}
-	}
+	return page.Records(ctx, m.callStore, m.backend)
 }
 
 // Members returns the processes that have announced themselves on this store, leaders or not, for
 // any election. Each call of the store takes CallTimeout at most. The error is the store's, ctx's,
 // or [ErrClosed].
-func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error) {
-	for v, err := range page.All(ctx, m.callStore, m.backend.Members, func(v backend.Member) string { return string(v.Nonce) }) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, clean.Member(v))
-	}
-	return list, nil
+func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
+	return page.Members(ctx, m.callStore, m.backend)
 }
 
 // callStore makes a call of the store for a waiting caller. It keeps two promises to the backend:

@@ -1,5 +1,5 @@
 // Package page has the contract's rule for the pages of List and Members, as code for both sides:
-// [All] for their callers, [Cut] for Backends that read everything.
+// [All], [Records], [Record] and [Members] for their callers, [Cut] for Backends that read everything.
 package page
 
 import (
@@ -9,10 +9,12 @@ import (
 	"slices"
 )
 
+// A Call makes one call of a store, with a deadline.
+type Call = func(ctx context.Context, call func(context.Context) error) error
+
 // All ranges over everything that read, a Backend's List or Members, returns page by page. key
-// returns what the pages are ordered by. call makes each call, with a deadline. After an error the
-// range ends.
-func All[T any](ctx context.Context, call func(context.Context, func(context.Context) error) error,
+// returns what the pages are ordered by. After an error the range ends.
+func All[T any](ctx context.Context, call Call,
 	read func(ctx context.Context, from string, limit int) ([]T, error), key func(T) string) iter.Seq2[T, error] {
 	const size = 500
 	return func(yield func(T, error) bool) {
