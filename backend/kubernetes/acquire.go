@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	api "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
@@ -15,59 +13,31 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	if err := b.enter(ctx, about("acquire", len(bids), bids[0].Election), bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
-	answers := make([]backend.Answer, len(bids))
-	b.each(len(bids), func(i int) {
-		answer, err := b.acquire(ctx, &bids[i])
-		answer.Err = wrap(about("acquire", 1, bids[i].Election), err)
-		answers[i] = answer
+	return b.answer(ctx, "acquire", len(bids), func(i int) (string, decision) {
+		bid := &bids[i]
+		return bid.Election, func(s *state) (edit, error) { return b.grant(ctx, bid, s) }
 	})
-	return answers, allFailed(answers)
 }
 
-// acquire bids for one lease. It begins with what was read last. Each write requires the Lease as it was read; if
-// only something else of it has changed, acquire tries again.
-func (b *Backend) acquire(ctx context.Context, bid *backend.Bid) (answer backend.Answer, err error) {
-	err = b.attempt(ctx, bid.Election, func(s *state) (bool, error) {
-		if !s.own && !s.Unchanged(bid.Expected) || s.MovedTo != bid.Expected.MovedTo {
-			answer = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
-			return false, nil
-		}
-		after, err := b.grant(ctx, bid, *s)
-		answer = backend.Answer{Lease: after.Lease, Outcome: backend.Granted, ValidFor: bid.TTL}
-		return true, err
-	})
-	if err != nil {
-		return backend.Answer{}, err
+// grant decides on a bid. It returns the edit that grants it, after the census has the election and the TTL.
+func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s *state) (edit, error) {
+	if !s.own && !s.Unchanged(bid.Expected) || s.MovedTo != bid.Expected.MovedTo {
+		return nil, nil
 	}
-	return answer, nil
-}
-
-// grant writes a grant over what was read, after the census has the election and the TTL. A conflict means that
-// the election must be read again.
-func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s state) (after state, err error) {
-	if s, err = b.enroll(ctx, bid, s); err != nil {
-		return state{}, err
+	if err := b.enroll(ctx, bid, s); err != nil {
+		return nil, err
 	}
 	now := time.Now().UTC()
 	term, err := backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)
 	if err != nil {
-		return state{}, err
+		return nil, err
 	}
-
-	b.setPending(s.name, true)
-	after, err = b.write(ctx, &s, s.grant(bid, term, now).put)
-	if err == nil || conflict(err) || api.IsNotFound(err) { // whatever else says nothing of an earlier copy
-		b.setPending(s.name, false)
-	}
-	if err == nil && (!after.own || after.Term != term) {
-		err = errBack // noticed meanwhile
-	}
-	return after, err
+	return s.grant(bid, term, now).put, nil
 }
 
 // enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none: see
-// docs/design/kubernetes.md, "The first grant". It returns the state over which the grant is to be written.
-func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state, error) {
+// docs/design/kubernetes.md, "The first grant". Then s is the Lease that it has made.
+func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error {
 	election, missing := bid.Election, ""
 	if s.lease != nil && s.record != nil && s.record.Epoch == string(s.lease.UID) {
 		election = "" // the census has it
@@ -76,33 +46,35 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s state) (state,
 	c, _ := b.lastCensus()
 	b.mu.Unlock()
 	if election == "" && c != nil && c.MaxTTL >= bid.TTL {
-		return s, nil
+		return nil
 	}
 
 	select { // one after another, so that bids of this process do not fail by each other's writes of the census
 	case b.enrolling <- struct{}{}:
 		defer func() { <-b.enrolling }()
 	case <-ctx.Done():
-		return state{}, ctx.Err()
+		return ctx.Err()
 	}
 	if s.lease == nil {
 		missing = s.Version
-		var err error
-		if s, err = b.make(ctx, s); err != nil {
-			return state{}, err
+		if err := b.make(ctx, s); err != nil {
+			return err
 		}
 	}
-	return s, b.writeCensus(ctx, election, missing, bid.TTL)
+	return b.writeCensus(ctx, election, missing, bid.TTL)
 }
 
 // make makes the Lease of an election that has none. By itself it grants nothing: a record without the UID
 // frees nothing either.
-func (b *Backend) make(ctx context.Context, missing state) (made state, err error) {
+func (b *Backend) make(ctx context.Context, s *state) error {
 	now := time.Now().UTC()
 	r := &record{Record: lease.Record{
-		Election: missing.Election, Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
+		Election: s.Election, Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
 	}}
-	made, err = b.write(ctx, &missing, r.put)
-	made.Lease, made.suspect = missing.Lease, missing.suspect
-	return made, err
+	made, err := b.write(ctx, s, r.put)
+	if err != nil {
+		return err
+	}
+	s.object = made.object
+	return nil
 }

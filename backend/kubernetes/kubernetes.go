@@ -71,7 +71,6 @@ type Backend struct {
 	records bool               // some Lease has, or had, a record
 	longest time.Duration      // the greatest TTL that was granted, as far as this process knows
 	terms   map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
-	pending map[string]bool    // names of Leases for which a bid was sent without an answer
 
 	highest uint64 // the greatest resourceVersion that was read
 	back    int    // how often the store was seen to go back
@@ -155,7 +154,7 @@ func open(o Options) (*Backend, error) {
 		client: leases.Leases(at.namespace), rest: leases.RESTClient(),
 		close:     func() { net.CloseIdleConnectionsFor(client.Transport) },
 		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, secrets: secrets, names: names,
-		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{}, pending: map[string]bool{},
+		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
 }

@@ -70,7 +70,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	ctx := c.ctx()
 	missing, err := c.readOne(ctx, "jobs")
 	if err == nil {
-		_, err = c.make(ctx, missing)
+		err = c.make(ctx, &missing)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -23,32 +23,20 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, m
 	if err := b.enter(ctx, about(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
-	answers := make([]backend.Answer, len(held))
-	b.each(len(held), func(i int) {
+	return b.answer(ctx, verb, len(held), func(i int) (string, decision) {
 		h := &held[i]
-		s, written, err := b.update(ctx, h.Election, func(s *state) edit {
+		return h.Election, func(s *state) (edit, error) {
 			if !s.own || s.Term != h.Term || s.Request.Kind == backend.Depose {
-				return nil
+				return nil, nil
 			}
 			r := *s.record
 			r.Heartbeat, r.Written = lease.NewHeartbeat(), later(r.Written, time.Duration(r.Renew))
 			if mark {
 				r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 			}
-			return r.put
-		})
-		switch {
-		case err != nil:
-			answers[i].Err = wrap(about(verb, 1, h.Election), err)
-		case !written:
-			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
-		case !s.own:
-			answers[i].Err = wrap(about(verb, 1, h.Election), errBack) // noticed meanwhile
-		default:
-			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
+			return r.put, nil
 		}
 	})
-	return answers, allFailed(answers)
 }
 
 // later returns the time of a renewal after another write. Members of client-go watch nothing but
@@ -79,33 +67,19 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {
-	name := b.names.election(h.Election)
-	b.mu.Lock()
-	pending := b.pending[name]
-	b.mu.Unlock()
-	_, _, err := b.update(ctx, h.Election, func(s *state) edit {
+	_, _, err := b.update(ctx, h.Election, func(s *state) (edit, error) {
 		r := s.record
 		switch {
 		case s.lease == nil: // what is still on its way requires the UID
-			return nil
+			return nil, nil
 		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && r.wrote(&s.lease.Spec):
-			return s.vacated(h.End).put
-		case h.Term == 0 && pending: // what is on its way requires the version that the Lease has now, or an earlier one
-			return touch
+			return s.vacated(h.End).put, nil
+		case h.Term == 0: // what is on its way requires the version that the Lease has now, or an earlier one
+			return touch, nil
 		}
-		return nil
+		return nil, nil
 	})
-	if err == nil {
-		b.setPending(name, false)
-	}
 	return err
-}
-
-// setPending notes whether a bid for the Lease of this name may be on its way.
-func (b *Backend) setPending(name string, pending bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pending[name] = pending
 }
 
 // vacated returns the vacant record that follows a leadership of this process.
@@ -122,13 +96,10 @@ func (s *state) vacated(how backend.End) *record {
 	return r
 }
 
-// Adopt implements [backend.Adopter].
-func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
+// Adopt implements [backend.Adopter]. Release goes by the nonce alone.
+func (b *Backend) Adopt(nonce backend.Nonce, _ []backend.Held) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("kubernetes: adopt: %w", err)
-	}
-	for _, h := range held {
-		b.setPending(b.names.election(h.Election), true)
 	}
 	return nil
 }
@@ -147,15 +118,15 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 }
 
 func (b *Backend) request(ctx context.Context, q *backend.Request) error {
-	s, written, err := b.update(ctx, q.Election, func(s *state) edit {
+	s, written, err := b.update(ctx, q.Election, func(s *state) (edit, error) {
 		if q.Term == 0 || s.Term != q.Term || s.record == nil {
-			return nil
+			return nil, nil
 		}
 		r := *s.record
 		if r.Request = nil; q.Kind != "" {
 			r.Request = &lease.Request{Kind: q.Kind, ID: q.ID, Nonce: string(q.Nonce)}
 		}
-		return r.putBeside
+		return r.putBeside, nil
 	})
 	if err == nil && !written {
 		return fmt.Errorf("election %q has term %d, not %d: %w", q.Election, s.Term, q.Term, backend.ErrStale)

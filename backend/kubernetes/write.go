@@ -13,7 +13,7 @@ import (
 )
 
 // rounds is how often a call tries again when somebody else has written the Lease first.
-const rounds = 8
+const rounds = 9
 
 // errMangled says that the API server has kept something else than what was sent.
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
@@ -96,43 +96,53 @@ func (b *Backend) write(ctx context.Context, s *state, change edit) (state, erro
 	return b.classify(s.Election, o), nil
 }
 
-// attempt calls try with an election as it was read last, and if try has nothing to do with that, or somebody else has
-// written the Lease first, with the election as it reads it. try reports whether it had something to do.
-func (b *Backend) attempt(ctx context.Context, election string, try func(s *state) (tried bool, err error)) error {
-	s, known := b.remembered(election)
+// A decision returns the edit that a call makes of an election, by its present state; nil: none.
+type decision func(s *state) (edit, error)
+
+// update writes what decide makes of an election as it was read last. If that is nothing, or somebody else has written
+// the Lease first, it asks again, with the election as it reads it. It returns the state after the write, or that
+// of which decide makes nothing.
+func (b *Backend) update(ctx context.Context, election string, decide decision) (s state, written bool, err error) {
+	s, remembered := b.remembered(election)
 	for range rounds {
-		tried, err := false, error(nil)
-		if known {
-			tried, err = try(&s)
-		}
-		if !tried {
+		if !remembered {
 			if s, err = b.readOne(ctx, election); err != nil {
-				return err
+				return s, false, err
 			}
-			tried, err = try(&s)
 		}
-		if !tried || !conflict(err) {
-			return b.fail(err)
+		change, err := decide(&s)
+		if err == nil && change != nil {
+			var after state
+			if after, err = b.write(ctx, &s, change); err == nil {
+				return after, true, nil
+			}
 		}
-		known = false
+		if err != nil && !conflict(err) || err == nil && !remembered {
+			return s, false, b.fail(err)
+		}
+		remembered = false
 	}
-	return errBusy
+	return s, false, errBusy
 }
 
-// update is attempt with edits: decide returns nil if nothing is to be written. The state is that which decide saw last,
-// or that after the write.
-func (b *Backend) update(ctx context.Context, election string, decide func(s *state) edit) (s state, written bool, err error) {
-	err = b.attempt(ctx, election, func(now *state) (bool, error) {
-		s = *now
-		change := decide(now)
-		if change == nil {
-			return false, nil
+// answer makes the answers to n bids or renewals, some of them at the same time. of returns the election of each, and
+// what decides on it.
+func (b *Backend) answer(ctx context.Context, verb string, n int, of func(i int) (string, decision)) ([]backend.Answer, error) {
+	answers := make([]backend.Answer, n)
+	b.each(n, func(i int) {
+		election, decide := of(i)
+		s, written, err := b.update(ctx, election, decide)
+		if written && !s.own {
+			err = errBack // noticed meanwhile
 		}
-		after, err := b.write(ctx, now, change)
-		if err == nil {
-			s, written = after, true
+		switch {
+		case err != nil:
+			answers[i].Err = wrap(about(verb, 1, election), err)
+		case written:
+			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
+		default:
+			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
 		}
-		return true, err
 	})
-	return s, written, err
+	return answers, allFailed(answers)
 }
