@@ -110,10 +110,14 @@ func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl
 func (b *Backend) rereadCensus(ctx context.Context, try int) error {
 	select {
 	case <-time.After(rand.N(time.Duration(min(try, 10))*10*time.Millisecond + 1)):
-		return b.fetch(ctx, b.names.census())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	found, err := b.get(ctx, b.names.census())
+	if err == nil && !found {
+		_, _, err = b.list(ctx, nil)
+	}
+	return err
 }
 
 // nextCensus returns the census as it is written before an election is led ("": none). The caller holds b.mu.

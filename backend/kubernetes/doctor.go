@@ -103,8 +103,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	}
 	list := []backend.Diagnostic{clean.Diagnosticf(false, "server", "%s, Kubernetes %s", b.Location(), b.version(ctx))}
 	list = append(list, clean.Diagnosticf(false, "namespace", "%q, %s", b.namespace, b.origin))
-	m, began := b.now(), time.Now()
-	all, _, err := b.snapshot(ctx, &m)
+	began := time.Now()
+	all, _, err := b.list(ctx, nil)
 	took := time.Since(began)
 	if errors.Is(err, backend.ErrDenied) {
 		return append(list, b.denied(err)), nil

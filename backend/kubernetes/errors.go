@@ -27,11 +27,8 @@ func conflict(err error) bool {
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"
 
-// class returns the class of err, as package backend defines it.
+// class returns the class of an error of the client.
 func class(err error) error {
-	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
-		return c
-	}
 	text := err.Error()
 	switch {
 	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
@@ -41,10 +38,11 @@ func class(err error) error {
 	return backend.ErrUnavailable
 }
 
-// fail adds to an error of the client its class and what an operator must do, and removes secrets.
+// fail adds to an error of the client its class and what an operator must do, and removes secrets. An error that
+// has a class is one of this package, or was here before.
 func (b *Backend) fail(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, backend.Class(err)) {
+		return err
 	}
 	c, hint := class(err), ""
 	switch {
@@ -59,11 +57,7 @@ func (b *Backend) fail(err error) error {
 	case api.IsNotFound(err) && strings.Contains(err.Error(), "namespaces "):
 		hint = fmt.Sprintf("; does the namespace %q exist?", b.namespace)
 	}
-	err = clean.Secrets(err, b.secrets...)
-	if errors.Is(err, c) {
-		return fmt.Errorf("%w%s", err, hint)
-	}
-	return fmt.Errorf("%w: %w%s", c, err, hint)
+	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.secrets...), hint)
 }
 
 // wrap says what was done when err came. err is classed.

@@ -41,12 +41,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 const lull = 20 * time.Millisecond
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	names := make([]string, len(seen))
-	for i := range seen {
-		names[i] = b.names.election(seen[i].Election)
-	}
-	w, err := b.watching(ctx, names, seen)
-	if err != nil || w == nil {
+	names := b.namesOf(electionsOf(seen))
+	w, err := b.watching(ctx, names)
+	if err != nil {
 		return err
 	}
 
@@ -101,9 +98,8 @@ func (b *Backend) newsAfter(version uint64, names []string, seen []backend.Lease
 // maxLag is how long after another reading a watch must have told the same, or it hangs.
 const maxLag = time.Second
 
-// watching returns the watch, after it has begun one if there is none. It returns nil if a lease has
-// changed before the watch began.
-func (b *Backend) watching(ctx context.Context, names []string, seen []backend.Lease) (*watch, error) {
+// watching returns the watch, after it has begun one with a listing if there is none.
+func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) {
 	b.mu.Lock()
 	w := b.watch
 	for _, name := range names {
@@ -117,14 +113,9 @@ func (b *Backend) watching(ctx context.Context, names []string, seen []backend.L
 	if w != nil {
 		return w, nil
 	}
-	states, version, err := b.list(ctx, electionsOf(seen))
+	_, version, err := b.list(ctx, names)
 	if err != nil {
 		return nil, err
-	}
-	for i := range states {
-		if states[i].Differs(seen[i]) {
-			return nil, nil
-		}
 	}
 
 	b.mu.Lock()

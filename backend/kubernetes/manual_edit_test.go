@@ -68,9 +68,9 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
 	ctx := c.ctx()
-	missing, err := c.readOne(ctx, "jobs")
+	missing, err := c.read(ctx, []string{"jobs"})
 	if err == nil {
-		err = c.make(ctx, &missing)
+		err = c.make(ctx, &missing[0])
 	}
 	if err != nil {
 		t.Fatal(err)

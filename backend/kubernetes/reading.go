@@ -1,11 +1,10 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,156 +62,142 @@ func (o *object) wasLed(n naming, name string) bool {
 	return o.damaged && strings.HasPrefix(name, n.prefix)
 }
 
-// A moment is the beginning of a request: what was known then. An answer that shows less comes from a
-// store that went back.
+// A moment is when a request began, and what was known then. An answer that shows less comes from a store that went back.
 type moment struct {
-	highest  uint64
-	back     int
-	versions map[string]uint64 // of some Leases
+	at      time.Time
+	highest uint64
+	back    int
 }
 
 // now begins a request about Leases, which are followed from now on.
 func (b *Backend) now(names ...string) moment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := moment{highest: b.highest, back: b.back, versions: make(map[string]uint64, len(names))}
 	for _, name := range names {
 		o := b.objects[name]
 		b.objects[name] = o
-		if o != nil && o.lease != nil {
-			m.versions[name] = o.version
-		}
 	}
-	return m
+	return moment{time.Now(), b.highest, b.back}
 }
 
 // unknownVersion is Backend.backTo until the listing that follows.
 const unknownVersion = math.MaxUint64
 
-// notBefore returns errBack if an answer is older than what was known when its request began. version
-// is that of the store as a whole (name ""), or of one Lease. The caller holds b.mu.
-func (b *Backend) notBefore(m *moment, name string, version uint64) error {
-	known := m.highest
-	if name != "" {
-		known = m.versions[name]
-	}
-	switch {
-	case b.back != m.back: // noticed meanwhile
+// learn keeps what an answer shows: the store at a version, or a later one, and Leases. It returns errBack if that is
+// older than what was known when the request began. The caller holds b.mu.
+func (b *Backend) learn(m moment, version uint64, shown map[string]*object) error {
+	if b.back != m.back { // noticed meanwhile
 		return errBack
-	case version == 0:
-		return errNumbers
-	case version >= known:
-		b.highest = max(b.highest, version)
-		return nil
 	}
+	older := version < m.highest
+	for name, o := range shown {
+		if o.version == 0 || version == 0 {
+			return errNumbers
+		}
+		known := b.objects[name]
+		if known != nil && known.lease != nil && known.version > o.version && !known.at.After(m.at) {
+			older = true
+		}
+	}
+	if older {
+		b.forgetAll()
+		return errBack
+	}
+
+	b.highest = max(b.highest, version)
+	for name, o := range shown {
+		b.keep(name, o)
+	}
+	return nil
+}
+
+// forgetAll notes that the store went back. The caller holds b.mu.
+func (b *Backend) forgetAll() {
 	b.back++
 	b.backTo, b.highest = unknownVersion, 0
 	for name := range b.objects {
 		b.objects[name] = nil
 	}
 	b.stopWatch()
-	return errBack
 }
 
-// read reads elections and returns their states. It reads a few one by one. Otherwise, or if one of them
-// depends on the census, it reads all Leases of the namespace in one request: then the census is from the same moment.
+// read reads elections and returns their states. One of them is read by itself, unless it depends on the census
+// whether it is free: a listing has both as they were at the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
-	states, errs := make([]state, len(elections)), make([]error, len(elections))
-	if len(elections) <= maxRequests/2 {
-		b.each(len(elections), func(i int) { states[i], errs[i] = b.get(ctx, elections[i]) })
-		if err := cmp.Or(errs...); err != nil || !slices.ContainsFunc(states, state.needsCensus) {
-			return states, err
+	if len(elections) == 1 {
+		found, err := b.get(ctx, b.names.election(elections[0]))
+		if err != nil {
+			return nil, err
+		}
+		s, ok := b.remembered(elections[0])
+		if found && ok && !s.needsCensus() {
+			return []state{s}, nil
 		}
 	}
-	states, _, err := b.list(ctx, elections)
-	return states, err
+	if _, _, err := b.list(ctx, b.namesOf(elections)); err != nil {
+		return nil, err
+	}
+	states := make([]state, len(elections))
+	for i, e := range elections {
+		s, ok := b.remembered(e)
+		if !ok {
+			return nil, errBack // noticed meanwhile
+		}
+		states[i] = s
+	}
+	return states, nil
 }
 
 // needsCensus reports whether it depends on the census if the lease is free.
 func (s state) needsCensus() bool { return s.record == nil || s.record.Epoch == "" || s.suspect }
 
-// readOne reads one election.
-func (b *Backend) readOne(ctx context.Context, election string) (state, error) {
-	states, err := b.read(ctx, []string{election})
-	if err != nil {
-		return state{}, err
-	}
-	return states[0], nil
-}
-
-// get reads one election.
-func (b *Backend) get(ctx context.Context, election string) (state, error) {
-	name := b.names.election(election)
-	if err := b.fetch(ctx, name); err != nil {
-		return state{}, b.fail(err)
-	}
-	s, ok := b.remembered(election)
-	if !ok {
-		return state{}, errBack // noticed meanwhile
-	}
-	return s, nil
-}
-
-// fetch reads one Lease, or that there is none. The API server answers with what a majority of its store has,
-// after the request began.
-func (b *Backend) fetch(ctx context.Context, name string) error {
+// get reads one Lease. The API server answers with what a majority of its store has, after the request began. That
+// there is none is not believed: it may be said by a proxy, which knows no Leases. A listing shows it.
+func (b *Backend) get(ctx context.Context, name string) (found bool, err error) {
 	m := b.now(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
-	if err != nil && (!api.IsNotFound(err) || api.HasStatusCause(err, meta.CauseTypeUnexpectedServerResponse)) {
-		return err // which may be that of a proxy, which knows no Leases
+	if api.IsNotFound(err) {
+		return false, nil
 	}
+	if err != nil {
+		return false, b.fail(err)
+	}
+	o := newObject(l, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.back != m.back { // noticed meanwhile
-		return errBack
-	}
-	o := &object{version: m.highest, at: time.Now()}
-	if err == nil {
-		o = newObject(l, o.at)
-		if err := b.notBefore(&m, name, o.version); err != nil {
-			return err
-		}
-	}
 	b.unread = 0
-	b.keep(name, o)
-	return nil
+	return true, b.learn(m, max(m.highest, o.version), map[string]*object{name: o})
 }
 
 // notMembers selects all Leases but those of members, which change often.
 const notMembers = kindKey + "!=" + kindMember
 
-// snapshot reads all Leases but those of members, with the version of the store.
-func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*object, version uint64, err error) {
+// list reads all Leases but those of members, with the version of the store. It keeps those that are followed; those
+// with names are, from now on.
+func (b *Backend) list(ctx context.Context, names []string) (all map[string]*object, version uint64, err error) {
+	m := b.now(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
 		return nil, 0, b.fail(err)
 	}
-	now := time.Now()
-	all, version = make(map[string]*object, len(list.Items)), versionOf(list.ResourceVersion)
+	at := time.Now()
+	version = versionOf(list.ResourceVersion)
+	all = make(map[string]*object, len(list.Items))
+	for i := range list.Items {
+		l := &list.Items[i]
+		all[l.Name] = newObject(l, at)
+	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.notBefore(m, "", version); err != nil {
+	shown := maps.Clone(all)
+	for name := range b.objects {
+		if shown[name] == nil {
+			shown[name] = &object{version: version, at: at}
+		}
+	}
+	if err := b.learn(m, version, shown); err != nil {
 		return nil, 0, err
-	}
-	for i := range list.Items {
-		l := &list.Items[i]
-		o := newObject(l, now)
-		if err := b.notBefore(m, l.Name, o.version); err != nil {
-			return nil, 0, err
-		}
-		all[l.Name] = o
-		b.noteRecord(l.Name, o)
-	}
-	for name, known := range b.objects {
-		if known != nil && known.lease == nil && known.version <= version {
-			b.objects[name] = nil // it was missing, or was said to be; the listing has what there is
-		}
-		o := all[name]
-		if o == nil {
-			o = &object{version: version, at: now}
-		}
-		b.keep(name, o)
 	}
 	if b.backTo == unknownVersion {
 		b.backTo = version
@@ -221,34 +206,14 @@ func (b *Backend) snapshot(ctx context.Context, m *moment) (all map[string]*obje
 	return all, version, nil
 }
 
-// list reads elections by one request, and returns the version of the store, too.
-func (b *Backend) list(ctx context.Context, elections []string) (states []state, version uint64, err error) {
-	names := make([]string, len(elections))
-	for i, e := range elections {
-		names[i] = b.names.election(e)
-	}
-	m := b.now(names...)
-	if _, version, err = b.snapshot(ctx, &m); err != nil {
-		return nil, 0, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.back != m.back { // noticed meanwhile
-		return nil, 0, errBack
-	}
-	for i, e := range elections {
-		states = append(states, b.classify(e, b.objects[names[i]]))
-	}
-	return states, version, nil
-}
-
-// keep remembers an object, unless a newer one is known. The caller holds b.mu.
+// keep remembers an object if it is followed, unless a newer one is known. The caller holds b.mu.
 func (b *Backend) keep(name string, o *object) {
-	if old := b.objects[name]; old != nil && old.version > o.version {
+	b.noteRecord(name, o)
+	old, followed := b.objects[name]
+	if !followed || old != nil && old.version > o.version {
 		return
 	}
 	b.objects[name] = o
-	b.noteRecord(name, o)
 	if name == b.names.census() && o.lease != nil {
 		o.census = newCensus(o.lease)
 		b.longest = max(b.longest, o.census.MaxTTL) // the census may be deleted later
@@ -288,8 +253,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	if err := b.enter(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	m := b.now()
-	all, _, err := b.snapshot(ctx, &m)
+	all, _, err := b.list(ctx, nil)
 	if err != nil {
 		return nil, wrap("list", err)
 	}
@@ -332,9 +296,18 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 }
 
 func electionsOf(leases []backend.Lease) []string {
-	names := make([]string, len(leases))
+	elections := make([]string, len(leases))
 	for i := range leases {
-		names[i] = leases[i].Election
+		elections[i] = leases[i].Election
+	}
+	return elections
+}
+
+// namesOf returns the names of the Leases of elections.
+func (b *Backend) namesOf(elections []string) []string {
+	names := make([]string, len(elections))
+	for i, e := range elections {
+		names[i] = b.names.election(e)
 	}
 	return names
 }

@@ -83,20 +83,24 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 // not believed, and counts no second restore.
 func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
 	b := &Backend{objects: map[string]*object{}, terms: map[string]uint64{}}
-	b.highest = 60
-	b.keep("jobs", newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: "50"}}, time.Now()))
-	first, second := b.now("jobs"), b.now("jobs")
-	if err := errors.Join(b.notBefore(&first, "", 1000), b.notBefore(&first, "jobs", 50)); err != nil {
-		t.Errorf("newer answers: %v", err)
+	answer := func(m moment, store uint64, version string) error {
+		o := newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: version}}, time.Now())
+		return b.learn(m, store, map[string]*object{"jobs": o})
 	}
-	if err := b.notBefore(&first, "jobs", 40); !errors.Is(err, errBack) || b.back != 1 || b.objects["jobs"] != nil {
+	if err := answer(b.now("jobs"), 60, "50"); err != nil {
+		t.Fatal(err)
+	}
+	first, second := b.now("jobs"), b.now("jobs")
+	if err := answer(first, 1000, "50"); err != nil {
+		t.Errorf("a newer answer: %v", err)
+	}
+	if err := answer(b.now("jobs"), 1000, "40"); !errors.Is(err, errBack) || b.back != 1 || b.objects["jobs"] != nil {
 		t.Errorf("an older version: %v, %d restores, %d Leases remembered; want errBack, 1, 0", err, b.back, len(b.objects))
 	}
-	if err := b.notBefore(&second, "", 2000); !errors.Is(err, errBack) || b.back != 1 {
+	if err := answer(second, 2000, "50"); !errors.Is(err, errBack) || b.back != 1 {
 		t.Errorf("an answer to what began before: %v, %d restores; want errBack, 1", err, b.back)
 	}
-	third := b.now("jobs")
-	if err := b.notBefore(&third, "", 900); err != nil {
+	if err := answer(b.now("jobs"), 900, "40"); err != nil {
 		t.Errorf("an answer to what began afterwards: %v", err)
 	}
 }
@@ -137,7 +141,7 @@ func FuzzLease(f *testing.F) {
 	f.Add(r.encode(), "a", int32(1), int64(0), int32(3), "{}")
 	f.Add("{", "\x1b]0;", int32(-5), int64(1)<<62, int32(-1), `{"layout":1,"max_ttl":-1,"made":{"x":-1}}`)
 	f.Fuzz(func(t *testing.T, text, id string, seconds int32, at int64, transitions int32, counted string) {
-		b := &Backend{objects: map[string]*object{}}
+		b := &Backend{objects: map[string]*object{naming{}.census(): nil}}
 		b.keep(b.names.census(), newObject(&coordination.Lease{
 			ObjectMeta: meta.ObjectMeta{UID: "2", Annotations: map[string]string{censusKey: counted}},
 		}, time.Now()))

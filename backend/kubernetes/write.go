@@ -45,15 +45,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	o := newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if written.ResourceVersion != l.ResourceVersion { // it is the same if nothing was to be changed
-		if err := b.notBefore(&m, "", o.version); err != nil {
-			return nil, err
-		}
-	}
-	if _, followed := b.objects[l.Name]; followed {
-		b.keep(l.Name, o)
-	}
-	return o, nil
+	return o, b.learn(m, o.version, map[string]*object{l.Name: o}) // it is new: each write has something random, or a time
 }
 
 // An edit changes the Lease of an election before it is written.
@@ -106,9 +98,11 @@ func (b *Backend) update(ctx context.Context, election string, decide decision) 
 	s, remembered := b.remembered(election)
 	for range rounds {
 		if !remembered {
-			if s, err = b.readOne(ctx, election); err != nil {
+			states, err := b.read(ctx, []string{election})
+			if err != nil {
 				return s, false, err
 			}
+			s = states[0]
 		}
 		change, err := decide(&s)
 		if err == nil && change != nil {
