@@ -38,8 +38,8 @@ func class(err error) error {
 	return backend.ErrUnavailable
 }
 
-// fail adds to an error of the client its class and what an operator must do, and removes secrets. An error that
-// has a class is one of this package, or was here before.
+// fail adds to an error of the client its class and what an operator must do, and removes secrets. An error
+// that has a class is one of this package, or was here before.
 func (b *Backend) fail(err error) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err

@@ -76,8 +76,7 @@ type Backend struct {
 	back    int    // how often the store was seen to go back
 	backTo  uint64 // what has this resourceVersion or an older one may be from before that
 
-	unread int // how often Observe has answered without a request, since the last reading
-	watch  *watch
+	watch *watch
 
 	member    *coordination.Lease // this process's own, as it was written last
 	enrolling chan struct{}       // held while this process writes the census

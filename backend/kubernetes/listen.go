@@ -143,45 +143,40 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear notes what the watch tells, until it ends. The API server ends it after some minutes: then a listener reads, and
-// another one begins.
+// hear notes what the watch tells, until it ends. The API server ends it after some minutes, or if it no longer
+// knows the changes after that version: then a listener reads, and another one begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	defer close(w.ended)
 	defer w.cancel()
 	err := b.stream(ctx, w)
+	if api.IsResourceExpired(err) || api.IsGone(err) {
+		err = nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == w {
-		b.watch, w.err = nil, err
+		b.watch, w.err = nil, b.fail(err)
 	}
 }
 
-// stream makes the request of the watch. It returns nil if the API server has ended it, or no longer knows the changes
-// after that version.
+// stream makes the request of the watch. It returns nil if the API server has ended it.
 func (b *Backend) stream(ctx context.Context, w *watch) error {
 	timeout := int64(300 + rand.IntN(300))
 	o := meta.ListOptions{LabelSelector: notMembers, ResourceVersion: formatVersion(w.version), TimeoutSeconds: &timeout}
 	stream, err := b.client.Watch(ctx, o)
 	if err != nil {
-		return b.watchError(err)
+		return err
 	}
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
 		if e.Type == events.Error {
-			return b.watchError(api.FromObject(e.Object))
+			return api.FromObject(e.Object)
 		}
 		if l, ok := e.Object.(*coordination.Lease); ok {
 			b.tell(w, e.Type, l)
 		}
 	}
 	return nil
-}
-
-func (b *Backend) watchError(err error) error {
-	if api.IsResourceExpired(err) || api.IsGone(err) {
-		return nil
-	}
-	return b.fail(err)
 }
 
 // tell keeps what the watch has told.
@@ -206,35 +201,27 @@ func (b *Backend) tell(w *watch, kind events.EventType, l *coordination.Lease) {
 	w.told = make(chan struct{})
 }
 
-// maxUnread is how often in a row Observe answers without a request.
-const maxUnread = 16
-
-// observeRemembered returns the leases that have changed, as the watch has told. That some are
-// unchanged it says only if it was told of others: then it is what the API server had a moment ago. A
-// challenger that takes an unchanged lease over has the API server compare it.
-func (b *Backend) observeRemembered(seen []backend.Lease) (changed []backend.Lease, ok bool) {
+// changesTold returns the leases that have changed, as the watch has told; nil: they must be read. So that
+// some are unchanged it says only if it was told of others: then it is what the API server had a moment ago.
+// A challenger that takes an unchanged lease over has the API server compare it.
+func (b *Backend) changesTold(seen []backend.Lease) (changed []backend.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.watch
-	if w == nil || b.unread >= maxUnread {
-		return nil, false
+	if b.watch == nil {
+		return nil
 	}
 	for i := range seen {
 		o := b.objects[b.names.election(seen[i].Election)]
-		if seen[i].Version == "" || o == nil || o.version > w.version {
-			return nil, false
+		if seen[i].Version == "" || o == nil || o.version > b.watch.version {
+			return nil
 		}
 		s := b.classify(seen[i].Election, o)
 		if s.suspect {
-			return nil, false
+			return nil
 		}
 		if s.Differs(seen[i]) {
 			changed = append(changed, s.Lease)
 		}
 	}
-	if changed == nil {
-		return nil, false
-	}
-	b.unread++
-	return changed, true
+	return changed
 }

@@ -62,7 +62,8 @@ func (o *object) wasLed(n naming, name string) bool {
 	return o.damaged && strings.HasPrefix(name, n.prefix)
 }
 
-// A moment is when a request began, and what was known then. An answer that shows less comes from a store that went back.
+// A moment is when a request began, and what was known then. An answer that shows less comes from a store
+// that went back.
 type moment struct {
 	at      time.Time
 	highest uint64
@@ -83,8 +84,8 @@ func (b *Backend) now(names ...string) moment {
 // unknownVersion is Backend.backTo until the listing that follows.
 const unknownVersion = math.MaxUint64
 
-// learn keeps what an answer shows: the store at a version, or a later one, and Leases. It returns errBack if that is
-// older than what was known when the request began. The caller holds b.mu.
+// learn keeps what an answer shows: the store at a version, or a later one, and Leases. It returns errBack
+// if that is older than what was known when the request began. The caller holds b.mu.
 func (b *Backend) learn(m moment, version uint64, shown map[string]*object) error {
 	if b.back != m.back { // noticed meanwhile
 		return errBack
@@ -121,8 +122,8 @@ func (b *Backend) forgetAll() {
 	b.stopWatch()
 }
 
-// read reads elections and returns their states. One of them is read by itself, unless it depends on the census
-// whether it is free: a listing has both as they were at the same moment.
+// read reads elections and returns their states. One of them is read by itself, unless it depends on the
+// census whether it is free: a listing has both as they were at the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
 	if len(elections) == 1 {
 		found, err := b.get(ctx, b.names.election(elections[0]))
@@ -151,8 +152,9 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 // needsCensus reports whether it depends on the census if the lease is free.
 func (s state) needsCensus() bool { return s.record == nil || s.record.Epoch == "" || s.suspect }
 
-// get reads one Lease. The API server answers with what a majority of its store has, after the request began. That
-// there is none is not believed: it may be said by a proxy, which knows no Leases. A listing shows it.
+// get reads one Lease. The API server answers with what a majority of its store has, after the request
+// began. That there is none is not believed: it may be said by a proxy, which knows no Leases. A listing
+// shows it.
 func (b *Backend) get(ctx context.Context, name string) (found bool, err error) {
 	m := b.now(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
@@ -165,15 +167,14 @@ func (b *Backend) get(ctx context.Context, name string) (found bool, err error) 
 	o := newObject(l, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unread = 0
 	return true, b.learn(m, max(m.highest, o.version), map[string]*object{name: o})
 }
 
 // notMembers selects all Leases but those of members, which change often.
 const notMembers = kindKey + "!=" + kindMember
 
-// list reads all Leases but those of members, with the version of the store. It keeps those that are followed; those
-// with names are, from now on.
+// list reads all Leases but those of members, with the version of the store. It keeps those that are
+// followed; those with names are, from now on.
 func (b *Backend) list(ctx context.Context, names []string) (all map[string]*object, version uint64, err error) {
 	m := b.now(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
@@ -202,7 +203,6 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 	if b.backTo == unknownVersion {
 		b.backTo = version
 	}
-	b.unread = 0
 	return all, version, nil
 }
 
@@ -280,7 +280,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if err := b.enter(ctx, what, ""); err != nil {
 		return nil, err
 	}
-	if changed, ok := b.observeRemembered(seen); ok {
+	if changed := b.changesTold(seen); changed != nil {
 		return changed, nil
 	}
 	states, err := b.read(ctx, electionsOf(seen))

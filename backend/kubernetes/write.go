@@ -20,7 +20,7 @@ var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was w
 
 // send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the UID
 // and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not stored as it
-// was sent is an error, too.
+// was sent is an error, too. Each write has something random or a time, so its version is a new one.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
 	m := b.now()
 	var written *coordination.Lease
@@ -45,7 +45,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	o := newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return o, b.learn(m, o.version, map[string]*object{l.Name: o}) // it is new: each write has something random, or a time
+	return o, b.learn(m, o.version, map[string]*object{l.Name: o})
 }
 
 // An edit changes the Lease of an election before it is written.
@@ -91,9 +91,9 @@ func (b *Backend) write(ctx context.Context, s *state, change edit) (state, erro
 // A decision returns the edit that a call makes of an election, by its present state; nil: none.
 type decision func(s *state) (edit, error)
 
-// update writes what decide makes of an election as it was read last. If that is nothing, or somebody else has written
-// the Lease first, it asks again, with the election as it reads it. It returns the state after the write, or that
-// of which decide makes nothing.
+// update decides on an election as it was read last, and writes the edit. If there is none, or somebody else
+// has written the Lease first, it decides again, on the election as it reads it. It returns the state after
+// the write, or that which needs none.
 func (b *Backend) update(ctx context.Context, election string, decide decision) (s state, written bool, err error) {
 	s, remembered := b.remembered(election)
 	for range rounds {
@@ -111,17 +111,22 @@ func (b *Backend) update(ctx context.Context, election string, decide decision) 
 				return after, true, nil
 			}
 		}
-		if err != nil && !conflict(err) || err == nil && !remembered {
+		switch {
+		case err != nil && !conflict(err):
 			return s, false, b.fail(err)
+		case err == nil && !remembered:
+			return s, false, nil
 		}
 		remembered = false
 	}
 	return s, false, errBusy
 }
 
-// answer makes the answers to n bids or renewals, some of them at the same time. of returns the election of each, and
-// what decides on it.
-func (b *Backend) answer(ctx context.Context, verb string, n int, of func(i int) (string, decision)) ([]backend.Answer, error) {
+// answer makes the answers to n bids or renewals, some of them at the same time: of returns the election of
+// each, and what decides on it. What is written is granted.
+func (b *Backend) answer(
+	ctx context.Context, verb string, n int, of func(i int) (string, decision),
+) ([]backend.Answer, error) {
 	answers := make([]backend.Answer, n)
 	b.each(n, func(i int) {
 		election, decide := of(i)
