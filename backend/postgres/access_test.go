@@ -214,7 +214,7 @@ func TestTLSAndSCRAM(t *testing.T) {
 // DSN is wrong; while somebody writes it nobody is denied.
 func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{TLS: true})
+	server := testbed.StartPostgres(t, testbed.Options{TLS: true})
 	db := withTable(t, server.Database(t))
 	authority, err := os.ReadFile(server.CAFile())
 	testbed.NoError(t, err)

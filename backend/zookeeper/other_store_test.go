@@ -76,7 +76,7 @@ func TestServersOfTwoEnsemblesAreNamed(t *testing.T) {
 // the first one showed.
 func TestACopyInAnotherEnsembleGrantsNothing(t *testing.T) {
 	t.Parallel()
-	here, other := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{}), testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	here, other := testbed.StartZooKeeper(t, testbed.Options{}), testbed.StartZooKeeper(t, testbed.Options{})
 	from, to := testbed.DialZooKeeper(t, []string{here.Addr()}), testbed.DialZooKeeper(t, []string{other.Addr()})
 	_, err := to.Create("/ahead", nil, 0, zk.WorldACL(zk.PermAll))
 	for range 200 {
