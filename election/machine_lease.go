@@ -191,7 +191,7 @@ func (m *machine) drawTurn(e *elec) time.Duration {
 	if e.passedOver < 2 {
 		return 0
 	}
-	most := min(time.Millisecond<<min(e.passedOver-1, 16), m.RenewEvery/8)
+	most := min(time.Millisecond<<min(2*e.passedOver-2, 16), m.RenewEvery/8)
 	return time.Duration(m.random.Int64N(int64(max(most, 1))))
 }
 

@@ -41,6 +41,7 @@ type simRow struct {
 	lease     backend.Lease // without the fields that depend on the reader
 	heartbeat uint64
 	writtenBy int           // the server that wrote it last
+	run       int           // restarts of it before
 	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
 	elected   time.Duration // time of the last grant, by the store's clock
 	written   time.Duration
@@ -111,7 +112,7 @@ func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 // nextTerm returns the term of a grant.
 func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
-	last, foreign := r.lastTerm, !st.wroteLast(r)
+	last, foreign := r.lastTerm, !st.wroteLast(r) || r.run != st.restarts
 	if r.found {
 		last = backend.GrownTerm(last, epoch.Add(r.elected), epoch.Add(st.clock()))
 	}

@@ -307,7 +307,7 @@ func (r *simRow) vacate(how backend.End) {
 
 // write gives the row a fresh heartbeat and commits it. If notify is set, listeners learn of it.
 func (st *simStore) write(r *simRow, notify bool) {
-	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
+	r.found, r.writtenBy, r.run, r.written = true, st.primary, st.restarts, st.clock()
 	if notify {
 		r.heartbeat = st.s.random.Uint64() | 1
 	}
