@@ -41,7 +41,7 @@ type simRow struct {
 	lease     backend.Lease // without the fields that depend on the reader
 	heartbeat uint64
 	writtenBy int           // the server that wrote it last
-	run       int           // restarts of it before
+	run       int           // restarts of that server before the last grant
 	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
 	elected   time.Duration // time of the last grant, by the store's clock
 	written   time.Duration

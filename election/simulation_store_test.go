@@ -179,7 +179,7 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 	st.s.checkGrant(n, life, b.Election)
 	r.vacate(backend.Failed)
 	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Request = b.Candidate, term, b.TTL, b.Renew, backend.Request{}
-	r.lastTerm, r.elected = term, st.clock()
+	r.lastTerm, r.run, r.elected = term, st.restarts, st.clock()
 	st.write(r, true)
 	if st.notifier {
 		st.wakeListeners()
@@ -307,7 +307,7 @@ func (r *simRow) vacate(how backend.End) {
 
 // write gives the row a fresh heartbeat and commits it. If notify is set, listeners learn of it.
 func (st *simStore) write(r *simRow, notify bool) {
-	r.found, r.writtenBy, r.run, r.written = true, st.primary, st.restarts, st.clock()
+	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
 	if notify {
 		r.heartbeat = st.s.random.Uint64() | 1
 	}
