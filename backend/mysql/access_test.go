@@ -155,6 +155,24 @@ func mends(t *testing.T, l *lab, o Options, there bool) {
 	acquire(t, b, "jobs")
 }
 
+// So do those of a server that speaks another language.
+func TestTheStatementsInErrorsMendThemInAnyLanguage(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		server := testbed.Start(t, testbed.Options{Kind: k})
+		for _, language := range []string{"de_DE", "fr_FR", "ja_JP", "sv_SE"} {
+			server.Exec(t, "SET GLOBAL lc_messages = '"+language+"'")
+			for what, right := range map[string]string{"sees nothing": "USAGE ON *.*", "sees another table": "SELECT ON {schema}.other"} {
+				t.Run(language+", "+what, func(t *testing.T) {
+					l := newLab(t, server)
+					l.Exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
+					mends(t, l, Options{Config: l.account(t, "o'p", "127.0.0._", right)}, false)
+				})
+			}
+		}
+	})
+}
+
 // Names of schemas and accounts are quoted.
 func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {

@@ -100,8 +100,10 @@ func isDenied(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
 
-// deniedLogin is the text of error 1044, which names the account. That of error 1045 has the host that the server saw.
-var deniedLogin = regexp.MustCompile(`Access denied for user '(.*)'@'([^']*)' to database '(.*)'`)
+// deniedLogin is the text of error 1044, which names the account, and mostly the database, in any language that the server
+// has before a session is set up: a name begins after no letter, as in "l'utilisateur", or after a Chinese one, and MySQL's
+// French host with an @. That of error 1045 has the host that the server saw.
+var deniedLogin = regexp.MustCompile(`(?:^|\P{Latin})'(.*)'@'@?([^']*)'(?:.*?'(.*)')?`)
 
 // Hint implements [relational.Dialect].
 func (d *driver) Hint(err error, s *relational.Survey) string {

@@ -52,7 +52,10 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 		says    string
 	}{
 		{dsn, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
-		{dsn, 1044, "Benutzer 'app'@'10.0.%' hat keine Zugriffsberechtigung für Datenbank 'app'", "ON `app`.`election_item` TO 'app'@'%';"},
+		{dsn, 1044, "Benutzer 'app'@'10.0.%' hat keine Zugriffsberechtigung für Datenbank 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
+		{nothing, 1044, "Accès refusé pour l'utilisateur: 'o'brien'@'10.0.%'. Base 'app'", "ON `app`.`election_item` TO 'o''brien'@'10.0.%';"},
+		{nothing, 1044, "用户'app'@'10.0.%'无权访问数据库'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
+		{dsn, 1044, "Användare 'app'@'10.0.%' är ej berättigad att använda databasen app", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
 		{dsn, 1044, "Access denied for user ''@'localhost' to database 'app'", "ON `app`.`election_item` TO 'user'@'host';"}, // an anonymous account
 		{nothing, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_item` TO 'app'@'10.0.%';"},
 		{nothing, 1044, "", "ON `election_item` TO 'user'@'host';"},
