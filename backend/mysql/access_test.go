@@ -238,6 +238,26 @@ func TestALockedTableIsSaidToBeOne(t *testing.T) {
 	})
 }
 
+// So does that of a backup, which locks all tables. A short call does not wait until the server gives up.
+func TestALockOfABackupIsSaidToBeOne(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		b := backendOn(t, Options{Config: l.User})
+		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, "jobs")}
+		unlock := l.lock(t, "FLUSH TABLES WITH READ LOCK")
+		defer unlock()
+		testbed.Eventually(t, patience, "a call says who keeps it", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if _, err := b.Acquire(ctx, []backend.Bid{bid}); err == nil || !strings.Contains(err.Error(), "another session keeps the table") {
+				return fmt.Errorf("it says %w", err)
+			}
+			return nil
+		})
+	})
+}
+
 // Somebody's trigger or constraint, and a column that is missing, go away only by a person.
 func TestATableThatSomebodyHasChangedIsDenied(t *testing.T) {
 	t.Parallel()

@@ -244,7 +244,7 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 	return rows, d.FailWith(err, func(error) string { return "" })
 }
 
-// waits reports whether a statement of this account waits for the table. It takes a part of the time that is left.
+// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit. It takes a part of the time that is left.
 func (d *driver) waits(ctx context.Context, parts int) bool {
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -252,7 +252,7 @@ func (d *driver) waits(ctx context.Context, parts int) bool {
 		defer cancel()
 	}
 	rows, err := d.queryOnce(ctx, true, func() []string {
-		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table % lock' AND INFO LIKE '%" + d.Table.Prefix + "\\_item%' AND ID <> CONNECTION_ID() LIMIT 1"}
+		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock' AND (INFO LIKE '%" + d.Table.Prefix + "\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1"}
 	})
 	return err == nil && len(rows) > 0
 }
