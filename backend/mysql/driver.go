@@ -80,10 +80,16 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 		d.conns.Moved() // the next connection may lead to the primary
 		return a, errReadOnly
 	}
+	if strings.HasSuffix(string(head[3]), noPlace) {
+		return a, errEngine
+	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
 	a.Items = func(uint64) []lease.Item { return d.items(rows[1:]) }
 	return a, nil
 }
+
+// errEngine is the error of a table that somebody has altered.
+var errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB, and others keep no row locked, so that two processes could lead; an administrator can alter it: ALTER TABLE … ENGINE=InnoDB", backend.ErrDenied)
 
 // values are what was decoded, by key and Version. A follower of thousands reads them all once a TTL,
 // and hardly any has changed. Whoever is granted leases reads them no more.

@@ -28,7 +28,11 @@ var identities = map[string]string{
 // placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL the second
 // in which it was made. A copy of the rows in another one is another store. On MariaDB that time is of a file, and
 // changes with its mode or links; then what was opened before still has the former one, so that two answers differ.
-const placeSQL = `COALESCE((SELECT LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA /*!80000 , i.CREATE_TIME */), 256), 12) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
+// A table of another engine, which keeps no row locked, is no store: nobody has an epoch with that place.
+const placeSQL = `COALESCE((SELECT IF(i.ENGINE <> 'InnoDB', '` + noPlace + `', LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA /*!80000 , i.CREATE_TIME */), 256), 12)) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
+
+// noPlace is the place of a table of another engine.
+const noPlace = "no-InnoDB"
 
 // versionSQL is the Version of a row. It shows whether somebody has edited the value.
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`
