@@ -58,16 +58,8 @@ func (a *agent) connect(o *Options) error {
 	}
 	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
 	next := &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext: dialer.DialContext, DialTLSContext: dialer.DialTLS(client.Fresh(config, o.CAFile)),
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
-	}
-	fresh := client.Fresh(config, o.CAFile)
-	next.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return client.Handshake(ctx, c, fresh(), address)
 	}
 	if socket != "" {
 		next.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -112,13 +112,7 @@ const dialTimeout = 2 * time.Second
 // dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
 func dialer(config func() *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := d.DialContext(ctx, network, address)
-		if t := config(); err == nil && t != nil {
-			return client.Handshake(ctx, c, t, address)
-		}
-		return c, err
-	}
+	return d.DialTLS(config)
 }
 
 // locate notes which database a client of the program is for, and what it says of the server.

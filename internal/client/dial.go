@@ -129,6 +129,21 @@ func (d *Dialer) one(ctx context.Context, network, address string, results chan<
 	}
 }
 
+// DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that moment. If
+// that is nil, the connection stays without.
+func (d *Dialer) DialTLS(config func() *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, address)
+		if t := config(); err == nil && t != nil {
+			return Handshake(ctx, c, t, address)
+		}
+		return c, err
+	}
+}
+
+// handshakeLimit is how long a server may take for a handshake at most. The context in which net/http dials has no end.
+const handshakeLimit = 10 * time.Second
+
 // Handshake makes a connection to an address one with TLS. Without a ServerName in the configuration the server must be
 // the host of the address.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address string) (net.Conn, error) {
@@ -136,6 +151,8 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address s
 		config = config.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	defer cancel()
 	t := tls.Client(conn, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		conn.Close()

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -40,6 +42,19 @@ func TestADialOutlivesTheCallThatBeganIt(t *testing.T) {
 	if n := dials.Load(); n != 1 {
 		t.Errorf("%d dials, want one", n)
 	}
+}
+
+// A server accepts a connection and says nothing. Whoever dials for net/http, which gives it a context without an end, does not
+// keep the connection for ever.
+func TestAHandshakeEndsThoughItsContextDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		go io.Copy(io.Discard, there)
+		if _, err := Handshake(context.Background(), here, &tls.Config{}, "silent:443"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the handshake: %v", err)
+		}
+	})
 }
 
 // What is old is used on until the next one has connected.
