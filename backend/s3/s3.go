@@ -53,7 +53,8 @@ type Options struct {
 	// an Endpoint need. Default: false.
 	PathStyle bool `yaml:"path_style" json:"path_style"`
 
-	// CAFile is a PEM file with the authorities to trust instead of the system's. Open reads it.
+	// CAFile is a PEM file with the authorities to trust instead of the system's. It is read again at each connection
+	// that does not lead through a proxy.
 	CAFile string `yaml:"ca_file" json:"ca_file"`
 
 	// Encryption asks the store to encrypt the object: "AES256" or "aws:kms", with the key KMSKey.
@@ -124,7 +125,6 @@ func connect(o Options) (*object, error) {
 		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
 	transport := settings.HTTPClient.(*awshttp.BuildableClient).GetTransport() // with the authorities of AWS_CA_BUNDLE
-	transport.DialContext = (&net.Dialer{Timeout: 2 * time.Second}).DialContext
 	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
 	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{} // a call that is cut off ends its own connection
 	if o.CAFile != "" {
@@ -132,6 +132,8 @@ func connect(o Options) (*object, error) {
 			return nil, err
 		}
 	}
+	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+	transport.DialContext, transport.DialTLSContext = dialer.DialContext, dialer.DialTLS(client.Fresh(transport.TLSClientConfig, o.CAFile))
 	settings.HTTPClient = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if o.Region = cmp.Or(o.Region, settings.Region); o.Region == "" {
 		return nil, errors.New("no region")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/backend/redis"
+	"github.com/go-election/go-election/backend/s3"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
@@ -85,6 +87,19 @@ var stores = map[string]func(t *testing.T) store{
 			return consul.Open(consul.Options{Address: addr})
 		}}
 	},
+	"s3": func(t *testing.T) store {
+		withS3Keys(t)
+		server := testbed.StartS3(t, testbed.S3Options{})
+		return store{server.Addr(), func(addr string) (backend.Backend, error) {
+			return s3.Open(s3.Options{Bucket: testbed.S3Bucket, Region: "us-east-1", Endpoint: "http://" + addr, PathStyle: true})
+		}}
+	},
+}
+
+// withS3Keys sets the keys of the testbed's stores, which all tests share.
+func withS3Keys(t *testing.T) {
+	testbed.NoError(t, os.Setenv("AWS_ACCESS_KEY_ID", testbed.S3AccessKey))
+	testbed.NoError(t, os.Setenv("AWS_SECRET_ACCESS_KEY", testbed.S3SecretKey))
 }
 
 func startMySQL(t *testing.T) *testbed.Database {

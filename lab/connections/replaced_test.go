@@ -126,6 +126,11 @@ var secured = map[string]func(t *testing.T) (section, ca string){
 		server := testbed.StartZooKeeper(t, testbed.Options{TLS: true})
 		return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: {ca}\n", server.Addr()), server.CAFile()
 	},
+	"s3": func(t *testing.T) (section, ca string) {
+		withS3Keys(t)
+		server := testbed.StartS3(t, testbed.S3Options{TLS: true})
+		return fmt.Sprintf("s3:\n  bucket: %s\n  region: us-east-1\n  endpoint: %q\n  path_style: true\n  ca_file: {ca}\n", testbed.S3Bucket, server.URL()), server.CAFile()
+	},
 	"postgres": func(t *testing.T) (section, ca string) {
 		server, db := startPostgres(t, testbed.Options{TLS: true})
 		at, _, _ := strings.Cut(db.DSN(""), "?")
