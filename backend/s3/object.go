@@ -126,17 +126,21 @@ var passing = []string{"RequestTimeout", "OperationAborted", "ConditionalRequest
 // fail returns err with its class. What is no answer of a store may be one of a proxy.
 func (o *object) fail(what string, err error) error {
 	var answer *awshttp.ResponseError
+	class := backend.ErrDenied
 	if !errors.As(err, &answer) || answer.HTTPStatusCode() == 0 {
-		return fmt.Errorf("%w: %s %q: %w%s", backend.ErrUnavailable, what, o.key, err, client.ByProxy(o.url))
+		if text := err.Error(); !strings.Contains(text, "x509: ") && !strings.Contains(text, "tls: ") {
+			class = backend.ErrUnavailable
+		}
+		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, client.ByProxy(o.url))
 	}
 	status := answer.HTTPStatusCode()
-	class, text, hint := backend.ErrDenied, http.StatusText(status), "is this the address of the store?"+client.ByProxy(o.url)
+	text, hint := http.StatusText(status), "is this the address of the store?"+client.ByProxy(o.url)
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
 	}
-	if status == 403 || status == 400 {
+	if status == 400 || status == 401 || status == 403 {
 		o.credentials.Invalidate()
 	}
 	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 || slices.Contains(passing, code(err)) {

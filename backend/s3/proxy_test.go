@@ -96,9 +96,10 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 // Somebody replaces the key in the file of the SDK. The refusal of the old one reads it again.
 func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
 	var valid atomic.Value
+	var status atomic.Int32 // of a refusal, which differs between stores
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+valid.Load().(string)+"/") {
-			w.WriteHeader(http.StatusForbidden)
+			w.WriteHeader(int(status.Load()))
 			io.WriteString(w, "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>")
 			return
 		}
@@ -125,13 +126,17 @@ func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
 	if err := read(); err != nil {
 		t.Fatal(err)
 	}
-	valid.Store("second")
-	if err := read(); !errors.Is(err, backend.ErrDenied) {
-		t.Errorf("with a key that was replaced: %v; want ErrDenied", err)
-	}
-	replace("second")
-	read() // is refused
-	if err := read(); err != nil {
-		t.Errorf("the file has the new key: %v", err)
+	for _, of := range []int32{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
+		status.Store(of)
+		next := fmt.Sprint("key", of)
+		valid.Store(next)
+		if err := read(); !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("with a key that was replaced: %v; want ErrDenied", err)
+		}
+		replace(next)
+		read() // is refused
+		if err := read(); err != nil {
+			t.Errorf("the file has the new key after status %d: %v", of, err)
+		}
 	}
 }
