@@ -45,7 +45,7 @@ type Options struct {
 	// Region is that of the bucket. Default: that of the SDK's configuration. One of both is needed.
 	Region string `yaml:"region" json:"region"`
 
-	// Endpoint is the URL of a store that is not Amazon's, such as "https://s3.example.com". What
+	// Endpoint is the URL of a store that is not Amazon's, such as "https://s3.example.com", without a path. What
 	// the environment says of endpoints is ignored. Default: Amazon S3 in Region.
 	Endpoint string `yaml:"endpoint" json:"endpoint"`
 
@@ -139,6 +139,9 @@ func connect(o Options) (*object, error) {
 		return nil, errors.New("no region")
 	}
 	at, err := client.URL(cmp.Or(o.Endpoint, "https://s3."+o.Region+".amazonaws.com"))
+	if err == nil && at.Path != "" && at.Path != "/" {
+		err = errors.New("it has a path; the bucket has an option of its own")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
