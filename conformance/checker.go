@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +22,11 @@ type checker struct {
 	mu      sync.Mutex
 	groups  map[string][]*participant // by election
 	history History
+	sent    map[Leadership]time.Duration // when the last granted call of each was sent
 }
 
 func newChecker(t *Trial) *checker {
-	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{}), groups: map[string][]*participant{}}
+	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{}), groups: map[string][]*participant{}, sent: map[Leadership]time.Duration{}}
 	c.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
 	go func() {
 		defer close(c.done)
@@ -86,7 +86,7 @@ func (c *checker) recordBelief(p *participant, term uint64, before, after time.D
 		p.belief = &Entry{Process: p.node.key, Election: p.Name(), Kind: Believed, Term: term, From: after, To: after}
 	}
 	n := p.node
-	sent, ok := n.grantSent(p.Name(), term)
+	sent, ok := c.sent[Leadership{n.key, p.Name(), term}]
 	if deadline := sent + n.trusted(); ok && before > deadline {
 		c.t.addError(violation("S2", "a lease is trusted until at most the start of the granted call + TTL − clock margin",
 			"%s leads %q at %v; it sent its last granted call at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
@@ -130,45 +130,28 @@ func (c *checker) finish() error {
 	return errors.Join(append(errs, Check(c.history))...)
 }
 
-// removeNode removes the participants of a dead node from the samples.
-func (c *checker) removeNode(n *node) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, participants := range c.groups {
-		c.groups[name] = slices.DeleteFunc(participants, func(p *participant) bool {
-			if p.node == n {
-				p.finishBelief(c)
-			}
-			return p.node == n
-		})
-	}
-}
-
-// recordCall records the leases that a node's call was granted.
+// recordCall records the grants and renewals that a node was answered.
 func (c *checker) recordCall(n *node, call Call) {
 	if call.Method != "Acquire" && call.Method != "Renew" {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	base := n.wire.Began.Sub(c.t.began)
-	for i, o := range call.Outcomes {
-		if o != backend.Granted || i >= len(call.Elections) {
+	for i, name := range call.Elections {
+		if i >= len(call.Outcomes) || call.Outcomes[i] != backend.Granted {
 			continue
 		}
-		term := uint64(0)
-		if call.Method == "Renew" {
-			term = call.Terms[i]
+		e := Entry{Process: n.key, Election: name, Kind: Granted, Term: call.Terms[i], From: base + call.Sent, To: base + call.Received}
+		if call.Method == "Acquire" {
+			c.history = append(c.history, e)
 		}
-		for _, l := range call.Granted {
-			if l.Election == call.Elections[i] {
-				term = l.Term
-				c.record(Entry{Process: n.key, Election: l.Election, Kind: Granted, Term: term, From: base + call.Sent, To: base + call.Received})
-			}
-		}
-		n.recordGrantSent(call.Elections[i], term, base+call.Sent)
+		c.sent[e.Leadership()] = max(c.sent[e.Leadership()], e.From)
 	}
 }
 
-func eventEntry(process string, watcher int, at time.Duration, ev election.Event) Entry {
+// Received is the entry of an event that a watcher of a process received at this time. Watchers count from 1.
+func Received(process string, watcher int, at time.Duration, ev election.Event) Entry {
 	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
 		State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
 }

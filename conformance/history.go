@@ -46,6 +46,15 @@ const (
 	Ended    EntryKind = "ended"    // the watcher received no events after this
 )
 
+// A Leadership is that of a process in a term.
+type Leadership struct {
+	Process, Election string
+	Term              uint64
+}
+
+// Leadership is the one that the entry is about.
+func (e Entry) Leadership() Leadership { return Leadership{e.Process, e.Election, e.Term} }
+
 // String describes the entry in one line.
 func (e Entry) String() string {
 	s := fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
@@ -160,16 +169,12 @@ func checkTerms(list History) error {
 
 // checkGrants checks that each leadership began with a granted call.
 func checkGrants(h History) error {
-	type win struct {
-		process string
-		term    uint64
-	}
-	won := map[win]Entry{}
+	won := map[Leadership]Entry{}
 	for _, g := range h.ofKind(Granted) {
-		won[win{g.Process, g.Term}] = g
+		won[g.Leadership()] = g
 	}
 	for _, b := range h.ofKind(Believed) {
-		if g, ok := won[win{b.Process, b.Term}]; !ok || g.From > b.From {
+		if g, ok := won[b.Leadership()]; !ok || g.From > b.From {
 			return violation("S8", "only a bid that was answered Granted starts a leadership", "%v, without such an answer", b)
 		}
 	}

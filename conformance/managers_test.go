@@ -146,10 +146,11 @@ func (p *participant) leave() {
 // lastGrantSent is when the node sent the last granted call of its current or last
 // leadership.
 func (n *node) lastGrantSent(name string) (last time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for k, at := range n.grantsSent {
-		if k.election == name {
+	c := n.t.checker
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l, at := range c.sent {
+		if l.Process == n.key && l.Election == name {
 			last = max(last, at)
 		}
 	}

@@ -23,12 +23,6 @@ type node struct {
 
 	mu           sync.Mutex
 	participants []*participant
-	grantsSent   map[grantKey]time.Duration // when the last granted call of a leadership was sent
-}
-
-type grantKey struct {
-	election string
-	term     uint64
 }
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
@@ -58,7 +52,7 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	if change != nil {
 		change(&o)
 	}
-	n := &node{t: t, key: fmt.Sprintf("%s#%d", id, t.started), ttl: o.TTL, grantsSent: map[grantKey]time.Duration{}}
+	n := &node{t: t, key: fmt.Sprintf("%s#%d", id, t.started), ttl: o.TTL}
 	n.wire = Wrap(t.Store.Open(t.tb))
 	n.wire.Notify(func(c Call) { t.checker.recordCall(n, c) })
 	m, err := election.New(n.wire, o)
@@ -74,20 +68,6 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 
 // trusted is how long the node trusts a lease, from when it sent the granted call.
 func (n *node) trusted() time.Duration { return n.ttl - n.ttl/6 }
-
-func (n *node) recordGrantSent(name string, term uint64, at time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := grantKey{name, term}
-	n.grantsSent[k] = max(n.grantsSent[k], at)
-}
-
-func (n *node) grantSent(name string, term uint64) (time.Duration, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at, ok := n.grantsSent[grantKey{name, term}]
-	return at, ok
-}
 
 // join joins an election and records its events.
 func (n *node) join(name string) *participant {
@@ -106,7 +86,7 @@ func (n *node) join(name string) *participant {
 		p.mu.Lock()
 		p.received, p.receivedAt = append(p.received, ev), append(p.receivedAt, at)
 		p.mu.Unlock()
-		n.t.checker.record(eventEntry(n.key, p.number, at, ev))
+		n.t.checker.record(Received(n.key, p.number, at, ev))
 		n.t.checker.sample()
 	})
 	return p

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -136,12 +135,10 @@ func (s *storm) finish() {
 // closeDeadNodes closes the managers of dead nodes, which would otherwise go on calling.
 func (t *Trial) closeDeadNodes() {
 	for _, n := range t.nodes {
-		if n.dead.Load() && !n.closed.Load() {
+		if n.dead.Load() {
 			n.closeQuietly()
-			t.checker.removeNode(n)
 		}
 	}
-	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })
 }
 
 // randomFates returns the fates of calls. Each kind of fault has a chance of its own.

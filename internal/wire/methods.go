@@ -157,8 +157,8 @@ func (c *Call) record(f Fate, answers []backend.Answer) {
 			answers[i] = backend.Answer{Err: fmt.Errorf("wire: outcome removed: %w", backend.ErrUnavailable)}
 		}
 		c.Outcomes = append(c.Outcomes, answers[i].Outcome)
-		if c.Method == "Acquire" && answers[i].Outcome == backend.Granted {
-			c.Granted = append(c.Granted, answers[i].Lease)
+		if c.Method == "Acquire" && answers[i].Outcome == backend.Granted && i < len(c.Terms) {
+			c.Terms[i] = answers[i].Term
 		}
 	}
 }

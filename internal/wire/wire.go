@@ -42,11 +42,10 @@ type Wire struct {
 type Call struct {
 	Method    string   // "Acquire", "Renew", …
 	Elections []string // the elections of the batch, in order
-	Terms     []uint64 // the terms in the batch; 0 for bids
+	Terms     []uint64 // the terms in the batch; Acquire: the granted terms, 0 where none was granted
 	Sent      time.Duration
 	Received  time.Duration // when the caller got its answer
 	Outcomes  []backend.Outcome
-	Granted   []backend.Lease // Acquire: the granted leases
 	Err       error
 }
 

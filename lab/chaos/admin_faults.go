@@ -31,11 +31,9 @@ func edit(f func(r *run, election string)) fault {
 
 // closing closes the members' connections again and again.
 func closing(addr string, do func(r *run)) fault {
-	return func(r *run) {
-		r.inject(addr, byCall, func() {
-			r.again(ttl, 20*time.Millisecond, 200*time.Millisecond, func() { do(r) })
-		})
-	}
+	return while(addr, byCall, func(r *run) {
+		r.again(ttl, 20*time.Millisecond, 200*time.Millisecond, func() { do(r) })
+	})
 }
 
 // A holder is what a record says of the process that leads.
@@ -88,17 +86,14 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 	return map[string]fault{
 		"row deleted": change("DELETE FROM election_item"),
 		"row edited":  change("UPDATE election_item SET value = value"), // only the transaction that wrote the row changes
-		"row locked": func(r *run) {
-			r.inject(server.Addr(), byCall, func() {
-				tx, err := d.Admin().Begin(r.Context())
-				testbed.NoError(r, err)
-				defer tx.Rollback(context.WithoutCancel(r.Context()))
-				if _, err := tx.Exec(r.Context(), "SELECT FROM election_item FOR UPDATE"); err != nil {
-					r.Fatal(err)
-				}
-				r.wait(ttl/2, 2*ttl)
-			})
-		},
+		"row locked": while(server.Addr(), byCall, func(r *run) {
+			tx, err := d.Admin().Begin(r.Context())
+			testbed.NoError(r, err)
+			defer tx.Rollback(context.WithoutCancel(r.Context()))
+			_, err = tx.Exec(r.Context(), "SELECT FROM election_item FOR UPDATE")
+			testbed.NoError(r, err)
+			r.wait(ttl/2, 2*ttl)
+		}),
 		"connections closed": closing(server.Addr(), func(r *run) { d.Disconnect(r) }),
 	}
 }

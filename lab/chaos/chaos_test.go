@@ -71,8 +71,8 @@ func checkHistory(t *testing.T, h *History) (broke error) {
 			t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; the history is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
 		}
 	}
-	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes to the cell without a fence, %d gaps", h.Name(),
-		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Stale(), len(h.Gaps()))
+	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes, %d gaps", h.Name(),
+		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Late(), len(h.Gaps()))
 	return broke
 }
 
@@ -135,12 +135,12 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	for _, h := range all {
-		if h.Fault == "kill -9" && h.Stale() > 0 {
-			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Stale())
+		if h.Fault == "kill -9" && h.Late() > 0 {
+			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Late())
 		}
 		// Without late writes the fence was never needed, so the test has not exercised it.
-		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Stale == 0 {
-			t.Errorf("%s: no late write to the cell without a fence: the pauses had no effect", h.Name())
+		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Late == 0 {
+			t.Errorf("%s: the fence refused no late write: the pauses had no effect", h.Name())
 		}
 	}
 	t.Logf("%d histories in %v", len(all), time.Since(began).Round(time.Second))
@@ -181,10 +181,10 @@ var short = map[string][]string{
 }
 
 // TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that
-// outlast the lease must cause a late write to the cell without a fence.
+// outlast the lease must cause a late write, which the fence refuses.
 func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 	var mu sync.Mutex
-	hits, stale := map[string]int{}, 0
+	hits, late := map[string]int{}, 0
 	few := make(chan struct{}, 4) // a small machine has no room for more
 	t.Run("histories", func(t *testing.T) {
 		for _, backend := range sorted(short) {
@@ -198,7 +198,7 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					hits[backend] += h.Bites()
-					stale += h.Stale()
+					late += h.Late()
 				})
 			}
 		}
@@ -211,7 +211,7 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 			t.Errorf("%s: no fault hit a leader: the histories prove nothing", backend)
 		}
 	}
-	if stale == 0 {
-		t.Error("no late write to the cell without a fence: the pauses had no effect")
+	if late == 0 {
+		t.Error("the fence refused no late write: the pauses had no effect")
 	}
 }

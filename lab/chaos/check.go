@@ -3,12 +3,12 @@
 package chaos
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 )
 
@@ -28,14 +28,10 @@ func Check(h *History) error {
 
 // checkFence replays the resource's log (S9).
 func checkFence(h *History) error {
-	type win struct {
-		process, election string
-		term              uint64
-	}
-	sent := map[win]time.Duration{}
+	sent := map[conformance.Leadership]time.Duration{}
 	for _, l := range h.Lines {
 		if l.Kind == conformance.Granted {
-			sent[win{l.Process, l.Election, l.Term}] = l.From
+			sent[l.Leadership()] = l.From
 		}
 	}
 	greatest := map[string]uint64{}
@@ -47,7 +43,7 @@ func checkFence(h *History) error {
 			return fmt.Errorf("S9 (a fenced resource accepts no out-of-order write): %+v after term %d", w, greatest[w.Election])
 		}
 		greatest[w.Election] = w.Term
-		if at, won := sent[win{w.Process, w.Election, w.Term}]; !won || at > w.At {
+		if at, won := sent[conformance.Leadership{Process: w.Process, Election: w.Election, Term: w.Term}]; !won || at > w.At {
 			return fmt.Errorf("S9 (each write is by a process to which its term had been granted): %+v", w)
 		}
 	}
@@ -69,12 +65,12 @@ func checkAcknowledged(h *History) error {
 		there[k] = w
 	}
 	for _, l := range h.Lines {
-		if l.Kind != Wrote || l.Outcome == unknown {
+		if l.Kind != Wrote {
 			continue
 		}
 		w, arrived := there[key{l.Process, l.Number}]
-		if !arrived || w.Accepted != (l.Outcome == ok) || w.Term != l.Term || w.At < l.From || w.At > l.To {
-			return fmt.Errorf("S9 (the resource holds what it has acknowledged): %v number %d was answered %s, and the resource has %+v", l.Entry, l.Number, l.Outcome, w)
+		if !arrived || w.Accepted != (l.Outcome == backend.Granted) || w.Term != l.Term || w.At < l.From || w.At > l.To {
+			return fmt.Errorf("S9 (the resource holds what it has acknowledged): %v number %d was answered %v, and the resource has %+v", l.Entry, l.Number, l.Outcome, w)
 		}
 	}
 	return nil
@@ -111,34 +107,34 @@ func checkComplete(h *History) error {
 // markHits marks the faults that hit a leader.
 func (h *History) markHits() {
 	for _, b := range h.Bands {
-		until := b.To + h.TTL
-		switch b.hitRule {
-		case byTarget:
-			b.Bit = b.hit
-		case byEnd:
-			b.Bit = h.endsBetween(b.From, until)
-		case byCall:
-			b.Bit = h.endsBetween(b.From, until) || h.callsBetween(b.From, until, func(l Line) bool {
-				return l.Outcome != ok || l.To-l.From > h.TTL/8
-			}, b.Target)
-		case byRenewal:
-			b.Bit = h.callsBetween(b.From, b.To, func(Line) bool { return true }, b.Target)
-		}
+		isProcess := slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Process == b.Target })
+		b.Bit = b.hit || slices.ContainsFunc(h.Lines, func(l Line) bool {
+			return b.proof(b, l) && (!isProcess || l.Process == b.Target)
+		})
 	}
 }
 
-// endsBetween reports whether a leadership ended between the two times.
-func (h *History) endsBetween(from, to time.Duration) bool {
-	return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Kind == conformance.Believed && l.To >= from && l.To <= to })
+// A proof reports whether a line shows that a fault hit a leader.
+type proof func(b *Band, l Line) bool
+
+// byTarget: the process led when it was hit, which was decided when the fault was injected.
+func byTarget(*Band, Line) bool { return false }
+
+// byEnd: a leadership ended during the fault or soon after.
+func byEnd(b *Band, l Line) bool {
+	return l.Kind == conformance.Believed && l.To >= b.From && l.To <= b.To+ttl
 }
 
-// callsBetween reports whether a leader made a renewal between the two times for which
-// wanted is true. If target is a process, only its renewals count.
-func (h *History) callsBetween(from, to time.Duration, wanted func(Line) bool, target string) bool {
-	isProcess := slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Process == target })
-	return slices.ContainsFunc(h.Lines, func(l Line) bool {
-		return l.Kind == Called && l.Method == "Renew" && l.To >= from && l.From <= to && (!isProcess || l.Process == target) && wanted(l)
-	})
+// byRenewal: a leader renewed during the fault.
+func byRenewal(b *Band, l Line) bool {
+	return l.Kind == Called && l.Method == "Renew" && l.To >= b.From && l.From <= b.To
+}
+
+// byCall: a renewal failed or was slow, or a leadership ended.
+func byCall(b *Band, l Line) bool {
+	after := &Band{From: b.From, To: b.To + ttl}
+	failed := l.Outcome != backend.Granted || l.To-l.From > ttl/8
+	return byEnd(b, l) || failed && byRenewal(after, l)
 }
 
 // Bites counts the faults that hit a leader.
@@ -151,43 +147,27 @@ func (h *History) Bites() (n int) {
 	return n
 }
 
-// Stale counts the late writes that the cell without a fence accepted.
-func (h *History) Stale() (n int) {
+// Late counts the late writes, which the fence refused.
+func (h *History) Late() (n int) {
 	for _, w := range h.Writes {
-		if w.Stale {
+		if !w.Accepted {
 			n++
 		}
 	}
 	return n
 }
 
-// Beliefs returns the sampled leaderships of one election, by their beginning.
-func (h *History) Beliefs(election string) (list []Line) {
-	for _, l := range h.Lines {
-		if l.Kind == conformance.Believed && l.Election == election {
-			list = append(list, l)
+// Gaps returns the times between two leaderships during which no process believed that it led.
+func (h *History) Gaps() (gaps []time.Duration) {
+	ended := map[string]time.Duration{}
+	for _, l := range h.Lines { // in the order of their beginning
+		if l.Kind != conformance.Believed {
+			continue
 		}
-	}
-	slices.SortStableFunc(list, func(a, b Line) int { return cmp.Compare(a.From, b.From) })
-	return list
-}
-
-// A Gap is a time during which no process believed that it led.
-type Gap struct {
-	Election string
-	From, To time.Duration
-}
-
-// Gaps returns the times without a leader between two leaderships.
-func (h *History) Gaps() (gaps []Gap) {
-	for _, name := range elections {
-		end := time.Duration(-1)
-		for _, b := range h.Beliefs(name) {
-			if end >= 0 && b.From > end {
-				gaps = append(gaps, Gap{name, end, b.From})
-			}
-			end = max(end, b.To)
+		if end, led := ended[l.Election]; led && l.From > end {
+			gaps = append(gaps, l.From-end)
 		}
+		ended[l.Election] = max(ended[l.Election], l.To)
 	}
 	return gaps
 }

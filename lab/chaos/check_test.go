@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
@@ -18,23 +19,23 @@ const ms = time.Millisecond
 // good is a history that breaks no rule: a leads in term 1 and is killed, b takes over
 // in term 2.
 func good() *History {
-	h := &History{Backend: "mysql on MariaDB", Fault: "kill -9", Seed: 7, TTL: ttl, Bound: bound(0), From: 0, To: 9000 * ms}
+	h := &History{Backend: "mysql on MariaDB", Fault: "kill -9", Seed: 7, Bound: bound(0), From: 0, To: 9000 * ms}
 	add := func(l Line) { h.Lines = append(h.Lines, l) }
 	entry := func(process, election string, kind conformance.EntryKind, term uint64, from, to time.Duration) conformance.Entry {
 		return conformance.Entry{Process: process, Election: election, Kind: kind, Term: term, From: from, To: to}
 	}
 	number := 0
 	leadership := func(process string, name string, term uint64, from, to time.Duration) {
-		add(Line{Entry: entry(process, name, Called, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: ok})
+		add(Line{Entry: entry(process, name, Called, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: backend.Granted})
 		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms)})
 		add(Line{Entry: entry(process, name, conformance.Believed, term, from, to)})
 		add(Line{Entry: entry(process, name, conformance.Ran, term, from, to)})
-		add(Line{Entry: entry(process, name, Called, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: ok})
+		add(Line{Entry: entry(process, name, Called, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: backend.Granted})
 		told := entry(process, name, conformance.Told, term, from+ms, from+ms)
 		told.Watcher, told.State, told.Leader, told.Leading, told.Reason = 1, election.Elected, "nonce of "+process, true, election.ReasonElected
 		add(Line{Entry: told})
 		number++
-		add(Line{Entry: entry(process, name, Wrote, term, to-100*ms, to-98*ms), Number: number, Outcome: ok})
+		add(Line{Entry: entry(process, name, Wrote, term, to-100*ms, to-98*ms), Number: number, Outcome: backend.Granted})
 		h.Writes = append(h.Writes, Write{At: to - 99*ms, Process: process, Election: name, Term: term, Number: number, Accepted: true})
 	}
 	for _, process := range []string{"a1", "b1", "c1", "a2"} {
@@ -54,7 +55,7 @@ func good() *History {
 			add(Line{Entry: told})
 		}
 	}
-	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, hit: true}}
+	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, proof: byTarget, hit: true}}
 	h.Heals = []Heal{{At: 4000 * ms, Led: 5000 * ms, Live: true}}
 	h.markHits()
 	return h
@@ -65,7 +66,7 @@ func TestAGoodHistoryBreaksNoRule(t *testing.T) {
 	if err := Check(h); err != nil {
 		t.Error(err)
 	}
-	if h.Bites() != 1 || len(h.Gaps()) != 2 || h.Gaps()[0].To-h.Gaps()[0].From != 2000*ms {
+	if h.Bites() != 1 || len(h.Gaps()) != 2 || h.Gaps()[0] != 2000*ms {
 		t.Errorf("%d faults hit a leader, gaps %v; want 1 and two gaps of 2 s", h.Bites(), h.Gaps())
 	}
 }
@@ -131,7 +132,7 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 func TestUnknownOutcomesHideNoImpossibleOrder(t *testing.T) {
 	h := good()
 	l := *h.find("c1", Started, "")
-	l.Kind, l.Method, l.Outcome, l.Election, l.From, l.To = Called, "Acquire", unknown, elections[0], 5500*ms, 6500*ms
+	l.Kind, l.Method, l.Outcome, l.Election, l.From, l.To = Called, "Acquire", backend.Unknown, elections[0], 5500*ms, 6500*ms
 	h.Lines = append(h.Lines, l)
 	if err := Check(h); err != nil {
 		t.Errorf("an unknown bid: %v", err)
@@ -145,10 +146,10 @@ func TestUnknownOutcomesHideNoImpossibleOrder(t *testing.T) {
 
 func TestAFaultThatHitNoLeaderDoesNotCount(t *testing.T) {
 	h := good()
-	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, hitRule: byCall}
-	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, hitRule: byEnd}
-	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, hitRule: byEnd}
-	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms}
+	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, proof: byCall}
+	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, proof: byEnd}
+	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, proof: byEnd}
+	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms, proof: byTarget}
 	h.Bands = []*Band{quiet, ended, early, missed}
 	h.markHits()
 	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {

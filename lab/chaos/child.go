@@ -4,11 +4,9 @@ package chaos
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +35,7 @@ func startChild(t testing.TB, r Role, member int) *child {
 	program, err := os.Executable()
 	testbed.NoError(t, err)
 	c := &child{Role: r, member: member, cmd: exec.Command(program), done: make(chan struct{})}
-	if c.board, err = openBoard(r.board()); err != nil {
+	if c.board, err = openBoard(r.file("board")); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range os.Environ() { // the configuration comes from the role alone
@@ -46,7 +44,7 @@ func startChild(t testing.TB, r Role, member int) *child {
 		}
 	}
 	c.cmd.Env = append(c.cmd.Env, RoleVariable+"="+string(text), "GOMAXPROCS=2")
-	log, err := os.Create(filepath.Join(r.Dir, r.Process+".log"))
+	log, err := os.Create(r.file("log"))
 	testbed.NoError(t, err)
 	defer log.Close()
 	c.cmd.Stdout, c.cmd.Stderr = log, log
@@ -95,29 +93,28 @@ func (c *child) resume() { c.signal(syscall.SIGCONT) }
 
 // lines returns the lines that the child recorded, and its belief when it ended.
 func (c *child) lines() ([]Line, error) {
-	lines, err := readJournal(c.journal())
+	lines, err := readJournal(c.file("jsonl"))
 	if err != nil {
 		return nil, err
 	}
-	recorded := map[string]bool{}
-	entered := map[string]Line{}
+	recorded := map[conformance.Leadership]bool{}
+	entered := map[conformance.Leadership]Line{}
 	for _, l := range lines {
-		key := fmt.Sprint(l.Election, l.Term)
 		switch l.Kind {
 		case conformance.Believed:
-			recorded[key] = true
+			recorded[l.Leadership()] = true
 		case Running:
-			entered[key] = l
+			entered[l.Leadership()] = l
 		case conformance.Ran:
-			delete(entered, key)
+			delete(entered, l.Leadership())
 		}
 	}
 	for i, name := range c.Elections {
 		held := c.board.belief(i)
-		if !held.ok() || recorded[fmt.Sprint(name, held.Term)] {
+		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: held.Term, From: held.From, To: held.To}
+		if !held.ok() || recorded[e.Leadership()] {
 			continue
 		}
-		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: held.Term, From: held.From, To: held.To}
 		lines = append(lines, Line{Entry: e})
 		// The child may have ended before its watcher was called for this leadership.
 		e.Kind, e.To, e.Watcher = conformance.Ended, held.From, 1
@@ -126,9 +123,6 @@ func (c *child) lines() ([]Line, error) {
 	for _, l := range entered { // the lead function ran until the child ended
 		l.Kind, l.To = conformance.Ran, max(c.died, l.From)
 		lines = append(lines, l)
-	}
-	if c.died > 0 {
-		lines = append(lines, Line{Entry: conformance.Entry{Process: c.Process, Kind: Died, From: c.died, To: c.died}})
 	}
 	return lines, nil
 }

@@ -7,9 +7,9 @@
 // is the test binary, started again with a [Role]. While a process leads, it repeatedly
 // writes its term to a shared resource: it calls Leading, works for a moment, and
 // writes. If it is stopped in that moment for longer than its lease lasts, no lease can
-// prevent a late write. The resource has two cells for each election. One refuses a term
-// below the greatest that it has accepted. The other accepts all writes, and so shows
-// what would happen without a fence.
+// prevent a late write. So the resource has a fence for each election, which refuses a term
+// below the greatest that it has accepted. What it refuses is what would have been written
+// without a fence.
 //
 // The harness injects faults, by a schedule that follows from one seed: it kills or
 // stops the leader, cuts its network, kills or stops the server, steps the server's
@@ -31,7 +31,7 @@
 //     events, one lead function at a time.
 //   - S7, by porcupine: grants, renewals and releases of each election are those of one
 //     fenced lock, in some order that agrees with their calls and answers.
-//   - S9: the fenced cell's terms never decrease, and it holds exactly the acknowledged
+//   - S9: the accepted terms never decrease, and the resource holds exactly the acknowledged
 //     writes, each by a process to which that term had been granted.
 //   - L3: each election has a leader within the bound after each heal.
 //
@@ -41,8 +41,7 @@
 // led when it was stopped; a cut, if calls of a leader failed; a failover or a deletion,
 // if it ended a leadership. A history in which no fault hit a leader is no evidence, and
 // is counted apart. On stores where another process can take over from a stopped leader,
-// pauses longer than a TTL must cause a late write to the cell without a fence in some
-// history of a run.
+// pauses longer than a TTL must cause a late write in some history of a run.
 //
 // "make chaos" runs histories and adds them to docs/chaos.json. "go test" runs two short
 // histories for each backend.

@@ -89,10 +89,10 @@ func processFaults() map[string]fault {
 // networkFaults are faults of the network of the process that leads.
 func networkFaults() map[string]fault {
 	// of does something to all proxies of the leader.
-	of := func(rule hitRule, do func(r *run, each func(func(p *testbed.Proxy)))) fault {
+	of := func(proof proof, do func(r *run, each func(func(p *testbed.Proxy)))) fault {
 		return func(r *run) {
 			c := r.someLeader()
-			r.inject(c.Process, rule, func() {
+			r.inject(c.Process, proof, func() {
 				do(r, func(f func(p *testbed.Proxy)) {
 					for _, p := range r.proxies[c.member] {
 						f(p)
@@ -127,15 +127,18 @@ func networkFaults() map[string]fault {
 	}
 }
 
+// while is a fault of this target for as long as do runs.
+func while(target string, proof proof, do func(r *run)) fault {
+	return func(r *run) { r.inject(target, proof, func() { do(r) }) }
+}
+
 // harm is a fault of a server: it is harmed for some time.
-func harm(addr string, rule hitRule, do func(t testing.TB), least, most time.Duration, undo func(t testing.TB)) fault {
-	return func(r *run) {
-		r.inject(addr, rule, func() {
-			do(r)
-			r.wait(least, most)
-			undo(r)
-		})
-	}
+func harm(addr string, proof proof, do func(t testing.TB), least, most time.Duration, undo func(t testing.TB)) fault {
+	return while(addr, proof, func(r *run) {
+		do(r)
+		r.wait(least, most)
+		undo(r)
+	})
 }
 
 // serverFaults are faults of a store's only server.
@@ -150,14 +153,12 @@ func serverFaults(s *testbed.Daemon) map[string]fault {
 // clockFaults step the clock of a server by up to an hour in either direction.
 func clockFaults(s *testbed.Daemon) map[string]fault {
 	return map[string]fault{
-		"clock stepped": func(r *run) {
-			r.inject(s.Addr(), byRenewal, func() {
-				for range 1 + r.IntN(4) {
-					s.Step(r, r.N(2*time.Hour)-time.Hour)
-					r.wait(ttl/2, ttl)
-				}
-			})
-		},
+		"clock stepped": while(s.Addr(), byRenewal, func(r *run) {
+			for range 1 + r.IntN(4) {
+				s.Step(r, r.N(2*time.Hour)-time.Hour)
+				r.wait(ttl/2, ttl)
+			}
+		}),
 	}
 }
 
@@ -167,7 +168,7 @@ func diskFaults(t testing.TB, s *testbed.Daemon) map[string]fault {
 		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
 		return nil
 	}
-	return map[string]fault{"slow fsync": func(r *run) { r.inject(s.Addr(), byRenewal, func() { r.slowDisk(s) }) }}
+	return map[string]fault{"slow fsync": while(s.Addr(), byRenewal, func(r *run) { r.slowDisk(s) })}
 }
 
 func (r *run) slowDisk(s *testbed.Daemon) {

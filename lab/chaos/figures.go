@@ -24,7 +24,7 @@ type Figure struct {
 	Faults     int      `json:"faults"`           // injected
 	Bites      int      `json:"bites"`            // faults that hit a leader
 	Violations int      `json:"violations"`       // histories that broke a rule
-	Stale      int      `json:"unfenced"`         // late writes that the cell without a fence accepted
+	Late       int      `json:"unfenced"`         // late writes, which a resource without a fence would have accepted
 	Seed       uint64   `json:"seed"`             // greatest one used
 	Gaps       Gaps     `json:"gaps"`             // times without a leader
 	Broken     []uint64 `json:"broken,omitempty"` // seeds of the histories that broke a rule
@@ -80,23 +80,33 @@ func (f *Figures) Of(backend, fault string) *Figure {
 
 // Add counts a history. broke reports whether it broke a rule.
 func (f *Figures) Add(h *History, broke bool) {
-	l := f.Of(h.Backend, h.Fault)
-	l.Seed = max(l.Seed, h.Seed)
-	l.Faults += len(h.Bands)
-	l.Bites += h.Bites()
-	l.Stale += h.Stale()
+	one := &Figure{Faults: len(h.Bands), Bites: h.Bites(), Late: h.Late(), Seed: h.Seed, Gaps: Gaps{}}
+	for _, g := range h.Gaps() {
+		one.Gaps.Add(g)
+	}
 	switch {
 	case broke: // counts even if no fault hit a leader
-		l.Histories++
-		l.Violations++
-		l.Broken = append(l.Broken, h.Seed)
-	case h.Bites() > 0:
-		l.Histories++
+		one.Histories, one.Violations, one.Broken = 1, 1, []uint64{h.Seed}
+	case one.Bites > 0:
+		one.Histories = 1
 	default:
-		l.Idle++
+		one.Idle = 1
 	}
-	for _, g := range h.Gaps() {
-		l.Gaps.Add(g.To - g.From)
+	f.Of(h.Backend, h.Fault).add(one)
+}
+
+// add adds what another row counts.
+func (l *Figure) add(o *Figure) {
+	l.Histories += o.Histories
+	l.Idle += o.Idle
+	l.Faults += o.Faults
+	l.Bites += o.Bites
+	l.Violations += o.Violations
+	l.Late += o.Late
+	l.Seed = max(l.Seed, o.Seed)
+	l.Broken = append(l.Broken, o.Broken...)
+	for bucket, n := range o.Gaps {
+		l.Gaps[bucket] += n
 	}
 }
 
@@ -137,16 +147,7 @@ func (f Figures) Write(name string) error {
 // Totals returns one row for each backend.
 func (f Figures) Totals() (totals Figures) {
 	for _, l := range f {
-		t := totals.Of(l.Backend, "all")
-		t.Histories += l.Histories
-		t.Idle += l.Idle
-		t.Faults += l.Faults
-		t.Bites += l.Bites
-		t.Violations += l.Violations
-		t.Stale += l.Stale
-		for bucket, n := range l.Gaps {
-			t.Gaps[bucket] += n
-		}
+		totals.Of(l.Backend, "all").add(l)
 	}
 	return totals
 }

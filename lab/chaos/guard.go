@@ -4,12 +4,22 @@ package chaos
 
 import (
 	"syscall"
+	"testing"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // guardStopped is the fault of a guard that releases later than another process leads.
 const guardStopped = "guard stopped, kill -9"
+
+// withGuarded adds sites with these names, each process of which has a guard.
+func withGuarded(sites map[string]func(t testing.TB) *Site, names ...string) map[string]func(t testing.TB) *Site {
+	for _, name := range names {
+		open := sites[name]
+		sites[name+" guarded"] = func(t testing.TB) *Site { return guarded(open(t)) }
+	}
+	return sites
+}
 
 // guarded gives each process of a site a guard.
 func guarded(s *Site) *Site {

@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 )
 
@@ -27,10 +27,10 @@ func Now() time.Duration {
 // A Line is one line of a history.
 type Line struct {
 	conformance.Entry
-	Method  string `json:"method,omitempty"`  // Called
-	Outcome string `json:"outcome,omitempty"` // Called: ok, fail (certainly not done) or unknown; Wrote: ok, refused or unknown
-	Text    string `json:"text,omitempty"`    // error text
-	Number  int    `json:"number,omitempty"`  // Wrote: counts the process's writes
+	Method  string          `json:"method,omitempty"`  // Called: Acquire, Renew or Release
+	Outcome backend.Outcome `json:"outcome,omitempty"` // Called; Wrote: whether the fence accepted it
+	Text    string          `json:"text,omitempty"`    // error text
+	Number  int             `json:"number,omitempty"`  // Wrote: counts the process's writes
 }
 
 // Kinds of lines, in addition to those of package conformance.
@@ -39,43 +39,15 @@ const (
 	Called  conformance.EntryKind = "called"  // the call was answered, for one election
 	Running conformance.EntryKind = "running" // the lead function was entered
 	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term
-	Died    conformance.EntryKind = "died"    // the process was killed, or had ended
 )
 
-// Outcomes of calls and writes.
-const (
-	ok      = "ok"
-	fail    = "fail"
-	refused = "refused"
-	unknown = "unknown"
-)
-
-// A journal is a file of lines. Each line is one system call, so that lines survive a
-// kill of the process.
-type journal struct {
-	process string
-
-	mu   sync.Mutex
-	file *os.File
-}
-
-func openJournal(name, process string) (*journal, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &journal{process: process, file: f}, nil
-}
-
-// note appends a line. If that fails it panics: a history with missing lines proves
-// nothing.
-func (j *journal) note(l Line) {
-	l.Process = j.process
+// note appends a line to the journal of the process, by one system call, so that it survives a kill of the
+// process. If that fails it panics: a history with missing lines proves nothing.
+func (w *writer) note(l Line) {
+	l.Process = w.Process
 	text, err := json.Marshal(l)
 	if err == nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		_, err = j.file.Write(append(text, '\n'))
+		_, err = w.journal.Write(append(text, '\n'))
 	}
 	if err != nil {
 		panic(fmt.Errorf("write a line of the journal: %w", err))

@@ -59,19 +59,17 @@ func (c *cluster) storeFaults() map[string]fault {
 		}, ttl/10, ttl, undo(store.Start, c.Start)),
 		// A restore from a copy that lacks the last writes. As an operator must, it waits for the
 		// greatest TTL after the old cluster has stopped.
-		"etcd restored": func(r *run) {
-			r.inject(store.Addr(), byCall, func() {
-				var saved string
-				c.WithoutServers(r, func() { saved = store.SaveData(r) })
-				c.awaitAnswer(r)
-				r.wait(ttl, 4*ttl)
-				c.Kill(r)
-				store.Terminate(r)
-				r.wait(ttl, 3*ttl/2)
-				store.ReplaceData(r, saved)
-				undo(store.Start, c.Start)(r)
-			})
-		},
+		"etcd restored": while(store.Addr(), byCall, func(r *run) {
+			var saved string
+			c.WithoutServers(r, func() { saved = store.SaveData(r) })
+			c.awaitAnswer(r)
+			r.wait(ttl, 4*ttl)
+			c.Kill(r)
+			store.Terminate(r)
+			r.wait(ttl, 3*ttl/2)
+			store.ReplaceData(r, saved)
+			undo(store.Start, c.Start)(r)
+		}),
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A lock is the state of the model: the lock of one election. It may become free at any
@@ -56,7 +58,7 @@ func checkLock(h *History) error {
 	ops := map[string][]porcupine.Operation{}
 	clients := map[string]int{}
 	for _, l := range h.Lines {
-		if l.Kind != Called || l.Outcome != ok || l.Term == 0 || l.Method != "Acquire" && l.Method != "Renew" && l.Method != "Release" {
+		if l.Kind != Called || l.Outcome != backend.Granted || l.Term == 0 {
 			continue
 		}
 		if _, known := clients[l.Process]; !known {

@@ -11,19 +11,14 @@ import (
 )
 
 // A Resource is what leaders write to. It lives in the harness, into which no faults are
-// injected. For each election it has a fenced cell, which refuses a term below the
-// greatest that it has accepted, and a cell without a fence.
+// injected. For each election it has a fence, which refuses a term below the greatest that
+// it has accepted.
 type Resource struct {
 	listener net.Listener
 
-	mu    sync.Mutex
-	cells map[string]*cell
-	log   []Write
-}
-
-type cell struct {
-	fence  uint64 // greatest term that the fenced cell has accepted
-	newest uint64 // greatest term in which the other cell was written
+	mu     sync.Mutex
+	fences map[string]uint64 // the greatest term, by election
+	log    []Write
 }
 
 // A Write is one write as it arrived at the resource.
@@ -33,8 +28,7 @@ type Write struct {
 	Election string        `json:"election"`
 	Term     uint64        `json:"term"`
 	Number   int           `json:"number"`
-	Accepted bool          `json:"accepted"` // by the fenced cell
-	Stale    bool          `json:"stale"`    // the other cell accepted it after a write in a greater term
+	Accepted bool          `json:"accepted"` // by the fence; otherwise it was late
 }
 
 // newResource serves on a Unix socket.
@@ -43,7 +37,7 @@ func newResource(socket string) (*Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Resource{listener: l, cells: map[string]*cell{}}
+	r := &Resource{listener: l, fences: map[string]uint64{}}
 	server := rpc.NewServer()
 	if err := server.Register(r); err != nil {
 		return nil, err
@@ -60,20 +54,13 @@ func newResource(socket string) (*Resource, error) {
 	return r, nil
 }
 
-// Write is called by leaders. Accepted is whether the fenced cell accepts what they write.
+// Write is called by leaders. Accepted is whether the fence accepts what they write.
 func (r *Resource) Write(w Write, accepted *bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.cells[w.Election]
-	if c == nil {
-		c = &cell{}
-		r.cells[w.Election] = c
-	}
-	w.At, w.Accepted, w.Stale = Now(), w.Term >= c.fence, w.Term < c.newest
-	c.newest = max(c.newest, w.Term)
-	if w.Accepted {
-		c.fence = w.Term
-	}
+	w.At = Now()
+	w.Accepted = w.Term >= r.fences[w.Election]
+	r.fences[w.Election] = max(r.fences[w.Election], w.Term)
 	r.log = append(r.log, w)
 	*accepted = w.Accepted
 	return nil

@@ -18,8 +18,7 @@ import (
 
 // A Site is a store with the faults that can be injected into it.
 type Site struct {
-	Backend string // its name in the table: "mysql on MariaDB"
-	TTL     time.Duration
+	Backend string        // its name in the table: "mysql on MariaDB"
 	Bound   time.Duration // the most from a heal to the next leader, on an idle machine
 
 	// environ is the configuration of a member. proxies are its connections to the
@@ -43,8 +42,8 @@ var elections = []string{"billing", "nightly/report"}
 type History struct {
 	Backend, Fault string
 	Seed           uint64
-	TTL, Bound     time.Duration
-	TakesOver      bool // another member can take over from a stopped leader
+	Bound          time.Duration // see Site
+	TakesOver      bool          // another member can take over from a stopped leader
 	From, To       time.Duration
 	Lines          []Line
 	Writes         []Write
@@ -61,19 +60,10 @@ type Band struct {
 	Target   string // a process or a server
 	From, To time.Duration
 
-	hitRule hitRule // how to decide whether the fault hit a leader
-	hit     bool    // for byTarget: decided when the fault was injected
-	Bit     bool    // the fault hit a leader
+	proof proof // decides afterwards whether the fault hit a leader
+	hit   bool  // for byTarget: decided when the fault was injected
+	Bit   bool  // the fault hit a leader
 }
-
-type hitRule int
-
-const (
-	byTarget  hitRule = iota // the process led when it was hit
-	byCall                   // calls of a leader failed or were slow during the fault
-	byEnd                    // the fault ended a leadership
-	byRenewal                // a leader renewed during the fault
-)
 
 // A Heal records when a fault was healed and when all elections had leaders. Stalled is
 // for how long the harness could not run in between.
@@ -101,7 +91,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	// In memory: a process that waits for a disk to record a line has no time to lead.
 	dir := testbed.TempDir(t)
 	r := &run{TB: t, Site: s, Rand: rand.New(rand.NewPCG(seed, 1)), dir: dir,
-		history: &History{Backend: s.Backend, Fault: name, Seed: seed, TTL: s.TTL, Bound: s.Bound, TakesOver: s.takesOver}}
+		history: &History{Backend: s.Backend, Fault: name, Seed: seed, Bound: s.Bound, TakesOver: s.takesOver}}
 	if _, there := s.faults[name]; !there {
 		t.Fatalf("%s has no fault %q, but %q", s.Backend, name, sorted(s.faults))
 	}
@@ -119,7 +109,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 		for _, c := range r.all {
 			c.kill()
 			if t.Failed() {
-				if text, _ := os.ReadFile(filepath.Join(dir, c.Process+".log")); len(text) > 0 {
+				if text, _ := os.ReadFile(c.file("log")); len(text) > 0 {
 					t.Logf("%s wrote:\n%.3000s", c.Process, text)
 				}
 			}
@@ -127,7 +117,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	})
 	live := r.awaitLeaders()
 	for live && (len(r.history.Bands) == 0 || Now()-r.history.From < length) {
-		r.wait(s.TTL/4, s.TTL) // so that the fault comes at any moment between two renewals
+		r.wait(ttl/4, ttl) // so that the fault comes at any moment between two renewals
 		if r.fault = name; name == Mixed {
 			r.fault = r.pick()
 		}
@@ -135,7 +125,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 		r.restartEnded()
 		live = r.awaitLeaders()
 	}
-	r.wait(s.TTL/4, s.TTL/2)
+	r.wait(ttl/4, ttl/2)
 	for _, c := range r.current {
 		if !c.alive() {
 			t.Errorf("%s has ended unexpectedly", c.Process)
@@ -164,15 +154,9 @@ func (r *run) pick() string {
 // start starts a member, or its replacement.
 func (r *run) start(i int) {
 	id := string(rune('a' + i))
-	n := 1
-	for _, c := range r.all {
-		if c.member == i {
-			n++
-		}
-	}
 	r.current[i] = startChild(r, Role{
-		Process: fmt.Sprintf("%s%d", id, n), ID: id, Dir: r.dir,
-		Environ: append(r.environ(i), "ELECTION_TTL="+r.TTL.String()), Elections: elections, Resource: r.resource.listener.Addr().String(),
+		Process: fmt.Sprintf("%s%d", id, len(r.all)+1), ID: id, Dir: r.dir,
+		Environ: append(r.environ(i), "ELECTION_TTL="+ttl.String()), Elections: elections, Resource: r.resource.listener.Addr().String(),
 	}, i)
 	r.all = append(r.all, r.current[i])
 }
@@ -204,9 +188,7 @@ const sampleAge = 100 * time.Millisecond
 // is one, unless it has just lost its lease.
 func (r *run) someLeader() *child {
 	first, fallback := r.IntN(len(elections)), r.IntN(len(r.current))
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for began := Now(); Now()-began < 20*time.Second; <-tick.C {
+	for began := Now(); Now()-began < 20*time.Second; r.wait(time.Millisecond, 0) {
 		for i := range elections {
 			if c := r.leader((first+i)%len(elections), Now()-sampleAge); c != nil {
 				return c
@@ -219,33 +201,26 @@ func (r *run) someLeader() *child {
 // awaitLeaders records a heal and waits until all elections have leaders.
 func (r *run) awaitLeaders() bool {
 	h := Heal{At: Now()}
-	limit := time.NewTimer(r.Bound*3 + time.Minute)
-	defer limit.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
 	const stall = 50 * time.Millisecond
-	for last := Now(); !h.Live; {
-		if late := Now() - last; late > stall {
+	for last := h.At; !h.Live && last-h.At < r.Bound*3+time.Minute; {
+		r.wait(2*time.Millisecond, 0)
+		now := Now()
+		if late := now - last; late > stall {
 			h.Stalled += late
 		}
-		last = Now()
+		last = now
+
 		h.Live = true
 		for i := range elections {
 			h.Live = h.Live && r.leader(i, h.At) != nil
 		}
-		select {
-		case <-tick.C:
-			continue
-		case <-limit.C:
-		}
-		break
 	}
 	h.Led = Now()
 	r.history.Heals = append(r.history.Heals, h)
 	return h.Live
 }
 
-// wait waits for a random time between least and most.
+// wait waits for a random time between least and most, or for least.
 func (r *run) wait(least, most time.Duration) {
 	d := least
 	if most > least {
@@ -269,8 +244,8 @@ func (r *run) again(length, least, most time.Duration, do func()) {
 }
 
 // inject records a fault for as long as f runs.
-func (r *run) inject(target string, rule hitRule, f func()) *Band {
-	band := &Band{Name: r.fault, Target: target, From: Now(), hitRule: rule}
+func (r *run) inject(target string, proof proof, f func()) *Band {
+	band := &Band{Name: r.fault, Target: target, From: Now(), proof: proof}
 	r.history.Bands = append(r.history.Bands, band)
 	f()
 	band.To = Now()

@@ -20,7 +20,7 @@ import (
 
 // Sites are all stores, by their names in the table. Each starts its own servers, which
 // end with the test.
-var Sites = map[string]func(t testing.TB) *Site{
+var Sites = withGuarded(map[string]func(t testing.TB) *Site{
 	"file":             fileSite,
 	"manual":           manualSite,
 	"migration":        migrationSite,
@@ -36,17 +36,6 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
 	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin) },
 
-	"mysql on MariaDB guarded": func(t testing.TB) *Site { return guarded(mysqlSite(t, testbed.MariaDB)) },
-	"postgres guarded":         func(t testing.TB) *Site { return guarded(postgresSite(t)) },
-	"redis guarded":            func(t testing.TB) *Site { return guarded(redisSite(t)) },
-	"etcd guarded":             func(t testing.TB) *Site { return guarded(etcdSite(t)) },
-	"s3 guarded":               func(t testing.TB) *Site { return guarded(s3Site(t)) },
-	"consul guarded":           func(t testing.TB) *Site { return guarded(consulSite(t)) },
-	"kubernetes guarded":       func(t testing.TB) *Site { return guarded(kubernetesSite(t)) },
-	"zookeeper guarded": func(t testing.TB) *Site {
-		return guarded(zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin))
-	},
-
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
 	"postgres x2":         postgresPair,
@@ -56,7 +45,7 @@ var Sites = map[string]func(t testing.TB) *Site{
 	"consul x3":           consulEnsemble,
 	"curator x3":          func(t testing.TB) *Site { return zooKeeperEnsemble(t, "curator", curatorEnviron) },
 	"zookeeper x3":        func(t testing.TB) *Site { return zooKeeperEnsemble(t, "zookeeper", zooKeeperEnviron) },
-}
+}, "mysql on MariaDB", "postgres", "redis", "etcd", "s3", "consul", "kubernetes", "zookeeper")
 
 const ttl = 2 * time.Second
 
@@ -78,7 +67,7 @@ type reach func(proxies []*testbed.Proxy) []string
 // newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is what [bound]
 // says. All its members and their network have faults; those of its servers follow.
 func newSite(t testing.TB, name string, takeover time.Duration, addrs []string, how reach, faults ...map[string]fault) *Site {
-	site := &Site{Backend: name, TTL: ttl, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults(), networkFaults())...)}
+	site := &Site{Backend: name, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults(), networkFaults())...)}
 	for i := range members {
 		site.proxies = append(site.proxies, nil)
 		for _, addr := range addrs {
@@ -104,7 +93,7 @@ func fileSite(t testing.TB) *Site {
 			r.wait(ttl/2, ttl)
 		}
 	}
-	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
+	return &Site{Backend: "file", Bound: bound(0), environ: func(int) []string { return env },
 		faults: join(processFaults(), map[string]fault{
 			"lock deleted":   remove("*.alive"), // the leader goes on; its death is not proven any more
 			"leases deleted": remove("leases-*.json"),
@@ -115,7 +104,7 @@ func fileSite(t testing.TB) *Site {
 // processes apply.
 func manualSite(t testing.TB) *Site {
 	env := environ("manual", "LEADER", "b", "DIR", filepath.Join(testbed.TempDir(t), "election"))
-	return &Site{Backend: "manual", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
+	return &Site{Backend: "manual", Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
 }
 
 // urls returns the addresses at which a member reaches the servers.

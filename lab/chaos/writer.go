@@ -35,8 +35,8 @@ type Role struct {
 	Resource  string // the socket of the resource
 }
 
-func (r Role) journal() string { return filepath.Join(r.Dir, r.Process+".jsonl") }
-func (r Role) board() string   { return filepath.Join(r.Dir, r.Process+".board") }
+// file is the name of a file of the writer: its journal (jsonl), its board, or its log.
+func (r Role) file(kind string) string { return filepath.Join(r.Dir, r.Process+"."+kind) }
 
 const (
 	sampleEvery = time.Millisecond
@@ -46,16 +46,11 @@ const (
 // A writer is a process that campaigns, and writes to the resource while it leads.
 type writer struct {
 	Role
-	*journal
-	board      *Board
-	candidates []*candidate
-	writes     atomic.Int64
-}
-
-// A candidate is a writer's part in one election.
-type candidate struct {
-	*election.Election
-	writer *writer
+	journal  *os.File
+	board    *Board
+	joined   []*election.Election
+	resource *rpc.Client
+	writes   atomic.Int64
 }
 
 // Campaign is the main function of a writer. It ends when standard input ends, or by SIGTERM.
@@ -67,10 +62,13 @@ func Campaign(text string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var err error
-	if w.journal, err = openJournal(w.Role.journal(), w.Process); err != nil {
+	if w.journal, err = os.OpenFile(w.file("jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
-	if w.board, err = openBoard(w.Role.board()); err != nil {
+	if w.board, err = openBoard(w.file("board")); err != nil {
+		return err
+	}
+	if w.resource, err = rpc.Dial("unix", w.Resource); err != nil {
 		return err
 	}
 	w.note(Line{Entry: conformance.Entry{Kind: Started, From: Now(), To: Now()}})
@@ -98,8 +96,8 @@ func Campaign(text string) error {
 		}
 	}
 	go w.sample()
-	for _, s := range w.candidates {
-		if err := s.Lead(s.lead); err != nil {
+	for _, e := range w.joined {
+		if err := e.Lead(w.lead); err != nil {
 			return err
 		}
 	}
@@ -113,31 +111,25 @@ func Campaign(text string) error {
 	return m.Close(end)
 }
 
-// recordCalls wraps the backend to record all calls.
+// recordCalls wraps the backend to record the calls that change leases.
 func (w *writer) recordCalls(b backend.Backend) backend.Backend {
 	offset := Now() // before the wire's zero, so that no call is sent earlier than recorded
 	wire := conformance.Wrap(b)
 	wire.Notify(func(c conformance.Call) {
+		if c.Method != "Acquire" && c.Method != "Renew" && c.Method != "Release" {
+			return
+		}
 		from, to := offset+c.Sent, Now()
-		for _, l := range c.Granted {
-			w.note(Line{Entry: conformance.Entry{Kind: conformance.Granted, Election: l.Election, Term: l.Term, From: from, To: to}})
-		}
-		names := c.Elections
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for i, name := range names {
-			l := Line{Entry: conformance.Entry{Kind: Called, Election: name, From: from, To: to}, Method: c.Method, Outcome: outcome(c, i)}
-			if i < len(c.Terms) {
-				l.Term = c.Terms[i]
-			}
-			for _, g := range c.Granted {
-				if g.Election == name {
-					l.Term = g.Term
-				}
-			}
+		for i, name := range c.Elections {
+			l := Line{Method: c.Method, Outcome: outcome(c, i)}
+			l.Entry = conformance.Entry{Kind: Called, Election: name, Term: c.Terms[i], From: from, To: to}
 			if c.Err != nil {
 				l.Text = c.Err.Error()
+			}
+			if c.Method == "Acquire" && l.Outcome == backend.Granted {
+				granted := l.Entry
+				granted.Kind = conformance.Granted
+				w.note(Line{Entry: granted})
 			}
 			w.note(l)
 		}
@@ -145,17 +137,15 @@ func (w *writer) recordCalls(b backend.Backend) backend.Backend {
 	return wire
 }
 
-// outcome returns how item i of a call ended.
-func outcome(c conformance.Call, i int) string {
+// outcome returns how item i of a call ended. A release has one outcome for all items.
+func outcome(c conformance.Call, i int) backend.Outcome {
 	switch {
-	case i < len(c.Outcomes) && c.Outcomes[i] == backend.Granted:
-		return ok
-	case i < len(c.Outcomes) && c.Outcomes[i] == backend.Refused:
-		return fail
-	case c.Method == "Acquire" || c.Method == "Renew" || c.Err != nil:
-		return unknown
+	case i < len(c.Outcomes):
+		return c.Outcomes[i]
+	case c.Method == "Release" && c.Err == nil:
+		return backend.Granted
 	}
-	return ok
+	return backend.Unknown
 }
 
 // join joins an election and records its events.
@@ -164,11 +154,9 @@ func (w *writer) join(m *election.Manager, name string) error {
 	if err != nil {
 		return err
 	}
-	w.candidates = append(w.candidates, &candidate{e, w})
+	w.joined = append(w.joined, e)
 	e.Watch(func(ev election.Event) {
-		at := Now()
-		l := Line{Entry: conformance.Entry{Kind: conformance.Told, Election: name, Term: ev.Term, From: at, To: at, Watcher: 1,
-			State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}}
+		l := Line{Entry: conformance.Received(w.Process, 1, Now(), ev)}
 		if ev.Err != nil {
 			l.Text = ev.Err.Error()
 		}
@@ -181,16 +169,16 @@ func (w *writer) join(m *election.Manager, name string) error {
 func (w *writer) sample() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	beliefs := make([]belief, len(w.candidates))
+	beliefs := make([]belief, len(w.joined))
 	for range tick.C {
-		for i, s := range w.candidates {
+		for i, e := range w.joined {
 			before := Now()
-			l := s.Leadership()
+			l := e.Leadership()
 			after := Now()
 			held := &beliefs[i]
 			if held.Term != 0 && (l == nil || l.Term != held.Term) {
 				if held.ok() {
-					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: s.Name(), Term: held.Term, From: held.From, To: held.To}})
+					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: e.Name(), Term: held.Term, From: held.From, To: held.To}})
 				}
 				*held = belief{}
 				w.board.show(i, *held)
@@ -210,41 +198,32 @@ func (w *writer) sample() {
 
 // lead writes while it leads. Like most programs, it calls Leading before the work and not
 // after it. So a write may be late, and then the fence must refuse it.
-func (s *candidate) lead(ctx context.Context, lead *election.Leadership) error {
-	w, began := s.writer, Now()
-	w.note(Line{Entry: conformance.Entry{Kind: Running, Election: s.Name(), Term: lead.Term, From: began, To: began}})
+func (w *writer) lead(ctx context.Context, lead *election.Leadership) error {
+	now := Now()
+	ran := conformance.Entry{Kind: Running, Election: lead.Election(), Term: lead.Term, From: now, To: now}
+	w.note(Line{Entry: ran})
 	defer func() {
-		w.note(Line{Entry: conformance.Entry{Kind: conformance.Ran, Election: s.Name(), Term: lead.Term, From: began, To: Now()}})
+		ran.Kind, ran.To = conformance.Ran, Now()
+		w.note(Line{Entry: ran})
 	}()
-	var c *rpc.Client
-	defer func() {
-		if c != nil {
-			c.Close()
-		}
-	}()
+
 	work := time.NewTimer(0)
 	defer work.Stop()
 	for lead.Leading() && ctx.Err() == nil {
 		work.Reset(workFor/2 + rand.N(workFor))
 		<-work.C
-		l := Line{Entry: conformance.Entry{Kind: Wrote, Election: s.Name(), Term: lead.Term, From: Now()}, Number: int(w.writes.Add(1))}
+
+		l := Line{Number: int(w.writes.Add(1)), Outcome: backend.Refused}
+		l.Entry = conformance.Entry{Kind: Wrote, Election: lead.Election(), Term: lead.Term, From: Now()}
 		var accepted bool
-		var err error
-		if c == nil {
-			c, err = rpc.Dial("unix", w.Resource)
+		write := Write{Process: w.Process, Election: l.Election, Term: l.Term, Number: l.Number}
+		if err := w.resource.Call("Resource.Write", write, &accepted); err != nil {
+			return err // the harness has ended
 		}
-		if err == nil {
-			err = c.Call("Resource.Write", Write{Process: w.Process, Election: s.Name(), Term: lead.Term, Number: l.Number}, &accepted)
+		if accepted {
+			l.Outcome = backend.Granted
 		}
-		switch l.To = Now(); {
-		case err != nil:
-			l.Outcome, l.Text = unknown, err.Error()
-			c = nil
-		case accepted:
-			l.Outcome = ok
-		default:
-			l.Outcome = refused
-		}
+		l.To = Now()
 		w.note(l)
 	}
 	return nil
