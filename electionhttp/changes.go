@@ -30,20 +30,25 @@ type changeLog struct {
 
 // A change is one event, ready to be sent.
 type change struct {
-	json changeJSON
+	json Change
 	data []byte // json, as an event of a stream
 }
 
-type changeJSON struct {
-	ID string `json:"id"`
-	eventJSON
-	Time      time.Time `json:"time"`
-	First     bool      `json:"first,omitempty"`
-	Coalesced int       `json:"coalesced,omitempty"`
+// A Change is the JSON of an event: a change of leader, a notice, or the state at first. /changes and
+// /events have changes, and each line of "elect watch --json" is one.
+type Change struct {
+	ID string `json:"id,omitempty"` // its place in the list of the process that serves /events
+	State
+	Time      time.Time `json:"time"`                // when this process observed it, by its own clock
+	First     bool      `json:"first,omitempty"`     // the state before was unknown: it may be no change
+	Coalesced int       `json:"coalesced,omitempty"` // own leaderships without events of their own
 }
 
-func (h *Handler) describeChange(id string, ev election.Event) changeJSON {
-	return changeJSON{id, h.describeEvent(ev), ev.Time.UTC(), ev.First, ev.Coalesced}
+// NewChange returns the JSON of an event, with the text of its error and with all metadata, and without ID.
+func NewChange(ev election.Event) Change { return changeOf("", ev, true) }
+
+func changeOf(id string, ev election.Event, details bool) Change {
+	return Change{id, stateOf(ev, details), ev.Time.UTC(), ev.First, ev.Coalesced}
 }
 
 // changed is the callback of the handler's watcher.
@@ -56,7 +61,7 @@ func (h *Handler) changed(ev election.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.newest++
-	json := h.describeChange(c.id(c.newest), ev)
+	json := changeOf(c.id(c.newest), ev, h.options.Details)
 	c.recent = append(c.recent, change{json, frame("change", json.ID, json)})
 	if len(c.recent) > maxRecent {
 		c.recent = c.recent[1:] // and not in place: streams are reading the others
@@ -102,15 +107,15 @@ func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
 	recent, newest := h.seen.recent, h.seen.newest
 	h.seen.mu.Unlock()
 
-	list := []changeJSON{}
+	list := []Change{}
 	for _, c := range slices.Backward(recent) {
 		if len(list) < limit && (only == "" || only == c.json.Election) {
 			list = append(list, c.json)
 		}
 	}
 	reply(w, http.StatusOK, struct {
-		Now     time.Time    `json:"now"`
-		Newest  string       `json:"newest"` // the id to resume /events at; also of an empty list
-		Changes []changeJSON `json:"changes"`
+		Now     time.Time `json:"now"`
+		Newest  string    `json:"newest"` // the id to resume /events at; also of an empty list
+		Changes []Change  `json:"changes"`
 	}{time.Now().UTC(), h.seen.id(newest), list})
 }

@@ -11,7 +11,8 @@
 // # Paths
 //
 // All paths are relative to the handler's prefix. NAME is percent-encoded
-// (billing%2Fnightly). docs/http.md describes queries, JSON fields and events.
+// (billing%2Fnightly). docs/http.md describes queries, JSON fields and events; [Record] and
+// [Change] are those that the command elect prints too.
 //
 //	GET  /leader/NAME     200 while this process leads, 503 if it does not, 404 if it has not
 //	                      joined or only observes; also HEAD and OPTIONS

@@ -123,7 +123,7 @@ func (h *Handler) appendStates(data []byte, id, only string, wanted bool) []byte
 		slices.SortFunc(list, func(a, b election.ElectionStatus) int { return cmp.Compare(a.Election, b.Election) })
 		for _, e := range list {
 			if only == "" || only == e.Election {
-				data = append(data, frame("state", "", h.describeChange("", e.Event))...)
+				data = append(data, frame("state", "", changeOf("", e.Event, h.options.Details))...)
 			}
 		}
 	}

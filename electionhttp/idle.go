@@ -50,10 +50,16 @@ type membership struct {
 }
 
 func (h *Handler) readMembers() (m membership, err error) {
-	if m.list, err = h.manager.Members(h.ctx); err == nil {
-		m.campaigns = campaignsOf(m.list)
+	if m.list, err = h.manager.Members(h.ctx); err != nil {
+		return m, err
 	}
-	return m, err
+	for i := range m.list {
+		if !h.options.Details {
+			m.list[i].Metadata = ""
+		}
+	}
+	m.campaigns = campaignsOf(m.list)
+	return m, nil
 }
 
 // campaigns returns those of the last time when the members were read. Only if that was long ago, as for the first

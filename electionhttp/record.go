@@ -1,50 +1,159 @@
 package electionhttp
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
-type recordJSON struct {
-	electionJSON
-	ID      string           `json:"id"`
-	Now     time.Time        `json:"now"`
-	Store   storeJSON        `json:"store"`
-	Record  *storedJSON      `json:"record"`
-	History []leadershipJSON `json:"history"`
-	Actions bool             `json:"actions"`
-
-	Candidates []contenderJSON `json:"candidates"` // null: not known
+// A Record is the JSON of what a store knows of an election. The command elect prints it for status and
+// history, and /elections/NAME answers with it in the field record. Times are UTC, by the store's clock.
+type Record struct {
+	Election   string       `json:"election"`
+	Store      string       `json:"store"`          // the backend, and where its store is
+	Leader     *Candidate   `json:"leader"`         // who holds the lease; null: nobody
+	Silent     bool         `json:"silent"`         // it has not renewed for a TTL: nobody leads
+	Term       string       `json:"term"`           // of the leader, or of the last one; "0": nobody has led
+	Elected    *time.Time   `json:"elected"`        // null: nobody leads, or the store does not know it
+	TTL        int64        `json:"ttl_ms"`         // how long the lease lasts when it is renewed
+	Renewed    int64        `json:"renewed_ms_ago"` // 0: nobody leads
+	LastID     string       `json:"last_leader,omitempty"`
+	End        backend.End  `json:"last_end,omitempty"`   // of the last leadership that has ended
+	Request    *Request     `json:"request"`              // of an operator, in this term; null: none
+	MovedTo    string       `json:"moved_to,omitempty"`   // a store; nobody leads by this one
+	MovedFrom  string       `json:"moved_from,omitempty"` // a store
+	History    []Leadership `json:"history"`              // those that have ended, newest first
+	Candidates []Member     `json:"candidates"`           // see [CandidatesFor]; null: they were not read
 }
 
-// storedJSON is the election's record in the store, by the store's clock.
-type storedJSON struct {
-	Leader  *candidateJSON `json:"leader"`
-	Term    string         `json:"term"`
-	Elected *time.Time     `json:"elected"`
-	Request *requestJSON   `json:"request"`
-	MovedTo string         `json:"moved_to,omitempty"`
+// A Candidate is the JSON of a candidate. The handler shows Metadata only with Options.Details.
+type Candidate struct {
+	ID       string `json:"id"`
+	Address  string `json:"address"`
+	Metadata string `json:"metadata,omitempty"`
 }
 
-type leadershipJSON struct {
+// A Request is the JSON of what an operator has requested. ID is that of the nominee.
+type Request struct {
+	Kind backend.RequestKind `json:"kind"`
+	ID   string              `json:"id,omitempty"`
+}
+
+// A Leadership is the JSON of a past leadership. Its term is a string.
+type Leadership struct {
 	backend.Leadership
 	Term string `json:"term"`
 }
 
-// contenderJSON is a member that could lead.
-type contenderJSON struct {
-	candidateJSON
-	Stage string `json:"stage,omitempty"`
-	TTL   int64  `json:"ttl_ms"`
-	Ago   int64  `json:"announced_ms_ago"`
-	Leads bool   `json:"leads"`
+// A Member is the JSON of a process that could lead an election. TTL is how often it announces itself, and
+// Announced how long ago it last did, in milliseconds; 0: the store itself knows that it is alive.
+type Member struct {
+	Candidate
+	Stage     string `json:"stage,omitempty"` // of a migration
+	TTL       int64  `json:"ttl_ms"`
+	Announced int64  `json:"announced_ms_ago"`
+	Leads     bool   `json:"leads"`
+}
+
+// NewRecord returns the JSON of a record that was read from a store and cleaned, as election.Manager
+// returns it. It does not set Candidates.
+func NewRecord(store string, r backend.Record, silent bool) Record {
+	j := Record{
+		Election:  r.Election,
+		Store:     store,
+		Silent:    silent,
+		Term:      term(r.Term),
+		TTL:       r.TTL.Milliseconds(),
+		LastID:    r.LastID,
+		End:       r.End,
+		Request:   pending(r.Request, r.Term),
+		MovedTo:   r.MovedTo,
+		MovedFrom: r.MovedFrom,
+		History:   []Leadership{},
+	}
+	if !r.Vacant() {
+		j.Leader = &Candidate{r.Holder.ID, r.Holder.Address, r.Holder.Metadata}
+		j.Renewed = r.Age.Milliseconds()
+		if !r.Elected.IsZero() {
+			j.Elected = &r.Elected
+		}
+	}
+	for _, past := range r.History {
+		j.History = append(j.History, Leadership{past, term(past.Term)})
+	}
+	return j
+}
+
+// candidate returns the JSON of who leads, or nil if nobody does.
+func candidate(c backend.Candidate) *Candidate {
+	if c.ID == "" {
+		return nil
+	}
+	return &Candidate{c.ID, c.Address, c.Metadata}
+}
+
+// pending returns the request of an operator that concerns the leadership in this term, if there is one.
+func pending(r backend.Request, term uint64) *Request {
+	if r.Kind == "" || r.Term != term {
+		return nil
+	}
+	return &Request{r.Kind, r.ID}
+}
+
+// maxCandidates is the greatest number of candidates of an election that are shown.
+const maxCandidates = 1000
+
+// CandidatesFor returns the members that could lead an election: its leader, and those that have announced
+// within two of their TTLs that they campaign for it. The leader comes first, the others follow by id, at
+// most 1,000 in all.
+func CandidatesFor(r backend.Record, members []backend.Member) []Member {
+	list := []Member{}
+	for _, m := range members {
+		takesPart := m.CampaignsFor(r.Election) || leads(r, m)
+		gone := m.TTL > 0 && m.Age > 2*m.TTL
+		if !takesPart || gone {
+			continue
+		}
+		list = append(list, Member{
+			Candidate: Candidate{m.ID, m.Address, m.Metadata},
+			Stage:     m.Stage,
+			TTL:       m.TTL.Milliseconds(),
+			Announced: max(0, m.Age).Milliseconds(),
+			Leads:     leads(r, m),
+		})
+	}
+	slices.SortStableFunc(list, func(a, b Member) int {
+		switch {
+		case a.Leads && !b.Leads:
+			return -1
+		case b.Leads && !a.Leads:
+			return 1
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return list[:min(len(list), maxCandidates)]
+}
+
+// leads reports whether a member holds the lease. A holder without a nonce is known by its id.
+func leads(r backend.Record, m backend.Member) bool {
+	if r.Holder.Nonce == "" {
+		return r.Holder.ID != "" && m.ID == r.Holder.ID
+	}
+	return m.Nonce == r.Holder.Nonce
+}
+
+// An electionAnswer is the answer of /elections/NAME.
+type electionAnswer struct {
+	electionJSON
+	ID      string    `json:"id"`
+	Now     time.Time `json:"now"`
+	Store   storeJSON `json:"store"`
+	Actions bool      `json:"actions"`
+	Record  *Record   `json:"record"` // null: the store could not be read
 }
 
 // election answers with everything about one election: the state that this process knows,
@@ -58,61 +167,27 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return
 	}
-	c := h.campaigns()
+	state, c := &s.Elections[i], h.campaigns()
 	process := h.describe(s, now, c)
-	members, membersErr := h.members.get("", h.readMembers)
-	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now, c), ID: s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions, History: []leadershipJSON{}}
+	j := electionAnswer{
+		electionJSON: h.describeElection(state, now, c),
+		ID:           s.ID, Now: process.Now, Store: process.Store, Actions: process.Actions,
+	}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
 		j.Store.errorJSON = h.describeError(err)
 		reply(w, http.StatusOK, j)
 		return
 	}
-	j.Record = h.describeRecord(rec)
-	for _, past := range clean.History(rec.History) {
-		j.History = append(j.History, leadershipJSON{past, term(past.Term)})
+
+	if !h.options.Details {
+		rec.Holder.Metadata = ""
 	}
-	if membersErr == nil {
-		j.Candidates = []contenderJSON{}
-		for _, m := range candidates(name, rec, members.list) {
-			if c := h.candidate(m.Candidate); c != nil && len(j.Candidates) < 1000 {
-				j.Candidates = append(j.Candidates, contenderJSON{*c, clean.Text(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds(), leads(rec, m)})
-			}
-		}
+	silent := state.Kind == election.Vacant && rec.ExpiredFor() > 0
+	record := NewRecord(strings.TrimSpace(s.Backend+" "+s.Location), rec, silent)
+	if members, err := h.members.get("", h.readMembers); err == nil {
+		record.Candidates = CandidatesFor(rec, members.list)
 	}
+	j.Record = &record
 	reply(w, http.StatusOK, j)
-}
-
-func (h *Handler) describeRecord(rec backend.Record) *storedJSON {
-	j := &storedJSON{
-		Leader:  h.candidate(rec.Holder),
-		Term:    term(rec.Term),
-		Request: pending(rec.Request, rec.Term),
-		MovedTo: rec.MovedTo,
-	}
-	if t := clean.Time(rec.Elected); !t.IsZero() {
-		j.Elected = &t
-	}
-	return j
-}
-
-// candidates returns the members that could lead an election: those that have announced
-// within two of their TTLs that they campaign for it. The leader comes first, the others
-// follow by id.
-func candidates(name string, rec backend.Record, members []backend.Member) []backend.Member {
-	list := slices.DeleteFunc(slices.Clone(members), func(m backend.Member) bool {
-		return !m.CampaignsFor(name) && !leads(rec, m) || m.TTL > 0 && m.Age > 2*m.TTL
-	})
-	rank := func(m backend.Member) int { return map[bool]int{true: 0, false: 1}[leads(rec, m)] }
-	slices.SortStableFunc(list, func(a, b backend.Member) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.ID, b.ID)) })
-	return list
-}
-
-// leads reports whether a member holds the lease. A holder without a nonce is known by its id.
-func leads(rec backend.Record, m backend.Member) bool {
-	holder := clean.Candidate(rec.Holder)
-	if holder.Nonce == "" {
-		return holder.ID != "" && m.ID == holder.ID
-	}
-	return m.Nonce == holder.Nonce
 }

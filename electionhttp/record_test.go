@@ -30,7 +30,7 @@ func (b *counted) Location() string { return "db1:3306/app\x1b" }
 
 // candidateList lists the candidates of an answer: id, * for the leader, and address.
 func candidateList(v map[string]any) string {
-	list, _ := v["candidates"].([]any)
+	list, _ := v["record"].(map[string]any)["candidates"].([]any)
 	var all []string
 	for _, c := range list {
 		c := c.(map[string]any)
@@ -75,8 +75,8 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 		}
 		b.Close()
 		time.Sleep(2 * time.Second)
-		if v := read(t, h, "/elections/job"); v["candidates"] != nil {
-			t.Errorf("candidates while the store does not answer: %v, want null: they are unknown", v["candidates"])
+		if v := read(t, h, "/elections/job"); v["record"] != nil {
+			t.Errorf("the record while the store does not answer: %v, want null: it is unknown", v["record"])
 		}
 	})
 }

@@ -44,73 +44,46 @@ type leadsJSON struct {
 	Leads int    `json:"leads"`
 }
 
-// An eventJSON is the state of an election, or a change of it.
-type eventJSON struct {
+// A State is the JSON of who leads an election, as a process knows it.
+type State struct {
 	Election string          `json:"election"`
-	Kind     string          `json:"kind"`
-	Leading  bool            `json:"leading"`
-	Leader   *candidateJSON  `json:"leader"`
-	Previous *candidateJSON  `json:"previous"`
+	Kind     string          `json:"kind"`    // elected, vacant, unknown, or notice
+	Leading  bool            `json:"leading"` // the process itself leads
+	Leader   *Candidate      `json:"leader"`
+	Previous *Candidate      `json:"previous"`
 	Term     string          `json:"term"`
 	Reason   election.Reason `json:"reason"`
 	errorJSON
 }
 
-func (h *Handler) describeEvent(ev election.Event) eventJSON {
-	return eventJSON{
+// stateOf returns the JSON of an event, with metadata and the text of an error only if details is true.
+func stateOf(ev election.Event, details bool) State {
+	if !details {
+		ev.Leader.Metadata, ev.Previous.Metadata = "", ""
+	}
+	return State{
 		Election:  ev.Election,
 		Kind:      ev.Kind.String(),
 		Leading:   ev.Leading,
-		Leader:    h.candidate(ev.Leader),
-		Previous:  h.candidate(ev.Previous),
+		Leader:    candidate(ev.Leader),
+		Previous:  candidate(ev.Previous),
 		Term:      term(ev.Term),
 		Reason:    ev.Reason,
-		errorJSON: h.describeError(ev.Err),
+		errorJSON: describe(ev.Err, details),
 	}
 }
 
 type electionJSON struct {
-	eventJSON
-	Since       time.Time    `json:"since"`
-	SinceBy     string       `json:"since_by"`
-	Remaining   *int64       `json:"remaining_ms"`
-	Idle        bool         `json:"idle"`
-	Alone       bool         `json:"alone"`
-	Campaigning bool         `json:"campaigning"`
-	Paused      bool         `json:"paused"`
-	Stuck       bool         `json:"stuck"`
-	Request     *requestJSON `json:"request"`
-}
-
-type requestJSON struct {
-	Kind backend.RequestKind `json:"kind"`
-	ID   string              `json:"id,omitempty"`
-}
-
-// pending returns the request of an operator that concerns the leadership in this term, if there is one.
-func pending(r backend.Request, term uint64) *requestJSON {
-	if r.Kind == "" || r.Term != term {
-		return nil
-	}
-	return &requestJSON{r.Kind, r.ID}
-}
-
-type candidateJSON struct {
-	ID       string `json:"id"`
-	Address  string `json:"address"`
-	Metadata string `json:"metadata,omitempty"`
-}
-
-func (h *Handler) candidate(c election.Candidate) *candidateJSON {
-	if c.ID == "" {
-		return nil
-	}
-	c = clean.Candidate(c)
-	j := &candidateJSON{ID: c.ID, Address: c.Address}
-	if h.options.Details {
-		j.Metadata = c.Metadata
-	}
-	return j
+	State
+	Since       time.Time `json:"since"`
+	SinceBy     string    `json:"since_by"`
+	Remaining   *int64    `json:"remaining_ms"`
+	Idle        bool      `json:"idle"`
+	Alone       bool      `json:"alone"`
+	Campaigning bool      `json:"campaigning"`
+	Paused      bool      `json:"paused"`
+	Stuck       bool      `json:"stuck"`
+	Request     *Request  `json:"request"`
 }
 
 // An errorJSON is the class of an error, and its text if details are shown.
@@ -119,11 +92,13 @@ type errorJSON struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (h *Handler) describeError(err error) (j errorJSON) {
+func (h *Handler) describeError(err error) errorJSON { return describe(err, h.options.Details) }
+
+func describe(err error, details bool) (j errorJSON) {
 	if err == nil {
 		return j
 	}
-	if h.options.Details {
+	if details {
 		j.Detail = clean.Text(err.Error(), 1000, true)
 	}
 	switch {
@@ -288,7 +263,7 @@ func (h *Handler) count(s election.Status, known campaigns) (counts map[string]i
 
 func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c campaigns) electionJSON {
 	j := electionJSON{
-		eventJSON: h.describeEvent(e.Event), Since: e.Time.UTC(), SinceBy: "process",
+		State: stateOf(e.Event, h.options.Details), Since: e.Time.UTC(), SinceBy: "process",
 		Idle: h.idle(e, c), Alone: alone(e, c), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
 		Request: pending(e.Request, e.Term),
 	}

@@ -80,7 +80,7 @@ func TestElectionsShowsLeaderSinceAndRemaining(t *testing.T) {
 		a.Close(context.Background())
 		time.Sleep(time.Second)
 		d := read(t, h, "/elections/x")
-		history := d["history"].([]any)
+		history := d["record"].(map[string]any)["history"].([]any)
 		if d["leading"] != true || len(history) != 1 || history[0].(map[string]any)["id"] != "a" || history[0].(map[string]any)["end"] != "released" {
 			t.Errorf("x after a has stepped down: %v", d)
 		}

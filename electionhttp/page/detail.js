@@ -96,15 +96,16 @@ function show(e) {
 
 // candidates lists the processes that could take over, as far as the store knows.
 function candidates(e) {
-  if (!e.candidates) return null;
-  const alone = e.candidates.some((c) => !c.leads) ? null : make("p", { class: "said alone", "data-level": e.idle ? "" : "warn" },
+  const list = e.record?.candidates;
+  if (!list) return null;
+  const alone = list.some((c) => !c.leads) ? null : make("p", { class: "said alone", "data-level": e.idle ? "" : "warn" },
     e.leader ? "No standby: if this leader fails, no process takes over." : "No process campaigns for this election.");
   const entry = (c) => make("li", null,
     make("span", null, make("strong", null, id(c.id)), c.leads ? " leads" : "",
       make("span", { class: "aside" }, id(c.address), c.address ? ", " : "", c.announced_ms_ago < 1000 ? "alive now" : `last announcement ${span(c.announced_ms_ago)} ago`)),
     e.actions && e.leader && !c.leads ? make("button", { type: "button", class: "button", "aria-label": `Nominate ${c.id}`, onclick: () => confirmAction({ election: e.election, action: "nominate", id: c.id }) }, "Nominate") : null);
   return make("section", null, make("h3", null, "Candidates"), alone,
-    make("ol", { id: "candidates", class: "leaders" }, ...e.candidates.map(entry)));
+    make("ol", { id: "candidates", class: "leaders" }, ...list.map(entry)));
 }
 
 // history has a line for each leadership, and a line for each time of a second or more
@@ -114,7 +115,7 @@ function history(e) {
   const ends = { released: "stepped down", failed: "did not renew its lease: it failed or could not reach the store", deposed: "was deposed by an operator", forgotten: "led until an operator retired the election" };
   const lines = [];
   let next = e.record.elected; // start of the leadership above; null: unknown, or there is no leader
-  for (const r of e.history) {
+  for (const r of e.record.history) {
     const now = !next && !e.record.leader && lines.length === 0 && r.term === e.record.term;
     const gap = (now ? serverNow() : Date.parse(next)) - Date.parse(r.to);
     if (gap >= 1000) lines.push(make("li", { class: "gap" }, `${now ? "no leader now, for" : "no leader for"} ${span(gap)}`));

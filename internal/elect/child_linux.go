@@ -42,7 +42,6 @@ type child struct {
 type report struct {
 	what string
 	n    int
-	text string
 }
 
 // startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
@@ -106,7 +105,7 @@ func (c *child) readReports(reports *os.File) {
 		case "error":
 			c.ended, c.code, c.err = true, n, fmt.Errorf("%s", text)
 		}
-		c.reports <- report{what, n, text}
+		c.reports <- report{what, n}
 	}
 	reports.Close()
 	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants

@@ -153,25 +153,25 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	if err != nil {
 		return err
 	}
-	silent, err := s.silent(ctx, records)
+	seen, err := s.observe(ctx, records)
 	if err != nil {
 		return err
 	}
 	led, moved, ahead := 0, map[string]int{}, time.Duration(0)
-	for _, r := range records {
+	for _, r := range seen {
 		if r.MovedTo != "" {
 			moved[r.MovedTo]++
-		} else if !r.Vacant() && !silent[r.Election] {
+		} else if !r.Vacant() && !r.silent {
 			led++
 		}
 		if !r.Elected.IsZero() {
 			ahead = max(ahead, time.Until(r.Elected))
 		}
 	}
-	if len(records) == 0 {
+	if len(seen) == 0 {
 		d.ok("elections", "the store has none yet")
 	} else {
-		all := counted(len(records), "election", "elections")
+		all := counted(len(seen), "election", "elections")
 		d.ok("elections", "the store has %s; %s a leader now", all, counted(led, "of them has", "of them have"))
 	}
 	for to, n := range moved {
@@ -250,7 +250,7 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
 	defer cancel()
-	m, err := s.member(ctx)
+	m, err := openManager(ctx, s.config, false)
 	if err != nil {
 		return 0, err
 	}
@@ -279,13 +279,6 @@ func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 		return 0, cmp.Or(m.Status().Err, cause, err)
 	}
 	return lead.Term, m.Forget(ctx, trialElection)
-}
-
-// member opens a manager that may lead, with an id of its own.
-func (s *store) member(ctx context.Context) (*election.Manager, error) {
-	c := *s.config
-	c.Election.ID, c.Election.Observer = "", false
-	return c.Open(ctx)
 }
 
 // addExpectations says what this configuration promises, by the formulas of package backend.

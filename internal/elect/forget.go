@@ -53,7 +53,7 @@ func (a *app) forget(ctx context.Context, s *store, args []string) error {
 		return err
 	}
 
-	m, err := s.member(ctx)
+	m, err := openManager(ctx, s.config, false)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,7 @@ func (a *app) preview(records []backend.Record) {
 	defer t.Flush()
 	fmt.Fprintln(t, "ELECTION\tLEADER\tLAST LEADER")
 	for _, r := range records {
-		s := stateOf(r, false)
-		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Election, s.leaderText(), orDash(r.LastID))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Election, sighting{Record: r}.leaderText(), orDash(r.LastID))
 	}
 }
 

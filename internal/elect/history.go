@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/electionhttp"
 )
 
 func (a *app) historyCommand() *cobra.Command {
@@ -21,16 +22,16 @@ func (a *app) historyCommand() *cobra.Command {
 }
 
 func (a *app) history(ctx context.Context, s *store, args []string) error {
-	r, silent, err := s.observed(ctx, args[0])
+	r, err := s.observed(ctx, args[0])
 	switch {
 	case err != nil:
 		return err
 	case a.asJSON:
-		return a.json(stateOf(r, silent))
+		return a.json(electionhttp.NewRecord(s.name(), r.Record, r.silent))
 	case r.Term == 0:
 		return errNeverLed(args[0])
 	}
-	writeHistory(a.out, r, silent)
+	r.writeHistory(a.out)
 	_, err = fmt.Fprintln(a.out, "Times are UTC, by the store's clock. No decision depends on them.")
 	return err
 }
@@ -41,7 +42,7 @@ func errNeverLed(name string) error {
 
 // writeHistory writes a row for each leadership, newest first, and a row for each time of a second
 // or more between two of them, in which nobody led.
-func writeHistory(w io.Writer, r backend.Record, silent bool) {
+func (r sighting) writeHistory(w io.Writer) {
 	t := table(w)
 	defer t.Flush()
 	row := func(term any, id string, from, to time.Time, end string) {
@@ -57,7 +58,7 @@ func writeHistory(w io.Writer, r backend.Record, silent bool) {
 		next = time.Now()
 	case !r.Vacant():
 		end := "leads"
-		if silent {
+		if r.silent {
 			end = fmt.Sprintf("silent: has not renewed for %v", rounded(r.Age))
 		}
 		next = r.Elected

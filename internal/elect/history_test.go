@@ -47,7 +47,7 @@ func TestHistoryShowsTimesWithoutALeader(t *testing.T) {
 	} {
 		var lines []string
 		var text strings.Builder
-		writeHistory(&text, c.record, c.silent)
+		sighting{c.record, c.silent}.writeHistory(&text)
 		for line := range strings.Lines(text.String()) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}

@@ -9,25 +9,22 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
 
-// An observation is what a command does with a manager that never campaigns, until ctx ends.
-type observation func(ctx context.Context, m *election.Manager) error
-
-// observing joins elections and calls do. A signal, or the limit unless that is 0, ends the context of do.
-// The id of the configuration is not the manager's own: it belongs to another process.
-func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger, do observation) error {
+// observing joins elections with a manager that never campaigns, and calls do. A signal, or the limit
+// unless that is 0, ends the context of do.
+func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger,
+	do func(ctx context.Context, m *election.Manager) error) error {
 	ctx, stop := untilSignal(ctx, limit)
 	defer stop()
-	config, err := a.load()
+	c, err := a.load()
 	if err != nil {
 		return err
 	}
-	o := &config.Election
-	o.ID, o.Observer = "", true
-	o.Logger = cmp.Or(log, o.Logger)
-	m, err := config.Open(ctx)
+	c.Election.Logger = cmp.Or(log, c.Election.Logger)
+	m, err := openManager(ctx, c, true)
 	if err != nil {
 		return err
 	}
@@ -43,6 +40,14 @@ func (a *app) observing(ctx context.Context, limit time.Duration, names []string
 		}
 	}
 	return do(ctx, m)
+}
+
+// openManager opens a manager on a configuration's store, with an id of its own: that of the configuration belongs to
+// another process.
+func openManager(ctx context.Context, c *config.Config, observer bool) (*election.Manager, error) {
+	own := *c
+	own.Election.ID, own.Election.Observer = "", observer
+	return own.Open(ctx)
 }
 
 // follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx

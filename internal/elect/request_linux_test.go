@@ -17,7 +17,7 @@ func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
 	two := start(t, env, "run", "job", "--id", "two", "--", "sleep", "300")
 	two.says(`"one" leads`)
 	watch := start(t, env, "watch", "job")
-	watch.says(`"leader":"one"`)
+	watch.says(`"leader":{"id":"one"`)
 	if out, code := call(t, env, "nominate", "job", "two"); code == 0 || !strings.Contains(out, "--yes") {
 		t.Errorf("without --yes and a terminal: code %d: %s", code, out)
 	}
@@ -25,11 +25,11 @@ func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
 		t.Fatalf("nominate: code %d: %s", code, out)
 	}
 	two.says("elect: leads")
-	watch.says(`"leader":"two"`)
+	watch.says(`"leader":{"id":"two"`)
 	if out, code := call(t, env, "depose", "job", "--yes"); code != 0 || !strings.Contains(out, "refuses") || !strings.Contains(out, "15s at most") {
 		t.Fatalf("depose: code %d: %s", code, out)
 	}
-	watch.says(`"leader":"one","previous":"two"`) // watch may miss the vacancy in between
+	watch.says(`"leader":{"id":"one","address":""},"previous":{"id":"two"`) // watch may miss the vacancy in between
 	if out, code := call(t, env, "history", "job"); code != 0 || !strings.Contains(out, "deposed") {
 		t.Errorf("history: code %d: %s", code, out)
 	}

@@ -4,92 +4,28 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/electionhttp"
 )
 
 // exitVacant is the exit code of "elect status NAME" if the election has no leader, and of
 // "elect doctor" if there is a problem.
 const exitVacant = 1
 
-// A state is the JSON of an election.
-type state struct {
-	Election  string        `json:"election"`
-	Store     string        `json:"store,omitempty"` // set by elect status NAME: the backend and where its store is
-	Leader    *leader       `json:"leader"`          // null if nobody leads; if Silent, the leader that has not renewed for its TTL
-	Silent    bool          `json:"silent,omitempty"`
-	Term      uint64        `json:"term,string"` // of the leader or of the last one; a string, because many programs read numbers above 2^53 inexactly
-	Elected   *time.Time    `json:"elected,omitempty"`
-	TTL       float64       `json:"ttl_seconds,omitempty"`
-	Age       float64       `json:"renewed_seconds_ago,omitempty"`
-	LastID    string        `json:"last_leader,omitempty"`
-	End       backend.End   `json:"last_end,omitempty"`
-	Request   *request      `json:"request,omitempty"`
-	MovedTo   string        `json:"moved_to,omitempty"`
-	MovedFrom string        `json:"moved_from,omitempty"`
-	History   []leadership  `json:"history,omitempty"`
-	Members   []participant `json:"members,omitempty"`
-}
-
-// A leadership is the JSON of a past leadership. Its term is a string.
-type leadership struct {
-	backend.Leadership
-	Term uint64 `json:"term,string"`
-}
-
-type leader struct {
-	ID       string `json:"id"`
-	Address  string `json:"address,omitempty"`
-	Metadata string `json:"metadata,omitempty"`
-}
-
-type request struct {
-	Kind backend.RequestKind `json:"kind"`
-	ID   string              `json:"id,omitempty"`
-}
-
-// A participant is the JSON of a member.
-type participant struct {
-	leader
-	Stage string  `json:"stage,omitempty"`
-	Age   float64 `json:"announced_seconds_ago"`
-}
-
-func stateOf(r backend.Record, silent bool) state {
-	s := state{
-		Election: r.Election, Silent: silent, Term: r.Term, TTL: r.TTL.Seconds(), LastID: r.LastID, End: r.End,
-		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
-	}
-	for _, h := range r.History {
-		s.History = append(s.History, leadership{h, h.Term})
-	}
-	if !r.Vacant() {
-		s.Leader, s.Age = &leader{r.Holder.ID, r.Holder.Address, r.Holder.Metadata}, r.Age.Seconds()
-		if !r.Elected.IsZero() {
-			s.Elected = &r.Elected
-		}
-	}
-	if r.Request.Kind != "" {
-		s.Request = &request{r.Request.Kind, r.Request.ID}
-	}
-	return s
-}
-
 // leaderText is what lists show as the leader.
-func (s *state) leaderText() string {
+func (r sighting) leaderText() string {
 	switch {
-	case s.MovedTo != "":
-		return "moved to " + s.MovedTo
-	case s.Leader == nil:
+	case r.MovedTo != "":
+		return "moved to " + r.MovedTo
+	case r.Vacant():
 		return "-"
-	case s.Silent:
-		return s.Leader.ID + " (silent)"
+	case r.silent:
+		return r.Holder.ID + " (silent)"
 	}
-	return s.Leader.ID
+	return r.Holder.ID
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -123,37 +59,37 @@ func (a *app) list(ctx context.Context, s *store, pattern string) error {
 	if err != nil {
 		return err
 	}
-	silent, err := s.silent(ctx, records)
+	seen, err := s.observe(ctx, records)
 	if err != nil {
 		return err
 	}
 
-	states := make([]state, len(records))
-	for i, r := range records {
-		states[i] = stateOf(r, silent[r.Election])
-	}
 	switch {
 	case a.asJSON:
-		return a.json(states)
-	case len(states) == 0 && pattern != "":
+		list := []electionhttp.Record{}
+		for _, r := range seen {
+			list = append(list, electionhttp.NewRecord(s.name(), r.Record, r.silent))
+		}
+		return a.json(list)
+	case len(seen) == 0 && pattern != "":
 		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
 		return nil
-	case len(states) == 0:
+	case len(seen) == 0:
 		fmt.Fprintf(a.out, "There are no elections yet on %s: nobody has led one. Processes that take part: elect doctor\n", s.name())
 		return nil
 	}
 
 	t := table(a.out)
 	fmt.Fprintln(t, "ELECTION\tLEADER\tTERM\tSINCE\tRENEWED")
-	for _, s := range states {
+	for _, r := range seen {
 		since, renewed := "-", "-"
-		if s.Elected != nil {
-			since = s.Elected.Format(time.DateTime)
+		if !r.Elected.IsZero() {
+			since = r.Elected.Format(time.DateTime)
 		}
-		if s.Leader != nil {
-			renewed = fmt.Sprintf("%.1fs ago", s.Age)
+		if !r.Vacant() {
+			renewed = fmt.Sprintf("%.1fs ago", r.Age.Seconds())
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", s.Election, s.leaderText(), s.Term, since, renewed)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", r.Election, r.leaderText(), r.Term, since, renewed)
 	}
 	t.Flush()
 	_, err = fmt.Fprintf(a.out, "The store is %s.\n", s.name())
@@ -161,7 +97,7 @@ func (a *app) list(ctx context.Context, s *store, pattern string) error {
 }
 
 func (a *app) status(ctx context.Context, s *store, name string) error {
-	r, isSilent, err := s.observed(ctx, name)
+	r, err := s.observed(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -170,70 +106,67 @@ func (a *app) status(ctx context.Context, s *store, name string) error {
 		return err
 	}
 
-	st := stateOf(r, isSilent)
-	st.Store = s.name()
-	members = slices.DeleteFunc(members, func(m backend.Member) bool { return !m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce })
-	for _, m := range members {
-		st.Members = append(st.Members, participant{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
-	}
-	if st.Leader == nil || st.Silent {
+	if r.Vacant() || r.silent {
 		a.code = exitVacant
 	}
+	candidates := electionhttp.CandidatesFor(r.Record, members)
 	if a.asJSON {
-		return a.json(st)
+		j := electionhttp.NewRecord(s.name(), r.Record, r.silent)
+		j.Candidates = candidates
+		return a.json(j)
 	}
-	st.print(a.out, r, members)
+	r.print(a.out, s.name(), candidates)
 	return nil
 }
 
-func (s *state) print(w io.Writer, r backend.Record, members []backend.Member) {
+func (r sighting) print(w io.Writer, store string, candidates []electionhttp.Member) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s %s\n", what, fmt.Sprintf(format, args...))
 	}
-	line("election", "%s", s.Election)
-	line("store", "%s", s.Store)
+	line("election", "%s", r.Election)
+	line("store", "%s", store)
 	switch {
 	case r.Term == 0:
 		line("leader", "nobody has led yet")
 	case r.Forgotten():
 		line("leader", "nobody; the election was forgotten")
-		line("term", "%d, the last", s.Term)
-	case s.Leader == nil:
-		line("leader", "nobody; the last was %q, %s", s.LastID, endText(s.End))
-		line("term", "%d, the last", s.Term)
+		line("term", "%d, the last", r.Term)
+	case r.Vacant():
+		line("leader", "nobody; the last was %q, %s", r.LastID, endText(r.End))
+		line("term", "%d, the last", r.Term)
 	default:
-		line("leader", "%s", s.leaderText())
-		if s.Leader.Address != "" {
-			line("address", "%s", s.Leader.Address)
+		line("leader", "%s", r.leaderText())
+		if r.Holder.Address != "" {
+			line("address", "%s", r.Holder.Address)
 		}
-		if s.Leader.Metadata != "" {
-			line("metadata", "%q", s.Leader.Metadata)
+		if r.Holder.Metadata != "" {
+			line("metadata", "%q", r.Holder.Metadata)
 		}
-		line("term", "%d", s.Term)
-		if s.Elected != nil {
-			line("since", "%s, by the store's clock", s.Elected.Format(time.RFC3339))
+		line("term", "%d", r.Term)
+		if !r.Elected.IsZero() {
+			line("since", "%s, by the store's clock", r.Elected.Format(time.RFC3339))
 		}
-		line("renewed", "%.1fs ago; TTL %v, renewed every %v", s.Age, r.TTL, rounded(r.Renew))
+		line("renewed", "%.1fs ago; TTL %v, renewed every %v", r.Age.Seconds(), r.TTL, rounded(r.Renew))
 	}
-	if s.Request != nil {
-		line("request", "%s %s", s.Request.Kind, s.Request.ID)
+	if r.Request.Kind != "" {
+		line("request", "%s %s", r.Request.Kind, r.Request.ID)
 	}
-	if s.MovedTo != "" {
-		line("moved", "to %s: nobody leads by this store", s.MovedTo)
+	if r.MovedTo != "" {
+		line("moved", "to %s: nobody leads by this store", r.MovedTo)
 	}
-	if s.MovedFrom != "" {
-		line("moved", "from %s", s.MovedFrom)
+	if r.MovedFrom != "" {
+		line("moved", "from %s", r.MovedFrom)
 	}
-	if len(members) == 0 {
+	if len(candidates) == 0 {
 		line("members", "no candidate has announced itself")
 	}
-	for i, m := range members {
-		text := m.ID
-		if m.Age > 0 { // 0: the store itself knows that the member is alive
-			text += fmt.Sprintf(", %.1fs ago", m.Age.Seconds())
+	for i, c := range candidates {
+		text := c.ID
+		if c.Announced > 0 { // 0: the store itself knows that the member is alive
+			text += fmt.Sprintf(", %.1fs ago", float64(c.Announced)/1000)
 		}
-		if m.Stage != "" {
-			text += ", stage " + m.Stage
+		if c.Stage != "" {
+			text += ", stage " + c.Stage
 		}
 		line([]string{"members", ""}[min(i, 1)], "%s", text)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -29,17 +30,17 @@ func TestStatusListAndHistoryShowTheLeader(t *testing.T) {
 	m := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
 	m.says("elect: leads")
 	out, code := call(t, env, "status", "job", "--json")
-	var s state
-	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 || s.Leader == nil || s.Leader.ID != "second" || len(s.History) != 2 || s.Term == 0 || s.End != backend.Released {
+	var s electionhttp.Record
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 || s.Leader == nil || s.Leader.ID != "second" || len(s.History) != 2 || len(s.Candidates) != 1 || s.End != backend.Released {
 		t.Errorf("code %d, %v: %s", code, err, out)
 	}
-	if s.Term < 1<<50 || !strings.Contains(out, fmt.Sprintf(`"term":"%d"`, s.Term)) || strings.Count(out, `"term":"`) != 3 {
+	if len(s.Term) < 16 || strings.Count(out, `"term":"`) != 3 {
 		t.Errorf("a term is a string in JSON, that of the current leadership and those of past ones: %s", out)
 	}
 	if list, _ := call(t, env, "list", "--json"); strings.Count(list, `"term":"`) != 3 || strings.Contains(list, `"term":1`) {
 		t.Errorf("list: %s", list)
 	}
-	start(t, env, "watch", "job").says(fmt.Sprintf(`"term":"%d"`, s.Term))
+	start(t, env, "watch", "job").says(fmt.Sprintf(`"term":%q`, s.Term))
 	if out, code := call(t, env, "history", "job"); code != 0 || strings.Count(out, "first") != 2 || !strings.Contains(out, "leads") {
 		t.Errorf("history: code %d: %s", code, out)
 	}
@@ -70,7 +71,7 @@ func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 					if _, all := call(t, env, "list", "--json"); code != want || all != 0 || strings.Contains(out, `"silent":true`) != silent {
 						return fmt.Errorf("code %d, list has %d:\n%s", code, all, out)
 					}
-					var s state
+					var s electionhttp.Record
 					if err := json.Unmarshal([]byte(out), &s); err != nil || !silent && (s.Elected == nil || time.Since(*s.Elected) < 12*time.Second) {
 						return fmt.Errorf("it has not led for longer than a TTL yet (%v):\n%s", err, out)
 					}
@@ -98,11 +99,11 @@ func TestTheLeaderBeforeATakeoverIsNotShownAsLeading(t *testing.T) {
 	first.Process.Signal(syscall.SIGSTOP)
 	testbed.Eventually(t, patience, "status shows the next leader", func() error {
 		out, code := call(t, env, "status", "job", "--json")
-		var s state
+		var s electionhttp.Record
 		if err := json.Unmarshal([]byte(out), &s); err != nil || s.Leader == nil {
 			return fmt.Errorf("code %d: %s", code, out)
 		}
-		if s.Leader.ID == "one" && !s.Silent && s.Age > s.TTL {
+		if s.Leader.ID == "one" && !s.Silent && s.Renewed > s.TTL {
 			t.Errorf("a leader that has not renewed for longer than its TTL is shown as leading, with code %d:\n%s", code, out)
 		}
 		if s.Leader.ID != "two" {
@@ -137,8 +138,8 @@ func TestTextOfAStoreCannotControlATerminal(t *testing.T) {
 		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
 		History: []backend.Leadership{{ID: "old\x1b]0;evil\x07"}},
 	})
-	s := stateOf(r, false)
-	for _, text := range []string{s.leaderText(), s.Leader.ID, s.Leader.Address, s.History[0].ID, r.MovedTo} {
+	s := electionhttp.NewRecord("", r, false)
+	for _, text := range []string{sighting{Record: r}.leaderText(), s.Leader.ID, s.Leader.Address, s.History[0].ID, s.MovedTo} {
 		if strings.ContainsAny(text, "\x1b\x07\t") {
 			t.Errorf("%q reaches the terminal", text)
 		}

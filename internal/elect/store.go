@@ -75,15 +75,7 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	if err := backend.CheckName(name); err != nil {
 		return r, err
 	}
-	err = s.within(ctx, func(ctx context.Context) error {
-		list, err := s.List(ctx, name, 1)
-		if err == nil && len(list) == 1 && list[0].Election == name {
-			r = clean.Record(list[0])
-		}
-		return err
-	})
-	r.Election = name
-	return r, err
+	return page.Record(ctx, s.within, s.Backend, name)
 }
 
 // records returns the records of all elections, or of those that a pattern matches, without forgotten ones,
@@ -92,7 +84,7 @@ func (s *store) records(ctx context.Context, pattern string) ([]backend.Record, 
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
 	}
-	list, err := unforgotten(page.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+	list, err := unforgotten(page.Records(ctx, s.within, s.Backend))
 	return slices.DeleteFunc(list, func(r backend.Record) bool {
 		matches, _ := path.Match(pattern, r.Election)
 		return pattern != "" && !matches
@@ -114,63 +106,67 @@ func (s *store) named(ctx context.Context, name string) ([]backend.Record, error
 
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// unforgotten collects records without forgotten ones, cleaned for a terminal.
+// unforgotten collects records without forgotten ones.
 func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Record, err error) {
 	for r, err := range records {
 		if err != nil {
 			return nil, err
 		}
 		if !r.Forgotten() {
-			list = append(list, clean.Record(r))
+			list = append(list, r)
 		}
 	}
 	return list, nil
 }
 
 // members returns the members of all elections, cleaned for a terminal.
-func (s *store) members(ctx context.Context) (list []backend.Member, err error) {
-	for m, err := range page.All(ctx, s.within, s.Members, func(m backend.Member) string { return string(m.Nonce) }) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, clean.Member(m))
-	}
-	return list, nil
+func (s *store) members(ctx context.Context) ([]backend.Member, error) {
+	return page.Members(ctx, s.within, s.Backend)
 }
 
 // overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably
 // dead. It is false where the store itself expires leases: there a lease that is shown is held.
 func (s *store) overdue(r backend.Record) bool {
 	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
-	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
+	return !expiresInStore && r.TTL > 0 && r.ExpiredFor() > 0
 }
 
-// observed returns the record of an election, and whether its leader is silent.
-func (s *store) observed(ctx context.Context, name string) (backend.Record, bool, error) {
+// A sighting is a record, and whether its leader is silent: it no longer renews its lease.
+type sighting struct {
+	backend.Record
+	silent bool
+}
+
+// observed returns the sighting of one election.
+func (s *store) observed(ctx context.Context, name string) (sighting, error) {
 	r, err := s.record(ctx, name)
 	if err != nil {
-		return r, false, err
+		return sighting{}, err
 	}
-	records := []backend.Record{r}
-	silent, err := s.silent(ctx, records)
-	return records[0], silent[name], err
+	list, err := s.observe(ctx, []backend.Record{r})
+	if err != nil {
+		return sighting{}, err
+	}
+	return list[0], nil
 }
 
-// silent returns the elections whose leader no longer renews its lease. An age alone is only a
-// hint, because on some stores it compares the clocks of two machines. So silent observes each
-// overdue lease for as long as a renewal may take: a leader that is alive renews it. What silent has read
-// of a record last replaces it: meanwhile another process may lead.
-func (s *store) silent(ctx context.Context, records []backend.Record) (map[string]bool, error) {
+// observe finds out which leaders are silent. An age alone is only a hint, because on some stores it
+// compares the clocks of two machines. So observe reads each overdue lease again for as long as a renewal
+// may take: a leader that is alive renews it. A sighting has the record as it was read last: meanwhile
+// another process may lead.
+func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighting, error) {
 	type reading struct {
 		backend.Record
 		written time.Time
 	}
 	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
+
+	list := make([]sighting, len(records))
 	overdue, limit := map[int]reading{}, time.Duration(0) // by index
-	silent := map[string]bool{}
 	for i, r := range records {
+		list[i].Record = r
 		if !r.Vacant() && r.ObserveFor == 0 && s.Guarantees().Expiry == backend.ByKernel { // the kernel says that the leader has ended
-			silent[r.Election] = true
+			list[i].silent = true
 		} else if s.overdue(r) {
 			overdue[i], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
 		}
@@ -186,7 +182,7 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 			if err != nil {
 				return nil, err
 			}
-			records[i] = r
+			list[i].Record = r
 			now := newReading(r)
 			// The Version also changes when a session ends, but then the lease is not written.
 			renewed := now.Version != before.Version && now.written.After(before.written.Add(before.Renew/2))
@@ -195,8 +191,8 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 			}
 		}
 	}
-	for _, r := range overdue {
-		silent[r.Election] = true
+	for i := range overdue {
+		list[i].silent = true
 	}
-	return silent, nil
+	return list, nil
 }

@@ -12,21 +12,8 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
 )
-
-// An eventLine is one line of JSON of "elect watch".
-type eventLine struct {
-	Time     time.Time       `json:"time"`            // when this process observed it
-	First    bool            `json:"first,omitempty"` // the first state that this process observed, which may be no change
-	Election string          `json:"election"`
-	Kind     string          `json:"kind"` // unknown, vacant, elected or notice
-	Leader   string          `json:"leader,omitempty"`
-	Address  string          `json:"address,omitempty"`
-	Previous string          `json:"previous,omitempty"`
-	Term     uint64          `json:"term,omitempty,string"`
-	Reason   election.Reason `json:"reason"`
-	Error    string          `json:"error,omitempty"`
-}
 
 func (a *app) watchCommand() *cobra.Command {
 	var asJSON bool
@@ -63,7 +50,7 @@ func (a *app) watch(ctx context.Context, m *election.Manager, all, asJSON bool) 
 		switch {
 		case ev.Kind == election.Unknown && ev.Reason == election.ReasonCurrent && ev.Err == nil: // the store has not been read yet
 		case asJSON:
-			a.json(lineOf(ev))
+			a.json(electionhttp.NewChange(ev))
 		default:
 			fmt.Fprintf(a.out, "%s  %s\n", ev.Time.Local().Format(time.DateTime), clean.Text(ev.String(), 1024, false))
 		}
@@ -83,16 +70,4 @@ func (a *app) watch(ctx context.Context, m *election.Manager, all, asJSON bool) 
 	case <-ctx.Done():
 		return nil
 	}
-}
-
-// lineOf returns an event as JSON shows it.
-func lineOf(ev election.Event) eventLine {
-	line := eventLine{
-		Time: ev.Time, First: ev.First, Election: ev.Election, Kind: ev.Kind.String(), Leader: ev.Leader.ID, Address: ev.Leader.Address,
-		Previous: ev.Previous.ID, Term: ev.Term, Reason: ev.Reason,
-	}
-	if ev.Err != nil {
-		line.Error = ev.Err.Error()
-	}
-	return line
 }

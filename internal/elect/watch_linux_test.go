@@ -12,7 +12,7 @@ func TestWatchDoesNotUseTheConfiguredID(t *testing.T) {
 	env := onFiles(t, "ELECTION_ID=host-1", "ELECTION_TTL=2s")
 	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
 	// Watch for several TTLs: the notice would come after the first.
-	if out, code := call(t, env, "watch", "job", "--for", "10s"); code != 0 || !strings.Contains(out, `"leader":"host-1"`) || strings.Contains(out, "same id") {
+	if out, code := call(t, env, "watch", "job", "--for", "10s"); code != 0 || !strings.Contains(out, `"leader":{"id":"host-1"`) || strings.Contains(out, "same id") {
 		t.Errorf("code %d; want a leader and no notice:\n%s", code, out)
 	}
 }
