@@ -223,3 +223,28 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 		}
 	}
 }
+
+// A token has no right for a moment. That is denied, and is not taken for another Consul: the leader goes on with its session.
+func TestRightsThatAreMissingForAMomentCostNoSession(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	bound := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/"))
+	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
+	held := n.win("own")
+	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
+	fatal(t, err)
+	may := policy.Rules
+	for _, rules := range []string{"", may} {
+		policy.Rules = rules
+		_, _, err := l.root.ACL().PolicyUpdate(policy, nil)
+		fatal(t, err)
+		n.wire.take()
+		_, err = n.Renew(n.ctx(), testbed.Held(held))
+		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), n.driver.Policy); denied != (rules == "") {
+			t.Errorf("a renewal with the rights %q: %v", rules, err)
+		}
+		if sent := n.wire.take(); len(sent) != 1 {
+			t.Errorf("a renewal with the rights %q takes the requests %q", rules, sent)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package consul
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -159,4 +160,43 @@ func TestASocketThatMayNotBeOpenedIsDenied(t *testing.T) {
 	if err := a.Fail(&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "the agent's socket") {
 		t.Errorf("%v; want ErrDenied and the socket", err)
 	}
+}
+
+// Another Consul with a copy of the keys answers, and the request that asks up to where it was written fails. The copy is
+// not believed all the same.
+func TestACopyIsNoticedThoughItsIndexIsNotTold(t *testing.T) {
+	here, other := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
+	l, ahead := newLab(t, here), admins(t, other)
+	for range 1000 {
+		_, err := ahead.KV().Put(&api.KVPair{Key: "test/age"}, nil)
+		fatal(t, err)
+	}
+	proxy := here.Proxy(t)
+	n := l.node(t, "n", func(o *Options) { o.Address = proxy.Addr() })
+	held := n.win("held")
+	fatal(t, copyKeys(l.root, ahead, l.prefix))
+	proxy.SetTarget(other.Addr())
+	proxy.Reset()
+
+	answered := n.wire.next
+	n.wire.next = lost{answered, "separator="}
+	n.Observe(n.ctx(), []backend.Lease{held})
+	n.wire.next = answered
+	n.want("a renewal by the copy", n.renew(held)[0], backend.Refused)
+	if seen := n.observe("held"); seen.ObserveFor < n.ttl {
+		t.Errorf("the copy is watched for %v, want %v", seen.ObserveFor, n.ttl)
+	}
+}
+
+// A lost is a RoundTripper that answers no request with a text in its query.
+type lost struct {
+	http.RoundTripper
+	text string
+}
+
+func (l lost) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.RawQuery, l.text) {
+		return nil, errors.New("the answer is lost")
+	}
+	return l.RoundTripper.RoundTrip(r)
 }

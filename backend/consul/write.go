@@ -28,13 +28,10 @@ type plan struct {
 // and says which operations it refuses; then the others are sent again. The items in verify are
 // compared after that.
 func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	d.mu.Lock()
-	same := epoch == Name && wentBack == d.wentBack
-	d.mu.Unlock()
-	if !same {
+	if epoch != Name {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	here, err := d.identify(ctx)
+	here, err := d.identify(ctx, wentBack)
 	if err != nil {
 		return lease.Written{}, d.Fail(err)
 	}
@@ -176,7 +173,7 @@ func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
 	}
 	failed := make(map[int]string)
 	for _, e := range answer.Errors {
-		if e.OpIndex == there {
+		if e.OpIndex == there && changedMeanwhile(e.What) {
 			return nil, lease.ErrEpoch
 		}
 		if e.OpIndex < 0 || e.OpIndex >= len(of) {
