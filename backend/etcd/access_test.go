@@ -85,36 +85,34 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	// An observer can read and listen, but not write.
 	o.Username = "eye"
 	eye := openNode(t, "eye", o)
-	held := a.lead("jobs")
-	seen := eye.read("jobs")
-	if seen.Holder != a.me {
+	held := a.Leads("jobs")
+	seen := eye.Sees("jobs")
+	if seen.Holder != a.Me {
 		t.Errorf("an observer sees %+v", seen)
 	}
 	returned := eye.listenAsync(seen)
-	if _, err := eye.bid(eye.read("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
+	if err := eye.Bids(eye.Sees("free")).Err; !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
 		t.Errorf("an observer's bid: %v; want ErrDenied and the command that grants the right", err)
 	}
 
 	// Tokens expire, also during Listen.
 	time.Sleep(2500 * time.Millisecond)
-	if got := eye.read("jobs"); got.Term != held.Term {
+	if got := eye.Sees("jobs"); got.Term != held.Term {
 		t.Errorf("an observer whose token has expired sees %+v", got)
 	}
-	a.mustRelease(a.mustRenew(held))
+	a.Resigns(a.Keeps(held))
 	if err := <-returned; err != nil {
 		t.Errorf("Listen beyond the expiry of a token: %v", err)
 	}
 
 	// The right is revoked during a leadership: the renewal fails, and its error says why.
-	held = a.lead("jobs")
-	ctx, cancel := a.ctx()
-	defer cancel()
+	held = a.Leads("jobs")
+	ctx := a.Context()
 	if _, err := root.UserRevokeRole(ctx, "app", "election"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := a.renew(held)
-	if !errors.Is(err, backend.ErrDenied) || got.Outcome != backend.Unknown {
-		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, err)
+	if got := a.Renews(held); !errors.Is(got.Err, backend.ErrDenied) || got.Outcome != backend.Unknown {
+		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, got.Err)
 	}
 	if err := a.Listen(ctx, []backend.Lease{held}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("Listen without rights: %v; want ErrDenied", err)
@@ -122,34 +120,33 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
 		t.Fatal(err)
 	}
-	a.mustRenew(held)
+	a.Keeps(held)
 }
 
 // exerciseAll calls every method, for two candidates with full rights.
 func exerciseAll(t *testing.T, a, b *node) {
 	t.Helper()
-	held := a.lead("all")
-	held = a.mustRenew(held)
-	ctx, cancel := a.ctx()
-	defer cancel()
+	held := a.Leads("all")
+	held = a.Keeps(held)
+	ctx := a.Context()
 	if err := errors.Join(
-		a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}),
+		a.Announce(ctx, backend.Member{Candidate: a.Me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.Me, TTL: ttl}),
 		b.Request(ctx, []backend.Request{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
 	); err != nil {
 		t.Fatal(err)
 	}
-	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.me {
+	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.Me {
 		t.Errorf("members: %v, %v", members, err)
 	}
 	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
 		t.Errorf("records: %v, %v", records, err)
 	}
-	returned := b.listenAsync(b.read("all"))
-	a.mustRelease(held)
+	returned := b.listenAsync(b.Sees("all"))
+	a.Resigns(held)
 	if err := <-returned; err != nil {
 		t.Errorf("listen: %v", err)
 	}
-	b.mustRelease(b.lead("all"))
+	b.Resigns(b.Leads("all"))
 }
 
 func TestTLSWithClientCertificates(t *testing.T) {
@@ -166,7 +163,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	}
 	config := n.TLSConfig()
 	config.Certificates = []tls.Certificate{pair}
-	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).read("all"); got.Term == 0 {
+	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).Sees("all"); got.Term == 0 {
 		t.Errorf("with a TLS configuration of the program: %+v", got)
 	}
 	for what, o := range map[string]Options{
@@ -176,7 +173,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 		o.Endpoints, o.Prefix = []string{n.URL()}, prefix
 		d := openNode(t, "d", o)
 		testbed.Eventually(t, patience, what+" is denied", func() error { // sometimes it looks like a broken connection
-			if _, err := d.tryRead("all"); !errors.Is(err, backend.ErrDenied) {
+			if _, err := d.Looks("all"); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("%w; want ErrDenied", err)
 			}
 			return nil
@@ -294,9 +291,9 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for i, o := range []Options{options(n.URL()), {Client: admin, Prefix: "own/"}} {
 		a := openNode(t, "a", o)
-		held := a.lead("jobs")
-		returned := a.listenAsync(a.read("jobs"))
-		a.mustRelease(held)
+		held := a.Leads("jobs")
+		returned := a.listenAsync(a.Sees("jobs"))
+		a.Resigns(held)
 		<-returned
 		if err := errors.Join(a.Close(), a.Close()); err != nil {
 			t.Errorf("%d: %v", i, err)

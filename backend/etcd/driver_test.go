@@ -73,17 +73,17 @@ func TestOneWatchServesManyCallsOfListen(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.Options{})
 	o := options(n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	before := countRequests(t, n)["Watch"]
 
 	for range 5 {
-		released := b.listenAsync(b.read("jobs"))
-		a.mustRelease(held)
+		released := b.listenAsync(b.Sees("jobs"))
+		a.Resigns(held)
 		if err := <-released; err != nil {
 			t.Fatal(err)
 		}
-		elected := b.listenAsync(b.read("jobs"))
-		held = a.lead("jobs")
+		elected := b.listenAsync(b.Sees("jobs"))
+		held = a.Leads("jobs")
 		if err := <-elected; err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.Options{})
 	o := options(n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	position := drivertest.Read(t, b.driver, lease.Key{Kind: lease.Records, Name: "jobs"}).Position
 	if _, err := dial(t, n.URL()).Put(t.Context(), "elsewhere", "x"); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 	if b.driver.changedSince(t.Context(), position) {
 		t.Error("a key of another program is taken for a record")
 	}
-	a.mustRelease(held)
+	a.Resigns(held)
 	if !b.driver.changedSince(t.Context(), position) {
 		t.Error("a release is not seen")
 	}
@@ -123,8 +123,8 @@ func TestListenSurvivesCompaction(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.Options{})
 	o, admin := options(n.URL()), dial(t, n.URL())
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
-	held := a.lead("jobs")
-	seen := b.read("jobs")
+	held := a.Leads("jobs")
+	seen := b.Sees("jobs")
 	returned := b.listenAsync(seen)
 	compact := func() {
 		t.Helper()
@@ -137,12 +137,12 @@ func TestListenSurvivesCompaction(t *testing.T) {
 		}
 	}
 	compact()
-	a.mustRelease(held)
+	a.Resigns(held)
 	if err := <-returned; err != nil {
 		t.Errorf("Listen during a compaction: %v", err)
 	}
 	compact()
-	if got := b.read("jobs"); !got.Vacant() || got.End != backend.Released {
+	if got := b.Sees("jobs"); !got.Vacant() || got.End != backend.Released {
 		t.Errorf("after a compaction: %+v", got)
 	}
 }

@@ -123,10 +123,9 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	n, root := withUsers(t, prefix, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
 	strong := openNode(t, "strong", o)
-	strong.lead("hidden")
-	strong.lead("shown")
-	ctx, cancel := strong.ctx()
-	defer cancel()
+	strong.Leads("hidden")
+	strong.Leads("shown")
+	ctx := strong.Context()
 	_, err := root.RoleAdd(ctx, "hole")
 	for _, r := range [][2]string{{prefix, prefix + "record/hidden"}, {prefix + "record/hidden\x00", clientv3.GetPrefixRangeEnd(prefix)}} {
 		if err == nil {
@@ -145,8 +144,8 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	o.Username = "eye"
 	eye := openNode(t, "eye", o)
 	_, list := eye.List(ctx, "", 10)
-	_, hidden := eye.tryRead("hidden")
-	_, shown := eye.tryRead("shown") // whose reading counts all records
+	_, hidden := eye.Looks("hidden")
+	_, shown := eye.Looks("shown") // whose reading counts all records
 	for what, err := range map[string]error{"List": list, "Observe": hidden, "Observe of another one": shown, "Listen": eye.Listen(ctx, []backend.Lease{{Election: "shown"}})} {
 		if !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("%s: %v, want ErrDenied", what, err)
@@ -171,16 +170,11 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	}
 	for _, others := range []int{1, maxByKey + 5} {
 		a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
-		bids := []backend.Bid{{Election: fmt.Sprint("forbidden", others), Candidate: a.me, TTL: ttl, Renew: ttl / 3}}
+		bids := []backend.Bid{a.BidOver(a.Sees(fmt.Sprint("forbidden", others)))}
 		for i := range others {
-			bids = append(bids, backend.Bid{Election: fmt.Sprintf("good%d.%d", others, i), Candidate: a.me, TTL: ttl, Renew: ttl / 3})
+			bids = append(bids, a.BidOver(a.Sees(fmt.Sprintf("good%d.%d", others, i))))
 		}
-		for i := range bids {
-			bids[i].Expected = a.read(bids[i].Election)
-		}
-		ctx, cancel := a.ctx()
-		defer cancel()
-		answers, err := a.Acquire(ctx, bids)
+		answers, err := a.Acquire(a.Context(), bids)
 		if answers[0].Outcome != backend.Unknown || !errors.Is(answers[0].Err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(answers[0].Err), "grant-permission") {
 			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and the command that grants the right", answers[0].Outcome, answers[0].Err)
 		}
@@ -218,9 +212,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 		must(root.UserAdd(t.Context(), role, secret))
 		must(root.UserGrantRole(t.Context(), role, role))
 		c := openNode(t, "c", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: role, Password: secret})
-		ctx, cancel := c.ctx()
-		defer cancel()
-		errs := c.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl}, {Election: "some", Candidate: c.me, TTL: ttl}})
+		errs := c.Preflight(c.Context(), []backend.Bid{{Election: "jobs", Candidate: c.Me, TTL: ttl}, {Election: "some", Candidate: c.Me, TTL: ttl}})
 		for i, err := range errs {
 			denied := without != "" && (i == 0 || without != records)
 			if denied != errors.Is(err, backend.ErrDenied) || !denied && err != nil {

@@ -1,13 +1,11 @@
 package etcd
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
@@ -84,34 +82,16 @@ func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, 3, calm)
 	a := openNode(t, "a", options(urls(nodes)...))
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	led := testbed.Leader(t, nodes)
 	hangs := nodes[slices.IndexFunc(nodes, func(n *testbed.Daemon) bool { return n != led })]
 	hangs.Stop(t)
 	defer hangs.Continue(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*callLimit)
-	defer cancel()
+	a.Limit = ttl
 	for i := range 3 {
-		answers, err := within(ctx, func(ctx context.Context) ([]backend.Answer, error) { return a.Renew(ctx, []backend.Held{held.Held()}) })
-		if err != nil || answers[0].Outcome != backend.Granted {
-			t.Fatalf("renewal %d beside a member that hangs: %v, %v", i, answers, err)
-		}
-		seen := a.read(fmt.Sprint("more", i))
-		answers, err = within(ctx, func(ctx context.Context) ([]backend.Answer, error) {
-			return a.Acquire(ctx, []backend.Bid{{Election: seen.Election, Candidate: a.me, TTL: ttl, Renew: time.Second, Expected: seen}})
-		})
-		if err != nil || answers[0].Outcome != backend.Granted {
-			t.Fatalf("bid %d beside a member that hangs: %v, %v", i, answers, err)
-		}
-		a.mustRelease(answers[0].Lease)
+		a.Keeps(held)
+		a.Resigns(a.Leads(fmt.Sprint("more", i)))
 	}
-}
-
-// within makes a call that has ten seconds.
-func within[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return call(ctx)
 }
 
 // A single node loses all data, and counts revisions anew. Its former leader leads again, in a later term: it does not wait

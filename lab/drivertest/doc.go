@@ -2,7 +2,7 @@
 // about the protocol of backend/lease. What every driver must pass is in backend/lease/leasetest and in conformance; here
 // is what holds for a kind of store: one with a table ([RunSQLTable]), with a replica ([WatchesItsOwnLeftover],
 // [Failovers]), with notifications ([Listen], [HandsOver]), which another one may answer for ([Elsewhere], [NotInTurns]),
-// or to which another program's elections move ([Road]).
+// or to which another program's elections move ([Road]). And a [Candidate] does by hand what a manager does.
 package drivertest
 
 import "time"
