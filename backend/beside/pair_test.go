@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/lab/drivertest"
 )
 
 // A fleet is members of this module and other programs that share one election, in virtual time.
@@ -28,8 +29,8 @@ type fleet struct {
 type member struct {
 	*fleet
 	backend.Backend
+	*drivertest.Candidate
 	inner beside.Inner
-	me    backend.Candidate
 }
 
 const (
@@ -43,7 +44,8 @@ func (f *fleet) start(id string) *member {
 	if f.lock != nil {
 		lock = f.lock(lock)
 	}
-	return &member{f, beside.New(inner, lock), inner, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+	b := beside.New(inner, lock)
+	return &member{f, b, drivertest.NewCandidate(f.T, b, id, ttl), inner}
 }
 
 // interrupted is a lock that takes a moment, in which others may do something.
@@ -64,49 +66,9 @@ func (l interrupted) Drop(ctx context.Context, owned []beside.Owned) error {
 	return l.Lock.Drop(ctx, owned)
 }
 
-func (m *member) sees() backend.Lease {
-	m.Helper()
-	seen, err := m.Observe(m.Context(), []backend.Lease{{Election: jobs}})
-	if err != nil || len(seen) != 1 {
-		m.Fatalf("%s observes one election: %d leases, %v", m.me.ID, len(seen), err)
-	}
-	return seen[0]
-}
-
-// bids bids over what it sees, as if it had observed that for long enough.
-func (m *member) bids() backend.Answer {
-	m.Helper()
-	bid := backend.Bid{Election: jobs, Candidate: m.me, TTL: ttl, Renew: ttl / 3, Expected: m.sees()}
-	answers, err := m.Acquire(m.Context(), []backend.Bid{bid})
-	if err != nil {
-		m.Fatalf("%s bids: %v", m.me.ID, err)
-	}
-	return answers[0]
-}
-
-func (m *member) leads() backend.Lease {
-	m.Helper()
-	a := m.bids()
-	if a.Outcome != backend.Granted {
-		m.Fatalf("%s bids: %v, %v, %+v; want granted", m.me.ID, a.Outcome, a.Err, a.Lease)
-	}
-	return a.Lease
-}
-
-func (m *member) releases(l backend.Lease) {
-	l.End = backend.Released
-	if err := m.Release(m.Context(), []backend.Held{l.Held()}); err != nil {
-		m.Error(err)
-	}
-}
-
 // innerLease reads the inner lease alone.
 func (f *fleet) innerLease() backend.Lease {
-	found, err := lease.New(f.store.Driver()).Observe(f.Context(), []backend.Lease{{Election: jobs}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return found[0]
+	return drivertest.NewCandidate(f.T, lease.New(f.store.Driver()), "reader", ttl).Sees(jobs)
 }
 
 // rules are what a combiner must do, beside the conformance suite, in which no other program takes part.
@@ -135,7 +97,7 @@ func TestRulesBesideOtherPrograms(t *testing.T) {
 
 func trustEnds(f *fleet) {
 	a := f.start("a")
-	l := a.leads()
+	l := a.Leads(jobs)
 	time.Sleep(ttl * 3 / 5)
 
 	// Its lock is renewed late in the life of the row, by a call of which only the inner half was done.
@@ -143,11 +105,11 @@ func trustEnds(f *fleet) {
 		f.Fatal(err)
 	}
 	began := time.Now()
-	answers, err := a.Renew(f.Context(), []backend.Held{l.Held()})
-	if err != nil {
-		f.Fatal(err)
+	renewed := a.Renews(l)
+	if renewed.Err != nil {
+		f.Fatal(renewed.Err)
 	}
-	trusted := began.Add(answers[0].ValidFor)
+	trusted := began.Add(renewed.ValidFor)
 	for !f.table.Run(jobs, "other") {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -165,13 +127,10 @@ func trustsTheLesser(f *fleet) {
 		}}
 	}
 	a := f.start("a")
-	got := a.bids()
-	renewed, err := a.Renew(f.Context(), []backend.Held{got.Held()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if got.ValidFor != time.Second || renewed[0].ValidFor != time.Second {
-		f.Errorf("a lock that is sure for a second is trusted for %v, and for %v after a renewal", got.ValidFor, renewed[0].ValidFor)
+	got := a.Bids(a.Sees(jobs))
+	renewed := a.Renews(got.Lease)
+	if got.ValidFor != time.Second || renewed.ValidFor != time.Second {
+		f.Errorf("a lock that is sure for a second is trusted for %v, and for %v after a renewal", got.ValidFor, renewed.ValidFor)
 	}
 }
 
@@ -181,7 +140,7 @@ func marksLast(f *fleet) {
 		return lockMutant{Lock: l, keep: func(context.Context, beside.Lock, []beside.Owned) error { return full }}
 	}
 	a := f.start("a")
-	held := a.leads()
+	held := a.Leads(jobs)
 	held.MovedTo = "elsewhere"
 	if got, err := a.Backend.(backend.Marker).Mark(f.Context(), []backend.Held{held.Held()}); !errors.Is(err, full) || got[0].Outcome == backend.Granted {
 		f.Errorf("a mark without a seal: %+v, %v", got, err)
@@ -194,8 +153,8 @@ func marksLast(f *fleet) {
 func givesBack(f *fleet) {
 	a := f.start("a")
 	f.between = func() { f.table.Run(jobs, "other") }
-	a.sees()
-	if got := a.bids(); got.Outcome != backend.Refused || got.Holder.ID != "other" {
+	a.Sees(jobs)
+	if got := a.Bids(a.Sees(jobs)); got.Outcome != backend.Refused || got.Holder.ID != "other" {
 		f.Errorf("another program has been quicker, and the bid is %v: %+v", got.Outcome, got.Lease)
 	}
 	if l := f.innerLease(); !l.Vacant() {
@@ -209,7 +168,7 @@ func leavesPrograms(f *fleet) {
 	before := f.innerLease()
 	for range 20 {
 		f.table.Run(jobs, "other")
-		if got := a.bids(); got.Outcome != backend.Refused {
+		if got := a.Bids(a.Sees(jobs)); got.Outcome != backend.Refused {
 			f.Errorf("a bid beside a program that leads: %v", got.Outcome)
 		}
 		time.Sleep(threshold / 4)
@@ -221,15 +180,15 @@ func leavesPrograms(f *fleet) {
 
 func toldWhenFree(f *fleet) {
 	a, b := f.start("a"), f.start("b")
-	held := a.leads()
-	seen := b.sees()
+	held := a.Leads(jobs)
+	seen := b.Sees(jobs)
 	f.between = func() { time.Sleep(200 * time.Millisecond) } // longer than a lock takes to be given back
-	go a.releases(held)
+	go a.Resigns(held)
 
 	if err := b.Listen(f.Context(), []backend.Lease{seen}); err != nil {
 		f.Fatal(err)
 	}
-	if got := b.bids(); got.Outcome != backend.Granted {
+	if got := b.Bids(b.Sees(jobs)); got.Outcome != backend.Granted {
 		f.Errorf("the first bid after the news: %v, %+v", got.Outcome, got.Lease)
 	}
 	synctest.Wait()
@@ -238,26 +197,26 @@ func toldWhenFree(f *fleet) {
 
 func takesFromTheDead(f *fleet) {
 	a, b := f.start("a"), f.start("b")
-	dead := a.leads()
+	dead := a.Leads(jobs)
 	time.Sleep(ttl)
-	l := b.sees()
-	if l.Holder != a.me || l.ObserveFor != dead.TTL {
+	l := b.Sees(jobs)
+	if l.Holder != a.Me || l.ObserveFor != dead.TTL {
 		f.Errorf("a dead member's lease is read as %+v; want it observed for its TTL", l)
 	}
-	if got := b.bids(); got.Outcome != backend.Granted || got.Term <= dead.Term {
+	if got := b.Bids(b.Sees(jobs)); got.Outcome != backend.Granted || got.Term <= dead.Term {
 		f.Errorf("a bid after its TTL: %v, term %d after %d", got.Outcome, got.Term, dead.Term)
 	}
 }
 
 func sealsFirst(f *fleet) {
 	a := f.start("a")
-	held := a.leads()
+	held := a.Leads(jobs)
 	held.MovedTo = "elsewhere"
 	got, err := a.Backend.(backend.Marker).Mark(f.Context(), []backend.Held{held.Held()})
 	if err != nil || got[0].Outcome != backend.Granted {
 		f.Fatalf("a mark: %+v, %v", got, err)
 	}
-	a.releases(got[0].Lease)
+	a.Resigns(got[0].Lease)
 	time.Sleep(2 * threshold)
 	if f.table.Run(jobs, "other") {
 		f.Errorf("another program leads an election that has moved")
@@ -266,8 +225,8 @@ func sealsFirst(f *fleet) {
 
 func guardReleases(f *fleet) {
 	a, guard := f.start("a"), f.start("guard")
-	held := a.leads()
-	guard.sees()
+	held := a.Leads(jobs)
+	guard.Sees(jobs)
 	dead := held.Held()
 	dead.Holder = backend.Candidate{Nonce: held.Holder.Nonce} // a guard knows no more
 	if err := guard.Backend.(backend.Adopter).Adopt(held.Holder.Nonce, []backend.Held{dead}); err != nil {
