@@ -84,17 +84,17 @@ func TestAGuardReleasesWhatAStageNeeds(t *testing.T) {
 				return newCandidate(t, road(t, o), "a")
 			}
 			dead, guard, next := open(), open(), open()
-			l := dead.win()
+			l := dead.Leads("jobs")
 			held := l.Held()
 			held.End = backend.Failed
-			guard.observe()
-			if err := guard.Backend.(backend.Adopter).Adopt(dead.me.Nonce, []backend.Held{held}); err != nil {
+			guard.Sees("jobs")
+			if err := guard.Backend.(backend.Adopter).Adopt(dead.Me.Nonce, []backend.Held{held}); err != nil {
 				t.Fatal(err)
 			}
 			if err := guard.Release(t.Context(), []backend.Held{held}); err != nil {
 				t.Fatal(err)
 			}
-			if won := next.win(); won.Term <= l.Term {
+			if won := next.Leads("jobs"); won.Term <= l.Term {
 				t.Errorf("term %d after %d", won.Term, l.Term)
 			}
 		})
@@ -108,14 +108,14 @@ func TestAGuardReleasesAHalfThatABidHasLeft(t *testing.T) {
 		return newCandidate(t, road(t, migration.Options{From: lease.New(from.Driver()), To: lease.New(to.Driver()), FromName: "here", ToName: "there", Stage: migration.To}), "a")
 	}
 	half := newCandidate(t, lease.New(from.Driver()), "a")
-	half.win()
+	half.Leads("jobs")
 	guard, next := open(), open()
-	unknown := []backend.Held{{Election: "jobs", Holder: half.me, TTL: 10 * time.Second, End: backend.Failed}}
-	if err := guard.Backend.(backend.Adopter).Adopt(half.me.Nonce, unknown); err != nil {
+	unknown := []backend.Held{{Election: "jobs", Holder: half.Me, TTL: 10 * time.Second, End: backend.Failed}}
+	if err := guard.Backend.(backend.Adopter).Adopt(half.Me.Nonce, unknown); err != nil {
 		t.Fatal(err)
 	}
 	if err := guard.Release(t.Context(), unknown); err != nil {
 		t.Fatal(err)
 	}
-	next.win()
+	next.Leads("jobs")
 }

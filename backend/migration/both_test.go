@@ -12,56 +12,18 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 )
-
-var jobs = []backend.Lease{{Election: "jobs"}}
 
 // A candidate has a backend of its own, and no manager.
 type candidate struct {
 	backend.Backend
-	me backend.Candidate
-	t  *testing.T
+	*drivertest.Candidate
 }
 
 func newCandidate(t *testing.T, b backend.Backend, id string) *candidate {
 	t.Cleanup(func() { b.Close() })
-	return &candidate{b, backend.Candidate{ID: id, Nonce: backend.NewNonce()}, t}
-}
-
-func (c *candidate) observe() backend.Lease {
-	c.t.Helper()
-	l, err := c.Observe(context.Background(), jobs)
-	if err != nil || len(l) != 1 {
-		c.t.Fatalf("%s observes: %v, %v", c.me.ID, l, err)
-	}
-	return l[0]
-}
-
-func (c *candidate) bid(expected backend.Lease) backend.Answer {
-	c.t.Helper()
-	a, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: expected}})
-	if err != nil {
-		c.t.Fatalf("%s bids: %v", c.me.ID, err)
-	}
-	return a[0]
-}
-
-func (c *candidate) win() backend.Lease {
-	c.t.Helper()
-	a := c.bid(c.observe())
-	if a.Outcome != backend.Granted {
-		c.t.Fatalf("%s bids for a free lease: %v", c.me.ID, a)
-	}
-	return a.Lease
-}
-
-func (c *candidate) renew(l backend.Lease) backend.Answer {
-	c.t.Helper()
-	a, err := c.Renew(context.Background(), []backend.Held{l.Held()})
-	if err != nil {
-		c.t.Fatalf("%s renews: %v", c.me.ID, err)
-	}
-	return a[0]
+	return &candidate{b, drivertest.NewCandidate(t, b, id, 10*time.Second)}
 }
 
 // One lease is lost at a time.
@@ -70,10 +32,8 @@ func TestLosingEitherLeaseIsLosing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(false, 0)
 			holder := newCandidate(t, p.open(t, migration.Both), "holder")
-			held := holder.win()
-			if a := holder.renew(held); a.Outcome != backend.Granted {
-				t.Fatalf("a renewal of both: %v", a)
-			}
+			held := holder.Leads("jobs")
+			holder.Keeps(held)
 			store := p.old
 			if which == "new" {
 				store = p.new
@@ -83,7 +43,7 @@ func TestLosingEitherLeaseIsLosing(t *testing.T) {
 			if err := operator.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
 				t.Fatal(err)
 			}
-			if a := holder.renew(held); a.Outcome != backend.Refused {
+			if a := holder.Renews(held); a.Outcome != backend.Refused {
 				t.Errorf("expected a renewal to be refused after the %s lease was lost, got %v", which, a)
 			}
 		})
@@ -97,7 +57,7 @@ func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(false, 0)
 			holder := newCandidate(t, p.open(t, migration.Both), "holder")
-			held := holder.win()
+			held := holder.Leads("jobs")
 			nomination := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "next"}
 			acceptance := nomination
 			acceptance.Kind, acceptance.Nonce = backend.Accept, backend.NewNonce()
@@ -111,7 +71,7 @@ func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
 			if err := newCandidate(t, second.Backend(), "next").Request(t.Context(), []backend.Request{acceptance}); err != nil {
 				t.Fatal(err)
 			}
-			if a := holder.renew(held); a.Lease.Request.Kind != backend.Accept {
+			if a := holder.Renews(held); a.Lease.Request.Kind != backend.Accept {
 				t.Errorf("expected the holder to receive the acceptance, got %+v", a.Lease.Request)
 			}
 		})
@@ -127,11 +87,12 @@ func TestSlowStoresAgreeOnATerm(t *testing.T) {
 				p := newPair(false, skew)
 				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
 				c := newCandidate(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: both}), "slow")
-				free := c.observe()
+				c.Limit = time.Hour // as good as none
+				free := c.Sees("jobs")
 				slow := func(conformance.Call) conformance.Fate { return conformance.Fate{Before: late} }
 				old.Decide(slow)
 				wire.Decide(slow)
-				a := c.bid(free)
+				a := c.Bids(free)
 				if o, n := p.terms("jobs"); a.Outcome != backend.Granted || o != a.Term || n != a.Term {
 					t.Errorf("the new store's clock is ahead by %v, and calls take %v: want a grant in a term of both stores, got %v, and the terms %d and %d", skew, late, a, o, n)
 				}
@@ -162,26 +123,24 @@ func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(false, 0)
 			stranger := newCandidate(t, p.old.Backend(), "stranger")
-			held := stranger.win()
+			held := stranger.Leads("jobs")
 			c := newCandidate(t, road(t, migration.Options{From: old(p.old.Backend()), To: p.new.Backend(), ToName: "new", Stage: both}), "both")
-			if err := c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: 10 * time.Second}); err != nil {
+			if err := c.Announce(t.Context(), backend.Member{Candidate: c.Me, TTL: 10 * time.Second}); err != nil {
 				t.Fatal(err) // as a manager does first
 			}
 			leftover := newCandidate(t, p.new.Backend(), "both")
-			leftover.me = c.me // as if an earlier bid had been granted late
-			leftover.win()
+			leftover.Me = c.Me // as if an earlier bid had been granted late
+			leftover.Leads("jobs")
 
-			seen := c.observe()
-			if seen.Holder.Nonce != c.me.Nonce || seen.ObserveFor != 0 {
+			seen := c.Sees("jobs")
+			if seen.Holder.Nonce != c.Me.Nonce || seen.ObserveFor != 0 {
 				t.Fatalf("%s: expected it to find its own leftover, got %+v", what, seen)
 			}
-			if a := c.bid(seen); a.Outcome == backend.Granted {
+			if a := c.Bids(seen); a.Outcome == backend.Granted {
 				t.Errorf("%s: expected no grant of a lease that another process leads by, got %+v", what, a)
 			}
-			if a := stranger.renew(held); a.Outcome != backend.Granted {
-				t.Errorf("%s: expected the leader by the old store to be renewed, got %+v", what, a)
-			}
-			if l := leftover.observe(); !l.Vacant() {
+			stranger.Keeps(held) // it leads by the old store
+			if l := leftover.Sees("jobs"); !l.Vacant() {
 				t.Errorf("%s: expected the new lease to be released, got %+v", what, l)
 			}
 		})
@@ -192,25 +151,15 @@ func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
 // another priority, others would ask this process to step down.
 func TestAFirstBidHidesNoPriority(t *testing.T) {
 	from, to := memory.New(), memory.New()
-	b, err := migration.New(migration.Options{From: from.Backend(), To: to.Backend(), ToName: "new", Stage: migration.Both})
-	if err != nil {
-		t.Fatal(err)
-	}
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	announced := backend.Member{Candidate: me, TTL: 10 * time.Second, Elections: backend.ElectionList(10, slices.Values([]string{"jobs"}))}
-	if err := b.Announce(t.Context(), announced); err != nil {
+	o := migration.Options{From: from.Backend(), To: to.Backend(), ToName: "new", Stage: migration.Both}
+	c := newCandidate(t, road(t, o), "a")
+	announced := backend.Member{Candidate: c.Me, TTL: 10 * time.Second, Elections: backend.ElectionList(10, slices.Values([]string{"jobs"}))}
+	if err := c.Announce(t.Context(), announced); err != nil {
 		t.Fatal(err)
 	}
 
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bid := backend.Bid{Election: "jobs", Candidate: me, TTL: 10 * time.Second, Renew: time.Second, Expected: seen[0]}
-	if got, err := b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || got[0].Outcome != backend.Granted {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	members, err := b.Members(t.Context(), "", 2)
+	c.Leads("jobs")
+	members, err := c.Members(t.Context(), "", 2)
 	if err != nil || len(members) != 1 || members[0].Priority() != 10 {
 		t.Errorf("after the first bid the members are %+v, %v; want one with the priority 10", members, err)
 	}

@@ -118,13 +118,13 @@ func TestTheOldLeaseIsReleasedIfTheNewStoreIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newCandidate(t, b, "both")
-		held := c.win()
+		held := c.Leads("jobs")
 		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrUnavailable} })
 		held.End = backend.Failed
 		if err := c.Release(context.Background(), []backend.Held{held.Held()}); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("expected ErrUnavailable for the half that is not released, got %v", err)
 		}
-		if l := newCandidate(t, p.old.Backend(), "reader").observe(); !l.Vacant() {
+		if l := newCandidate(t, p.old.Backend(), "reader").Sees("jobs"); !l.Vacant() {
 			t.Errorf("expected the old lease to be released, got %+v", l)
 		}
 	})
@@ -149,11 +149,10 @@ func TestALeaseLostBeforeItsMarkIsRefused(t *testing.T) {
 		p := newPair(false, 0)
 		b := road(t, migration.Options{From: p.old.Backend(), To: deposing{p.new.Backend(), p.new}, ToName: "new", Stage: migration.To, Unsealed: true})
 		c := newCandidate(t, b, "deposed")
-		answers, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: c.observe()}})
-		if err != nil || answers[0].Outcome != backend.Refused {
-			t.Errorf("expected Refused, got %+v, %v", answers, err)
+		if a := c.Bids(c.Sees("jobs")); a.Outcome != backend.Refused {
+			t.Errorf("expected Refused, got %+v", a)
 		}
-		if l := newCandidate(t, p.new.Backend(), "reader").observe(); !l.Vacant() {
+		if l := newCandidate(t, p.new.Backend(), "reader").Sees("jobs"); !l.Vacant() {
 			t.Errorf("expected the new lease to be released, got %+v", l)
 		}
 	})

@@ -168,7 +168,7 @@ func TestAnElectionThatMovedElsewhereIsReported(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := stores{}
 			s.walk(t, places("a", "b", nil, both, to)...)
-			if a := newCandidate(t, s.at(t, place{stage, "a", "c", nil}), "another election").win(); a.Vacant() {
+			if a := newCandidate(t, s.at(t, place{stage, "a", "c", nil}), "another election").Leads("jobs"); a.Vacant() {
 				t.Errorf("another election: %+v", a)
 			}
 			e, stop := campaign(t, s.at(t, place{stage, "a", "c", nil}), "lost")
