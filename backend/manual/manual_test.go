@@ -15,6 +15,7 @@ import (
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -248,22 +249,19 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 				version = future + uint64(i)
 			}
 			write(t, file, fmt.Sprintf(`{"version": %d, "leader": "a"}`, version))
-			b := open(t, manual.Options{File: file, MaxTTL: maxTTL})
-			me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-			bid := backend.Bid{Election: "jobs", Candidate: me, TTL: ttl, Expected: backend.Lease{Election: "jobs"}}
-			got, err := b.Acquire(t.Context(), []backend.Bid{bid})
-			if err != nil || got[0].Outcome != backend.Refused || got[0].ObserveFor != maxTTL {
-				t.Fatalf("expected a first bid to be refused until the file was observed for %v, got %+v, %v", maxTTL, got, err)
+			a := drivertest.NewCandidate(t, open(t, manual.Options{File: file, MaxTTL: maxTTL}), "a", ttl)
+			got := a.Bids(backend.Lease{Election: "jobs"})
+			if got.Outcome != backend.Refused || got.ObserveFor != maxTTL {
+				t.Fatalf("expected a first bid to be refused until the file was observed for %v, got %+v", maxTTL, got)
 			}
 			time.Sleep(maxTTL)
-			bid.Expected = got[0].Lease
-			if got, err = b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || got[0].Outcome != backend.Granted {
-				t.Fatalf("expected a bid over the observed lease to be granted, got %+v, %v", got, err)
+			if got = a.Bids(got.Lease); got.Outcome != backend.Granted {
+				t.Fatalf("expected a bid over the observed lease to be granted, got %+v", got)
 			}
-			if got[0].Term <= last || got[0].Term <= version {
-				t.Errorf("start %d: expected a term above %d and above the version %d, got %d", i, last, version, got[0].Term)
+			if got.Term <= last || got.Term <= version {
+				t.Errorf("start %d: expected a term above %d and above the version %d, got %d", i, last, version, got.Term)
 			}
-			last = got[0].Term
+			last = got.Term
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/drivertest"
 )
 
 // TestConformance runs the suite that every backend must pass, in virtual time. Package conformance runs it on a store
@@ -25,17 +26,12 @@ func TestConformance(t *testing.T) {
 // manager would read without a pause.
 func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 	store := memory.New()
-	b := store.Backend()
-	evil := backend.Candidate{ID: "a\x1b]0;\u202e", Nonce: backend.NewNonce(), Metadata: "\xff"}
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: evil, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
-		t.Fatal(err)
-	}
+	evil := drivertest.NewCandidate(t, store.Backend(), "a\x1b]0;\u202e", time.Hour)
+	evil.Me.Metadata = "\xff"
+	seen := evil.Sees("x")
+	evil.Leads("x")
 	reader := store.Backend()
-	news, err := reader.Observe(t.Context(), seen)
+	news, err := reader.Observe(t.Context(), []backend.Lease{seen})
 	if err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
@@ -45,33 +41,15 @@ func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 	}
 }
 
-// elect has a candidate win "jobs", and returns its client and the lease.
-func elect(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
-	t.Helper()
-	b, me := store.Backend(), backend.Candidate{ID: "me", Nonce: backend.NewNonce()}
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Expected: seen[0]}})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Fatal(answers, err)
-	}
-	return b, answers[0].Lease
-}
-
 // A seal that was set since holds for the holder, too.
 func TestAHolderMayBidAtOnceUnlessItWasSealed(t *testing.T) {
 	store := memory.New()
-	b, held := elect(t, store)
-	for _, c := range []struct {
-		who        string
-		b          backend.Backend
-		observeFor time.Duration
-	}{{"the holder", b, 0}, {"another client", store.Backend(), time.Minute}} {
-		now, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if err != nil || now[0].ObserveFor != c.observeFor {
-			t.Errorf("%s must observe the lease for %v, want %v: %v", c.who, now[0].ObserveFor, c.observeFor, err)
+	b := store.Backend()
+	holder, other := drivertest.NewCandidate(t, b, "me", time.Minute), drivertest.NewCandidate(t, store.Backend(), "other", time.Minute)
+	held := holder.Leads("jobs")
+	for c, observeFor := range map[*drivertest.Candidate]time.Duration{holder: 0, other: time.Minute} {
+		if now := c.Sees("jobs"); now.ObserveFor != observeFor {
+			t.Errorf("%s must observe the lease for %v, want %v", c.Me.ID, now.ObserveFor, observeFor)
 		}
 	}
 	seal := held
@@ -79,9 +57,8 @@ func TestAHolderMayBidAtOnceUnlessItWasSealed(t *testing.T) {
 	if a, err := b.(backend.Marker).Mark(t.Context(), []backend.Held{seal.Held()}); err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)
 	}
-	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}
-	if a, err := b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || a[0].Outcome != backend.Refused {
-		t.Errorf("expected a bid that has not seen the seal to be refused, got %v, %v", a, err)
+	if a := holder.Bids(held); a.Outcome != backend.Refused {
+		t.Errorf("expected a bid that has not seen the seal to be refused, got %v", a)
 	}
 }
 
@@ -96,11 +73,9 @@ func TestARequestForAnElectionNeverLedIsStale(t *testing.T) {
 }
 
 func TestListReturnsCopies(t *testing.T) {
-	b, held := elect(t, memory.New())
-	held.End = backend.Released
-	if err := b.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
-		t.Fatal(err)
-	}
+	b := memory.New().Backend()
+	me := drivertest.NewCandidate(t, b, "me", time.Minute)
+	me.Resigns(me.Leads("jobs"))
 	for range 2 {
 		list, err := b.List(t.Context(), "", 10)
 		if err != nil || list[0].History[0].ID != "me" {
