@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -113,61 +113,15 @@ func (l *lab) leader(t testing.TB, key string) (id string) {
 // A node is one member of this module: a Backend and its candidate.
 type node struct {
 	*Backend
-	t  testing.TB
-	me backend.Candidate
-}
-
-func (l *lab) node(t testing.TB, id string) *node {
-	t.Helper()
-	b := mustOpen(t, l.options)
-	t.Cleanup(func() { b.Close() })
-	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
-}
-
-func (n *node) observe(election string) backend.Lease {
-	n.t.Helper()
-	changed, err := n.Observe(n.t.Context(), []backend.Lease{{Election: election}})
-	if err != nil || len(changed) != 1 {
-		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
-	}
-	return changed[0]
+	*drivertest.Candidate
 }
 
 // ttl is the TTL of the leases in these tests.
 const ttl = 2 * time.Second
 
-func (n *node) bid(over backend.Lease) backend.Answer {
-	n.t.Helper()
-	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
-	if err != nil {
-		return backend.Answer{Err: err}
-	}
-	return answers[0]
-}
-
-// lead makes the node win a lease, as if it had observed it for long enough.
-func (n *node) lead(election string) backend.Lease {
-	n.t.Helper()
-	a := n.bid(n.observe(election))
-	if a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %q as it is: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
-	}
-	return a.Lease
-}
-
-func (n *node) renew(l backend.Lease) backend.Answer {
-	n.t.Helper()
-	answers, err := n.Renew(n.t.Context(), []backend.Held{l.Held()})
-	if len(answers) != 1 {
-		return backend.Answer{Err: err}
-	}
-	return answers[0]
-}
-
-func (n *node) release(l backend.Lease) {
-	n.t.Helper()
-	l.End = backend.Released
-	if err := n.Release(n.t.Context(), []backend.Held{l.Held()}); err != nil {
-		n.t.Fatal(err)
-	}
+func (l *lab) node(t testing.TB, id string) *node {
+	t.Helper()
+	b := mustOpen(t, l.options)
+	t.Cleanup(func() { b.Close() })
+	return &node{b, drivertest.NewCandidate(t, b, id, ttl)}
 }

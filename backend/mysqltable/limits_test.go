@@ -24,16 +24,14 @@ func TestNoAutoIncrementNumbersAreWasted(t *testing.T) {
 		l.exec(t, "ALTER TABLE leader_election AUTO_INCREMENT = 4294967294")
 		a := l.node(t, "go-a")
 		for range 20 {
-			held := a.lead("jobs")
-			if got := a.renew(held); got.Outcome != backend.Granted {
-				t.Fatalf("a renewal: %v, %v", got.Outcome, got.Err)
-			}
-			a.release(held)
+			held := a.Leads("jobs")
+			a.Keeps(held)
+			a.Resigns(held)
 		}
-		a.lead("jobs-2") // the second last number
-		got := a.bid(a.observe("jobs-3"))
+		a.Leads("jobs-2") // the second last number
+		got := a.Bids(a.Sees("jobs-3"))
 		if got.Outcome != backend.Granted {
-			got = a.bid(a.observe("jobs-4"))
+			got = a.Bids(a.Sees("jobs-4"))
 		}
 		if got.Outcome != backend.Granted && !errors.Is(got.Err, backend.ErrDenied) {
 			t.Errorf("numbers are used up: want granted or an error of class ErrDenied, got %v, %v", got.Outcome, got.Err)
@@ -55,12 +53,12 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.time), age)
 		}
 		renewed(3600)
-		seen := a.observe("jobs")
+		seen := a.Sees("jobs")
 		renewed(3590)
-		if got := a.bid(seen); got.Outcome != backend.Refused {
+		if got := a.Bids(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that was renewed since: want refused, got %v", got.Outcome)
 		}
-		if got := a.observe("jobs"); got.ObserveFor != l.lifetime() || got.Unchanged(seen) {
+		if got := a.Sees("jobs"); got.ObserveFor != l.lifetime() || got.Unchanged(seen) {
 			t.Errorf("want the row to be observed anew for %v, got %+v", l.lifetime(), got)
 		}
 	})
@@ -72,8 +70,8 @@ func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, s := l.node(t, "go-a"), l.shape()
 		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.time))
-		seen := a.observe("jobs")
-		if got := a.bid(seen); got.Outcome != backend.Refused || a.observe("jobs").Term != seen.Term {
+		seen := a.Sees("jobs")
+		if got := a.Bids(seen); got.Outcome != backend.Refused || a.Sees("jobs").Term != seen.Term {
 			t.Errorf("want a bid refused, and no term used up; got %v, %+v", got.Outcome, got.Lease)
 		}
 	})
@@ -93,21 +91,19 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 			spring := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
 			a := l.node(t, "go-a")
 			time.Sleep(time.Until(spring.Add(-10 * time.Second)))
-			got := a.bid(a.observe("jobs"))
-			if got.Outcome != backend.Granted {
-				t.Fatalf("ten seconds before: %v, %v", got.Outcome, got.Err)
-			}
+			held := a.Leads("jobs")
 			time.Sleep(9 * time.Second)
 			began := time.Now()
-			if got = a.renew(got.Lease); got.Outcome != backend.Granted || began.Add(got.ValidFor).After(spring) {
+			got := a.Renews(held)
+			if got.Outcome != backend.Granted || began.Add(got.ValidFor).After(spring) {
 				t.Errorf("a second before: want granted, and valid for a second at most; got %v, %v, %v", got.Outcome, got.ValidFor, got.Err)
 			}
-			a.release(got.Lease)
-			if got = a.bid(a.observe("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
+			a.Resigns(got.Lease)
+			if got = a.Bids(a.Sees("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
 				t.Errorf("a bid a second before: want refused, with the reason; got %v, %v", got.Outcome, got.Err)
 			}
 			time.Sleep(time.Until(spring))
-			if got = a.bid(a.observe("jobs")); got.Outcome != backend.Granted || got.ValidFor != ttl {
+			if got = a.Bids(a.Sees("jobs")); got.Outcome != backend.Granted || got.ValidFor != ttl {
 				t.Errorf("a bid right after: want granted and valid for %v; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
 			}
 		})
@@ -119,19 +115,17 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 func TestNamesThatTheTableCannotTellApartAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
-		held := a.lead("jobs")
+		held := a.Leads("jobs")
 		for name, class := range map[string]error{
 			"Jobs": backend.ErrDenied, "jobs ": backend.ErrInvalid, " x": backend.ErrInvalid, "jöbs": backend.ErrInvalid,
 			strings.Repeat("n", l.shape().width+1): backend.ErrInvalid,
 		} {
-			if got := a.bid(a.observe(name)); got.Outcome == backend.Granted || !errors.Is(got.Err, class) {
+			if got := a.Bids(a.Sees(name)); got.Outcome == backend.Granted || !errors.Is(got.Err, class) {
 				t.Errorf("a bid for %.20q: want an error of class %v, got %v, %v", name, class, got.Outcome, got.Err)
 			}
 		}
-		a.lead(strings.Repeat("n", l.shape().width))
-		if got := a.renew(held); got.Outcome != backend.Granted {
-			t.Errorf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
-		}
+		a.Leads(strings.Repeat("n", l.shape().width))
+		a.Keeps(held)
 	})
 }
 
@@ -232,7 +226,7 @@ func TestATableOfAnotherShapeIsAnError(t *testing.T) {
 		l := newLab(t, k, UpdateTime, threshold)
 		fails := func(want string) {
 			t.Helper()
-			_, err := l.node(t, "go-a").Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			_, err := l.node(t, "go-a").Looks("jobs")
 			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("want an error of class ErrDenied with %q, got %v", want, err)
 			}

@@ -53,7 +53,7 @@ func (l *lab) lock(t testing.TB) beside.Lock {
 func TestAGuardGivesBackTheRow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.MariaDB, LastSeenActive, threshold)
-	dead := l.node(t, "go-a").lead("jobs").Held()
+	dead := l.node(t, "go-a").Leads("jobs").Held()
 	dead.Holder = backend.Candidate{Nonce: dead.Holder.Nonce} // a guard knows no more
 
 	guard := l.node(t, "guard")
@@ -63,7 +63,7 @@ func TestAGuardGivesBackTheRow(t *testing.T) {
 	if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.node(t, "go-b").observe("jobs"); !got.Vacant() || got.ObserveFor != 0 {
+	if got := l.node(t, "go-b").Sees("jobs"); !got.Vacant() || got.ObserveFor != 0 {
 		t.Errorf("after the guard's release another member reads %+v; want it free", got)
 	}
 	if leader := l.runOnce(t, "jobs", "other-1"); leader != "other-1" {

@@ -87,7 +87,7 @@ func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 			Theirs: f.program,
 			Ours:   func(id, stage string) *testbed.Member { return f.member(id, migration.Stage(stage)) },
 			Waits:  func(m *testbed.Member) { f.runs(m, 4) },
-			Moved:  func() (string, error) { return reader.observe("jobs").MovedTo, nil },
-		}.ThereAndBack(t)
+			Moved:  func() (string, error) { return reader.Sees("jobs").MovedTo, nil },
+		}.ThereAndBack()
 	})
 }

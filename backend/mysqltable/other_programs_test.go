@@ -51,13 +51,13 @@ func TestManualEditsAreObeyed(t *testing.T) {
 		}
 		for name, edit := range edits {
 			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
-			held := a.lead("jobs")
+			held := a.Leads("jobs")
 			l.exec(t, edit)
-			if got := a.renew(held); got.Outcome != backend.Refused || got.Err == nil {
+			if got := a.Renews(held); got.Outcome != backend.Refused || got.Err == nil {
 				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
 			}
-			a.release(held)
-			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && !got.Vacant() || got.ObserveFor != l.lifetime() {
+			a.Resigns(held)
+			if got := b.Sees("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && !got.Vacant() || got.ObserveFor != l.lifetime() {
 				t.Errorf("%s: another member sees %+v", name, got)
 			}
 		}
@@ -81,14 +81,14 @@ func (l *lab) table() *table {
 func TestASealKeepsOtherProgramsOut(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
-		held := a.lead("jobs")
+		held := a.Leads("jobs")
 		held.MovedTo = "elsewhere"
 		got, err := a.Mark(t.Context(), []backend.Held{held.Held()})
 		if err != nil || got[0].Outcome != backend.Granted || got[0].MovedTo != "elsewhere" {
 			t.Fatalf("Mark by the holder: %+v, %v", got, err)
 		}
 		l.exec(t, l.table().statement(renewSQL, pair("jobs", l.leader(t, "jobs"))))
-		a.release(got[0].Lease)
+		a.Resigns(got[0].Lease)
 		for range 3 {
 			if leader := l.runOnce(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400"); leader == "other-1" {
 				t.Fatal("another program has taken a sealed row")
@@ -107,15 +107,13 @@ func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 		l.options.MySQL.Config.Params = map[string]string{"autocommit": "0", "completion_type": "'CHAIN'", "sql_safe_updates": "1", "sql_select_limit": "1", "max_join_size": "1", readOnly: "1",
 			"collation_connection": "'utf16_general_ci'", "character_set_results": "'utf16'", "sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", limit: "1"}
 		a, b := l.node(t, "go-a"), l.node(t, "go-b")
-		held := a.lead("jobs")
-		if got := a.renew(held); got.Outcome != backend.Granted {
-			t.Errorf("a renewal: %v, %v; want granted", got.Outcome, got.Err)
-		}
+		held := a.Leads("jobs")
+		a.Keeps(held)
 		if leader := l.leader(t, "jobs"); !strings.HasPrefix(leader, "go-a#") {
 			t.Errorf("other programs see %q as leader, want go-a#…", leader)
 		}
-		a.release(held)
-		if next := b.lead("jobs"); next.Term <= held.Term {
+		a.Resigns(held)
+		if next := b.Leads("jobs"); next.Term <= held.Term {
 			t.Errorf("term %d after %d", next.Term, held.Term)
 		}
 	})
@@ -127,7 +125,7 @@ func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k, LastSeenActive, threshold)
 		a := l.node(t, "go-a")
-		jobs, reports := a.lead("jobs"), a.lead("reports")
+		jobs, reports := a.Leads("jobs"), a.Leads("reports")
 		locks, err := l.admin.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -139,8 +137,8 @@ func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
 
 		var answers []backend.Answer
 		until(t, patient, "the locked row to run out of time", func() bool {
-			if answers, err = a.Renew(t.Context(), []backend.Held{jobs.Held(), reports.Held()}); err != nil || answers[1].Outcome != backend.Granted {
-				t.Fatalf("beside a locked row another one is renewed: %+v, %v", answers, err)
+			if answers = a.RenewsAll(jobs, reports); answers[1].Outcome != backend.Granted {
+				t.Fatalf("beside a locked row another one is renewed: %+v", answers)
 			}
 			return answers[0].Outcome != backend.Granted
 		})

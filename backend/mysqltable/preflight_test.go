@@ -27,7 +27,7 @@ func TestPreflightReportsMissingRightsToTheTable(t *testing.T) {
 				c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
 				l.options.MySQL.Config = c
 				n := l.node(t, "n")
-				errs := n.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}, {Election: "new", Candidate: n.me, TTL: ttl}})
+				errs := n.Preflight(t.Context(), []backend.Bid{n.BidOver(backend.Lease{Election: "jobs"}), n.BidOver(backend.Lease{Election: "new"})})
 				for _, err := range errs {
 					if enough := rights == "SELECT, INSERT, UPDATE"; enough && err != nil || !enough && !errors.Is(err, backend.ErrDenied) {
 						t.Errorf("with %s: %v", rights, err)
