@@ -30,16 +30,16 @@ func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 func callAll(n *node) map[string]error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	lease := backend.Lease{Election: "verbs", Holder: n.me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
+	lease := backend.Lease{Election: "verbs", Holder: n.Me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
 	errs := make(map[string]error)
-	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Expected: lease}})
+	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.Me, TTL: labTTL, Expected: lease}})
 	_, errs["Renew"] = n.Renew(ctx, []backend.Held{lease.Held()})
 	errs["Release"] = n.Release(ctx, []backend.Held{lease.Held()})
 	_, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease})
 	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease})
 	errs["Request"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
 	_, errs["List"] = n.List(ctx, "", 10)
-	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
+	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: labTTL})
 	_, errs["Members"] = n.Members(ctx, "", 10)
 	return errs
 }
@@ -52,8 +52,8 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	rules := n.driver.Policy
 	secret := token(t, l.root, rules)
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
-	held := n.win("x")
-	n.want("a renewal", n.renew(held)[0], backend.Granted)
+	held := n.Leads("x")
+	n.Keeps(held)
 	for verb, err := range callAll(n) {
 		if err != nil && !errors.Is(err, backend.ErrStale) {
 			t.Errorf("%s with the documented policy: %v", verb, err)
@@ -68,14 +68,13 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	fatal(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
-		answers, err := n.Renew(t.Context(), []backend.Held{held.Held()})
-		if !errors.Is(err, backend.ErrDenied) || len(answers) > 0 && answers[0].Outcome != backend.Unknown {
-			return fmt.Errorf("%v, %v", answers, err)
+		if a := n.Renews(held); !errors.Is(a.Err, backend.ErrDenied) || a.Outcome != backend.Unknown {
+			return fmt.Errorf("%v, %v", a, a.Err)
 		}
 		return nil
 	})
-	other := l.node(t, "other", func(o *Options) { o.Token = testbed.ConsulToken })
-	other.want("a bid of another member, after watching", other.bid(other.watched("x")), backend.Granted)
+	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
+	other.TakesOver("x")
 }
 
 // An observer's token can list and not write, whether or not the servers tell listing from reading. With less it is told
@@ -84,10 +83,10 @@ func TestAnObserverOnlyLists(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL, fmt.Sprintf("-hcl=acl {enable_key_list_policy = %v}", apart)}})
 		l := newLab(t, agent)
-		l.node(t, "n", func(o *Options) { o.Token = testbed.ConsulToken }).win("x")
+		l.node(t, "n", func(o *Options) { o.Token = agent.AdminToken() }).Leads("x")
 		look := func(rules string) error {
 			n := l.node(t, "o", func(o *Options) { o.Token = token(t, l.root, rules).SecretID })
-			_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
+			_, err := n.Looks("x")
 			_, more := n.List(t.Context(), "", 10)
 			return errors.Join(err, more)
 		}
@@ -107,9 +106,9 @@ func TestAnObserverOnlyLists(t *testing.T) {
 func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
-	strong.win("there") // the servers hide only keys that exist
-	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.me, TTL: time.Minute}))
+	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong.Leads("there") // the servers hide only keys that exist
+	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.Me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
 		n := l.node(t, "n", func(o *Options) { o.Token = secret })
@@ -146,8 +145,8 @@ func TestTLSIsVerified(t *testing.T) {
 		"the client": func(o *Options) { o.Client = l.root },
 	} {
 		n := l.node(t, "n", change)
-		held := n.win("x " + what)
-		n.want("a renewal over TLS by "+what, n.renew(held)[0], backend.Granted)
+		held := n.Leads("x " + what)
+		n.Keeps(held)
 	}
 	for what, change := range map[string]func(*Options){
 		"the system's authorities": func(*Options) {},
@@ -155,7 +154,7 @@ func TestTLSIsVerified(t *testing.T) {
 		"no TLS at all":            func(o *Options) { o.Address = agent.Addr() },
 	} {
 		n := l.node(t, "n", change)
-		if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
+		if _, err := n.Looks("x"); !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("with %s: %v, want ErrDenied", what, err)
 		}
 	}
@@ -167,10 +166,10 @@ func TestAClientCertificateIsSent(t *testing.T) {
 	l := newLab(t, agent)
 	cert, key := agent.ClientFiles(t, "app")
 	n := l.node(t, "n", func(o *Options) { o.CAFile, o.CertFile, o.KeyFile = agent.CAFile(), cert, key })
-	held := n.win("x")
-	n.want("a renewal with a certificate in files", n.renew(held)[0], backend.Granted)
+	held := n.Leads("x")
+	n.Keeps(held)
 	n = l.node(t, "n", func(o *Options) { o.TLS = agent.TLSConfig() })
-	if got := n.observe("x"); got.Term != held.Term {
+	if got := n.Sees("x"); got.Term != held.Term {
 		t.Errorf("with a certificate in a TLS configuration: %+v, want term %d", got, held.Term)
 	}
 
@@ -182,7 +181,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 	} {
 		n := l.node(t, "n", change)
 		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // sometimes the error looks like a broken connection
-			if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
+			if _, err := n.Looks("x"); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("it is %w, want ErrDenied", err)
 			}
 			return nil
@@ -194,7 +193,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken }).win("x")
+	l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() }).Leads("x")
 	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/session/")).SecretID
 	unknown := "00000000-dead-beef-0000-c0ffee000000"
 	for what, text := range map[string]string{"an unknown token": unknown + "\n", "a weak token": weak, "two lines": "a\nb", "nothing": ""} {
@@ -202,7 +201,7 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 		fatal(t, os.WriteFile(file, []byte(weak), 0o600))
 		n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
 		observe := func() error {
-			_, err := n.Observe(n.ctx(), []backend.Lease{{Election: "x"}})
+			_, err := n.Looks("x")
 			return err
 		}
 		fatal(t, os.WriteFile(file, []byte(text), 0o600))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -61,17 +60,17 @@ func TestAHeartbeatThatWasPutBackIsNotTheSame(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	held := a.win("x")
-	a.want("a renewal", a.renew(held)[0], backend.Granted)
-	seen, session := b.observe("x"), l.pair(t, l.session(a.me.Nonce))
-	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	held := a.Leads("x")
+	a.Keeps(held)
+	seen, session := b.Sees("x"), l.pair(t, l.session(a.Me.Nonce))
+	a.Keeps(held)
 	l.put(t, session.Key, session.Value, session.Flags)
 	for range 2 {
-		if now := b.observe("x"); now.Unchanged(seen) {
+		if now := b.Sees("x"); now.Unchanged(seen) {
 			t.Fatalf("two leaders: a has renewed since b saw %+v, and b sees the same again", seen)
 		}
 	}
-	a.want("the next renewal", a.renew(held)[0], backend.Granted)
+	a.Keeps(held)
 }
 
 // TestInspectSaysHowTheServersAre calls Inspect with a member's rights, and with those that show

@@ -45,10 +45,8 @@ func wipe(root *api.Client, prefix string) {
 // A node is a Backend without a manager, and its candidate.
 type node struct {
 	*Backend
-	t    *testing.T
-	me   backend.Candidate
+	*drivertest.Candidate
 	wire *wire
-	ttl  time.Duration // of its bids
 }
 
 // A wire records the requests of a client.
@@ -76,91 +74,16 @@ func (w *wire) take() []string {
 
 func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	t.Helper()
-	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, wire: new(wire), ttl: labTTL}
 	o := Options{Address: l.agent.URL(), Prefix: l.prefix}
 	for _, c := range change {
 		c(&o)
 	}
-	n.Backend = open(t, o)
+	b := open(t, o)
+	n := &node{b, drivertest.NewCandidate(t, b, id, labTTL), new(wire)}
 	if via := n.driver.Transport; via != nil {
 		n.wire.next, via.Next = via.Next, n.wire
 	}
 	return n
-}
-
-// ctx is for one call.
-func (n *node) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	n.t.Cleanup(cancel)
-	return ctx
-}
-
-func (n *node) observe(name string) backend.Lease {
-	n.t.Helper()
-	seen, err := n.Observe(n.ctx(), []backend.Lease{{Election: name}})
-	if err != nil || len(seen) != 1 {
-		n.t.Fatalf("%s observes %s: %v, %v", n.me.ID, name, seen, err)
-	}
-	return seen[0]
-}
-
-func (n *node) bid(over backend.Lease) backend.Answer {
-	n.t.Helper()
-	answers, err := n.Acquire(n.ctx(), []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over}})
-	if err != nil {
-		n.t.Fatalf("%s bids: %v", n.me.ID, err)
-	}
-	return answers[0]
-}
-
-// win acquires a lease that is vacant.
-func (n *node) win(name string) backend.Lease {
-	n.t.Helper()
-	a := n.bid(n.observe(name))
-	if a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %s, which is vacant: %v, %v", n.me.ID, name, a.Outcome, a.Err)
-	}
-	return a.Lease
-}
-
-// watched watches the lease for its ObserveFor, as a manager does. It fails the test if the lease
-// changes meanwhile.
-func (n *node) watched(name string) backend.Lease {
-	n.t.Helper()
-	first := n.observe(name)
-	over := time.NewTimer(first.ObserveFor)
-	defer over.Stop()
-	<-over.C
-	if now := n.observe(name); !now.Unchanged(first) {
-		n.t.Fatalf("%s changed while it was watched: %+v, then %+v", name, first, now)
-	}
-	return first
-}
-
-func (n *node) renew(held ...backend.Lease) []backend.Answer {
-	n.t.Helper()
-	answers, err := n.Renew(n.ctx(), drivertest.Held(held...))
-	if err != nil {
-		n.t.Fatalf("%s renews: %v", n.me.ID, err)
-	}
-	return answers
-}
-
-func (n *node) want(what string, got backend.Answer, outcome backend.Outcome) {
-	n.t.Helper()
-	if got.Outcome != outcome {
-		n.t.Fatalf("%s: %v (%v) with %+v, want %v", what, got.Outcome, got.Err, got.Lease, outcome)
-	}
-}
-
-func (n *node) release(end backend.End, held ...backend.Lease) {
-	n.t.Helper()
-	for i := range held {
-		held[i].End = end
-	}
-	if err := n.Release(n.ctx(), drivertest.Held(held...)); err != nil {
-		n.t.Fatalf("%s releases: %v", n.me.ID, err)
-	}
 }
 
 func fatal(t *testing.T, errs ...error) {

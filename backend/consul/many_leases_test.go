@@ -24,23 +24,31 @@ const manyLeases = maxByKey + 30
 // manyTTL is so long that only the time that a test simulates counts.
 const manyTTL = time.Minute
 
+// want fails the test unless an answer has an outcome.
+func (n *node) want(what string, got backend.Answer, outcome backend.Outcome) {
+	n.T.Helper()
+	if got.Outcome != outcome {
+		n.T.Fatalf("%s: %v (%v) with %+v, want %v", what, got.Outcome, got.Err, got.Lease, outcome)
+	}
+}
+
 // winAll acquires count elections that are vacant.
 func (n *node) winAll(count int, name string) (held []backend.Lease) {
-	n.t.Helper()
-	ctx := n.ctx()
+	n.T.Helper()
 	var names []backend.Lease
 	for i := range count {
 		names = append(names, backend.Lease{Election: fmt.Sprintf("%s%05d", name, i)})
 	}
-	free, err := n.Observe(ctx, names)
-	fatal(n.t, err)
+	free, err := n.Observe(n.Context(), names)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	n.TTL = manyTTL
 	var bids []backend.Bid
 	for _, l := range free {
-		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: manyTTL, Renew: manyTTL / 3, Expected: l})
+		bids = append(bids, n.BidOver(l))
 	}
-	answers, err := n.Acquire(ctx, bids)
-	fatal(n.t, err)
-	for _, a := range answers {
+	for _, a := range n.Makes(bids...) {
 		n.want("a bid", a, backend.Granted)
 		held = append(held, a.Lease)
 	}
@@ -49,8 +57,8 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 
 // wantRefused renews, and fails the test unless exactly the leases in gone are refused.
 func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
-	n.t.Helper()
-	for i, a := range n.renew(held...) {
+	n.T.Helper()
+	for i, a := range n.RenewsAll(held...) {
 		want := backend.Granted
 		if slices.Contains(gone, held[i].Election) {
 			want = backend.Refused
@@ -66,7 +74,7 @@ func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		a, b := l.node(t, "a"), l.node(t, "b")
 		held := a.winAll(n, fmt.Sprint(n, " "))
-		a.renew(held...)
+		a.RenewsAll(held...)
 		seen, err := b.Observe(t.Context(), held)
 		fatal(t, err)
 		_, err = b.Observe(t.Context(), seen) // only this one knows the sessions, and reads the key changes with them
@@ -74,7 +82,7 @@ func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 		a.wire.take()
 		b.wire.take()
 		for range 3 {
-			for _, answer := range a.renew(held...) {
+			for _, answer := range a.RenewsAll(held...) {
 				a.want("a renewal", answer, backend.Granted)
 			}
 			changed, err := b.Observe(t.Context(), seen)
@@ -164,7 +172,7 @@ func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
 	a := l.node(t, "a")
 	held := a.winAll(manyLeases, "e")
 	a.wantRefused("at first", held)
-	before := l.pair(t, l.session(a.me.Nonce)).ModifyIndex
+	before := l.pair(t, l.session(a.Me.Nonce)).ModifyIndex
 	saved, _, err := l.root.Snapshot().Save(nil)
 	fatal(t, err)
 	defer saved.Close()
@@ -176,14 +184,11 @@ func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
 		_, _, err := l.root.KV().Get(l.record("e00000"), &api.QueryOptions{RequireConsistent: true})
 		return err
 	})
-	if now := l.pair(t, l.session(a.me.Nonce)).ModifyIndex; now != before {
+	if now := l.pair(t, l.session(a.Me.Nonce)).ModifyIndex; now != before {
 		t.Fatalf("the session has index %d, and had %d: this shows nothing", now, before)
 	}
-	answers, err := a.Renew(t.Context(), drivertest.Held(held...))
-	if err == nil {
-		a.want("the lost grant", answers[len(held)-1], backend.Refused)
-	} else if !errors.Is(err, lease.ErrEpoch) {
-		t.Errorf("the first renewal: %v, want %v", err, lease.ErrEpoch)
+	if lost := a.RenewsAll(held...)[len(held)-1]; !errors.Is(lost.Err, lease.ErrEpoch) {
+		a.want("the lost grant", lost, backend.Refused)
 	}
 }
 
@@ -223,7 +228,7 @@ func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	mine, theirs := a.winAll(manyLeases, "a"), b.winAll(manyLeases, "b")
 	for round := range 5 {
-		b.release(backend.Released, theirs[:20]...)
+		b.Resigns(theirs[:20]...)
 		theirs = append(theirs[20:], b.winAll(20, fmt.Sprint("round ", round, " "))...)
 		a.wire.take()
 		b.wire.take()
@@ -240,18 +245,14 @@ func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	n := l.node(t, "n")
-	n.me.Metadata = strings.Repeat(`"`, backend.MaxMetadata)
+	n.Me.Metadata = strings.Repeat(`"`, backend.MaxMetadata)
 	var bids []backend.Bid
 	for i := range 60 {
-		over := n.observe(fmt.Sprint(i))
-		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
+		bids = append(bids, n.BidOver(n.Sees(fmt.Sprint(i))))
 	}
 	for _, round := range []string{"first grants", "grants anew"} {
-		answers, err := n.Acquire(n.ctx(), bids)
-		for i, a := range answers {
-			if err != nil || a.Outcome != backend.Granted {
-				t.Fatalf("%s: %v, %v, %v; want granted", round, a.Outcome, a.Err, err)
-			}
+		for i, a := range n.Makes(bids...) {
+			n.want(round, a, backend.Granted)
 			bids[i].Expected = a.Lease
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -61,8 +62,8 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 	}
 	prefix := "env/" + string(backend.NewNonce())
 	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
-	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
-	n.release(backend.Released, n.win("x"))
+	n := drivertest.NewCandidate(t, b, "n", labTTL)
+	n.Resigns(n.Leads("x"))
 	wipe(b.driver.Client, prefix)
 }
 
@@ -86,7 +87,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		"no session":         {but(l.prefix + "/session/"), false, false},
 	} {
 		n := l.node(t, "n", func(o *Options) { o.Token = token(t, l.root, c.rules).SecretID })
-		errs := n.Preflight(n.ctx(), []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
+		errs := n.Preflight(n.Context(), []backend.Bid{{Election: "jobs", Candidate: n.Me, TTL: labTTL}, {Election: "some", Candidate: n.Me, TTL: labTTL}})
 		for i, may := range []bool{c.jobs, c.some} {
 			if may != (errs[i] == nil) || !may && !errors.Is(errs[i], backend.ErrDenied) {
 				t.Errorf("%s: bid %d: %v", what, i, errs[i])
@@ -104,8 +105,8 @@ func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.ttl, b.ttl = 8*time.Second, 8*time.Second
-	held := a.win("x")
+	a.TTL, b.TTL = 8*time.Second, 8*time.Second
+	held := a.Leads("x")
 	put := func(n *node) bool {
 		t.Helper()
 		fence, err := n.Fence("x", held.Term)
@@ -114,19 +115,19 @@ func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
 		fatal(t, err)
 		return ok
 	}
-	a.renew(held)
+	a.Renews(held)
 	if !put(a) {
 		t.Error("a write of the leader did not pass its fence")
 	}
-	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.Me.Nonce}}))
 	if put(a) {
 		t.Error("the page says that a request of an operator stops fenced writes until the next renewal")
 	}
-	a.want("a renewal", a.renew(held)[0], backend.Granted)
+	a.Keeps(held)
 	if !put(a) {
 		t.Error("a write of the leader did not pass its fence after the request and a renewal")
 	}
-	b.want("a takeover", b.bid(b.watched("x")), backend.Granted)
+	b.TakesOver("x")
 	if put(a) {
 		t.Error("a write passed the fence of a past leadership")
 	}

@@ -25,21 +25,21 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
-	held := strong.win("hidden")
+	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	held := strong.Leads("hidden")
 	bound := token(t, l.root, strong.driver.Policy)
 	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
-	own := n.win("own")
-	if seen := n.observe("hidden"); seen.Term != held.Term {
+	own := n.Leads("own")
+	if seen := n.Sees("hidden"); seen.Term != held.Term {
 		t.Fatalf("with all rights: %+v", seen)
 	}
 
 	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
 	fatal(t, err)
-	policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.me.Nonce))
+	policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.Me.Nonce))
 	_, _, err = l.root.ACL().PolicyUpdate(policy, nil)
 	fatal(t, err)
-	ctx := n.ctx()
+	ctx := n.Context()
 	many := make([]backend.Lease, maxByKey+1)
 	for i := range many {
 		many[i].Election = fmt.Sprint("e", i)
@@ -59,7 +59,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 			return nil
 		})
 	}
-	n.want("a renewal of its own", n.renew(own)[0], backend.Granted)
+	n.Keeps(own)
 }
 
 // An agent without namespaces, partitions or that datacenter refuses them, whoever names them. Nobody leads in another
@@ -136,18 +136,14 @@ func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
 	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/session/")).SecretID
 	n := l.node(t, "n", func(o *Options) { o.Token = reader })
 	for _, name := range []string{"x", "search-index", "existing"} {
-		answers, err := n.Acquire(n.ctx(), []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Expected: n.observe(name)}})
-		if err == nil {
-			err = answers[0].Err
-		}
-		if !errors.Is(err, backend.ErrDenied) {
+		if err := n.Bids(n.Sees(name)).Err; !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("no right to write, election %q: %v; want ErrDenied", name, err)
 		}
 	}
 	open := newLab(t, testbed.SharedConsul(t))
 	for _, word := range []string{"consul", "election", "over"} {
 		n := open.node(t, "n", func(o *Options) { o.Token = word })
-		held := n.win(word)
+		held := n.Leads(word)
 		if err := n.Request(t.Context(), []backend.Request{{Election: held.Election, Term: 1, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
 			t.Errorf("a request for a former term, with the token %q: %v; want ErrStale", word, err)
 		}
