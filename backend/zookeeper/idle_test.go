@@ -17,9 +17,7 @@ func TestAnUnchangedMemberIsWrittenOnlyWhenItsSessionIsLost(t *testing.T) {
 	p := start(t, "a", Options{Servers: []string{proxy.Addr()}, Root: root})
 	p.driver.session.Length = 4 * time.Second
 	announce := func() error {
-		ctx, cancel := p.call()
-		defer cancel()
-		return p.Announce(ctx, backend.Member{Candidate: p.me, TTL: time.Second})
+		return p.Announce(p.Context(), backend.Member{Candidate: p.Me, TTL: time.Second})
 	}
 	written := func() int64 {
 		t.Helper()

@@ -34,7 +34,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 		}
 	}
 	for _, other := range []Options{{Servers: servers, Root: o.Root}, {Servers: servers, Root: o.Root, User: "app", Password: "guessed"}} {
-		_, err := start(t, "b", other).try("jobs")
+		_, err := start(t, "b", other).Looks("jobs")
 		if backend.Class(err) != backend.ErrDenied || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "guessed") || !strings.Contains(err.Error(), "getAcl") {
 			t.Errorf("another user reads: %v; want ErrDenied, what to do, and no secret", err)
 		}
@@ -57,13 +57,11 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 	servers := testbed.SharedZooKeeper(t)
 	o := Options{Servers: servers, Root: newRoot(t, servers)}
 	a := start(t, "a", o)
-	bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl}, {Election: "new", Candidate: a.me, TTL: ttl}}
+	bids := []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"}), a.BidOver(backend.Lease{Election: "new"})}
 	check := func(what string, denied ...bool) {
 		t.Helper()
 		testbed.Eventually(t, patience, what, func() error {
-			ctx, cancel := a.call()
-			defer cancel()
-			for i, err := range a.Preflight(ctx, bids) {
+			for i, err := range a.Preflight(a.Context(), bids) {
 				if (backend.Class(err) == backend.ErrDenied) != denied[i] || !denied[i] && err != nil {
 					return fmt.Errorf("%s: %v", bids[i].Election, err)
 				}
@@ -93,7 +91,7 @@ func TestANodeThatMayNotBeReadIsNotMissing(t *testing.T) {
 	o := Options{Servers: servers, Root: newRoot(t, servers)}
 	a := start(t, "a", o)
 	held := a.lead("jobs")
-	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+	if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); err != nil {
 		t.Fatal(err)
 	}
 	admin := testbed.DialZooKeeper(t, servers)
@@ -105,24 +103,19 @@ func TestANodeThatMayNotBeReadIsNotMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := start(t, "b", o)
-		ctx, cancel := b.call()
-		errs := map[string]error{}
-		_, errs["read"] = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
-		_, errs["lead"] = b.bid(backend.Lease{Election: "never led"})
+		ctx, errs := b.Context(), map[string]error{}
+		_, errs["read"] = b.Looks("jobs")
+		errs["lead"] = b.Bids(backend.Lease{Election: "never led"}).Err
 		_, errs["list"] = b.List(ctx, "", 10)
 		_, errs["members"] = b.Members(ctx, "", 10)
-		cancel()
 		for call, err := range errs {
 			if strings.Contains(what, call) && backend.Class(err) != backend.ErrDenied {
 				t.Errorf("%s without READ at the node %q: %v; want ErrDenied", call, path, err)
 			}
 		}
 		if path == "" || path == "/record/jobs" {
-			ctx, cancel := a.call()
-			answers, err := a.Renew(ctx, []backend.Held{held.Held()})
-			cancel()
-			if backend.Class(err) != backend.ErrDenied {
-				t.Errorf("a renewal without READ at the node %q: %+v, %v; want ErrDenied", path, answers, err)
+			if got := a.Renews(held); backend.Class(got.Err) != backend.ErrDenied {
+				t.Errorf("a renewal without READ at the node %q: %+v; want ErrDenied", path, got)
 			}
 		}
 		if _, err := admin.SetACL(o.Root+path, zk.WorldACL(zk.PermAll), -1); err != nil {
@@ -181,7 +174,7 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	o.TLS = other.TLSConfig()
 	b := start(t, "b", o)
 	testbed.Eventually(t, patience, "the certificate is refused", func() error {
-		if _, err := b.try("jobs"); backend.Class(err) != backend.ErrDenied || strings.Contains(err.Error(), canary) {
+		if _, err := b.Looks("jobs"); backend.Class(err) != backend.ErrDenied || strings.Contains(err.Error(), canary) {
 			return fmt.Errorf("%w; want ErrDenied", err)
 		}
 		return nil

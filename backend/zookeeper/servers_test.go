@@ -55,9 +55,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 		if a := a.renews(held); a.Outcome != backend.Granted {
 			t.Fatalf("a renews: %v", a.Outcome)
 		}
-		ctx, cancel := b.call()
-		changed, err := b.Observe(ctx, []backend.Lease{seen})
-		cancel()
+		changed, err := b.Observe(b.Context(), []backend.Lease{seen})
 		if err == nil && len(changed) == 0 {
 			t.Fatal("a server that was cut off has nothing new, and that was believed")
 		}
@@ -99,8 +97,8 @@ func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 	if a := a.renews(held); a.Outcome != backend.Granted {
 		t.Fatalf("a renews: %v; rule violated: the end of a session ends no leadership", a.Outcome)
 	}
-	if got, err := b.bid(before); err != nil || got.Outcome != backend.Refused {
-		t.Errorf("b bids by what it has watched before that: %v, %v; want refused", got.Outcome, err)
+	if got := b.Bids(before); got.Err != nil || got.Outcome != backend.Refused {
+		t.Errorf("b bids by what it has watched before that: %v, %v; want refused", got.Outcome, got.Err)
 	}
 	if !exists(t, admin, a.session()) {
 		t.Error("a has no node")
@@ -140,14 +138,14 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	}
 	for _, p := range []*process{a, b} {
 		p.read("jobs") // and remembers it before it knows more
-		testbed.Eventually(t, patience, p.me.ID+" writes", func() error {
-			if _, err := p.bid(backend.Lease{Election: "any"}); err != nil { // a write shows it
+		testbed.Eventually(t, patience, p.Me.ID+" writes", func() error {
+			if err := p.Bids(backend.Lease{Election: "any"}).Err; err != nil { // a write shows it
 				return err
 			}
 			return nil
 		})
 		if l := p.read("jobs"); l.ObserveFor < ttl {
-			t.Errorf("%s sees %+v after the store went back; want a lease that is watched for %v", p.me.ID, l, ttl)
+			t.Errorf("%s sees %+v after the store went back; want a lease that is watched for %v", p.Me.ID, l, ttl)
 		}
 	}
 }
