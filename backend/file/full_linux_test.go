@@ -20,7 +20,7 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	}
 	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
 	a := open(t, filepath.Join(disk, "elections"), "a")
-	held := a.win("held")
+	held := a.Leads("held")
 	ballast := filepath.Join(disk, "ballast")
 	if err := os.WriteFile(ballast, bytes.Repeat([]byte("x"), 512<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
@@ -29,26 +29,18 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	if err != nil || !list[0].Warning || !strings.Contains(list[0].Text, "is on tmpfs, which is empty after") {
 		t.Errorf("a disk in memory is explained as %v, %v", list, err)
 	}
-	seen := a.observe("jobs")
-	bid := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: seen}}
-	answers, err := a.Acquire(t.Context(), bid)
-	if err == nil {
-		err = answers[0].Err
-	}
-	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "free some") {
+	if err := a.Bids(a.Sees("jobs")).Err; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "free some") {
 		t.Errorf("a bid: %v; want ErrDenied and what to do", err)
 	}
-	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); !errors.Is(err, backend.ErrDenied) {
+	if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("a member: %v; want ErrDenied", err)
 	}
-	if _, err := a.Renew(t.Context(), []backend.Held{held.Held()}); !errors.Is(err, backend.ErrDenied) {
+	if err := a.Renews(held).Err; !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("a renewal: %v; want ErrDenied", err)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.renew(held); got.Outcome != backend.Granted {
-		t.Errorf("a renewal when there is room again: %+v", got)
-	}
-	a.win("jobs")
+	a.Keeps(held)
+	a.Leads("jobs")
 }

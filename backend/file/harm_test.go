@@ -99,20 +99,19 @@ var harms = map[string]struct {
 
 // eventually bids as a manager does until it is granted the lease.
 func (c *client) eventually(limit time.Duration) (won backend.Lease) {
-	c.t.Helper()
 	var seen backend.Lease
 	var since time.Time
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(100 * time.Millisecond) {
-		now, err := c.Observe(c.t.Context(), []backend.Lease{{Election: "jobs"}})
+		now, err := c.Looks("jobs")
 		if err != nil {
 			seen = backend.Lease{}
 			continue
 		}
-		if !now[0].Unchanged(seen) {
-			seen, since = now[0], time.Now()
+		if !now.Unchanged(seen) {
+			seen, since = now, time.Now()
 		}
 		if seen.ObserveFor >= 0 && time.Since(since) >= seen.ObserveFor {
-			if got, err := c.try(seen); err == nil && got.Outcome == backend.Granted {
+			if got := c.Bids(seen); got.Outcome == backend.Granted {
 				return got.Lease
 			}
 		}
@@ -132,14 +131,12 @@ func TestFilesHarmedUnderALeaderFreeNothing(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					dir := newDir(t)
 					a, b := open(t, dir, "a"), open(t, dir, "b")
-					b.release(b.win("jobs"))
+					b.Resigns(b.Leads("jobs"))
 					do := harm.before(t, dir)
-					held := a.win("jobs")
+					held := a.Leads("jobs")
 					time.Sleep(ttl / 3)
-					b.observe("jobs")
-					if got := a.renew(held); got.Outcome != backend.Granted {
-						t.Fatalf("a renewal before any harm: %+v", got)
-					}
+					b.Sees("jobs")
+					a.Keeps(held)
 					trusted := time.Now().Add(ttl)
 					if err := do(); err != nil {
 						t.Fatal(err)
@@ -157,7 +154,7 @@ func TestFilesHarmedUnderALeaderFreeNothing(t *testing.T) {
 					case won.Term <= held.Term && what != "an older value is put back":
 						t.Errorf("term %d after %d", won.Term, held.Term)
 					}
-					if got, err := a.Renew(t.Context(), []backend.Held{held.Held()}); err == nil && got[0].Outcome == backend.Granted {
+					if a.Renews(held).Outcome == backend.Granted {
 						t.Error("the leader's renewal is granted")
 					}
 				})
@@ -173,12 +170,12 @@ func TestFilesHarmedAfterADeathCostNoTime(t *testing.T) {
 			dir := newDir(t)
 			a := open(t, dir, "a")
 			do := harms[what].before(t, dir)
-			held := a.win("jobs")
+			held := a.Leads("jobs")
 			file.Die(a.Backend)
 			if err := do(); err != nil {
 				t.Fatal(err)
 			}
-			if now := open(t, dir, "b").win("jobs"); now.Term <= held.Term {
+			if now := open(t, dir, "b").Leads("jobs"); now.Term <= held.Term {
 				t.Errorf("term %d after %d", now.Term, held.Term)
 			}
 		})
@@ -199,7 +196,7 @@ func TestAPipeProvesNothingUnlessItsProcessHasMadeIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := newDir(t)
 				a, b := open(t, dir, "a"), open(t, dir, "b")
-				held := a.win("jobs")
+				held := a.Leads("jobs")
 				pipes, _ := filepath.Glob(dir + "/*.alive")
 				if harm == nil {
 					f, err := os.OpenFile(pipes[0], os.O_RDWR, 0)
@@ -212,7 +209,7 @@ func TestAPipeProvesNothingUnlessItsProcessHasMadeIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				file.Die(a.Backend)
-				seen := b.observe("jobs")
+				seen := b.Sees("jobs")
 				if seen.Vacant() || seen.ObserveFor >= 0 && seen.ObserveFor < held.TTL {
 					t.Errorf("the lease of a process whose death is not proven: %+v", seen)
 				}
@@ -232,16 +229,16 @@ func TestAPipeProvesNothingUnlessItsProcessHasMadeIt(t *testing.T) {
 func TestALeaderThatLivesKeepsItsLeaseThoughItsPipeIsMadeAnew(t *testing.T) {
 	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	a.win("jobs")
+	a.Leads("jobs")
 	pipes, _ := filepath.Glob(dir + "/*.alive")
 	if err := os.Rename(pipes[0], pipes[0]+"~"); err != nil {
 		t.Fatal(err)
 	}
-	a.win("other")
+	a.Leads("other")
 	if err := os.Rename(pipes[0]+"~", pipes[0]); err != nil {
 		t.Fatal(err)
 	}
-	if l := b.observe("jobs"); l.ObserveFor != backend.ExpiresInStore {
+	if l := b.Sees("jobs"); l.ObserveFor != backend.ExpiresInStore {
 		t.Errorf("the lease of a process that lives: %+v", l)
 	}
 }
@@ -253,11 +250,13 @@ func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
 	var last uint64
 	for range 5 {
 		c := open(t, dir, "c")
-		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, Renew: ttl / 3, MinTerm: future, Expected: c.observe("jobs")}})
-		if err != nil || got[0].Outcome != backend.Granted || got[0].Term <= last {
-			t.Fatalf("after term %d: %+v, %v", last, got, err)
+		bid := c.BidOver(c.Sees("jobs"))
+		bid.MinTerm = future
+		got := c.Makes(bid)[0]
+		if got.Outcome != backend.Granted || got.Term <= last {
+			t.Fatalf("after term %d: %+v", last, got)
 		}
-		last, future = got[0].Term, 0
+		last, future = got.Term, 0
 		file.Die(c.Backend)
 	}
 }

@@ -27,7 +27,7 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := newDir(t)
-			open(t, dir, "a").win("jobs")
+			open(t, dir, "a").Leads("jobs")
 			if x.harm != nil {
 				if err := x.harm(dir); err != nil {
 					t.Fatal(err)

@@ -17,20 +17,20 @@ func TestASharedLockOutlivesItsHolder(t *testing.T) {
 	if lock, err := a.Lock("jobs"); lock != nil || err != nil {
 		t.Fatalf("expected no lock of an election that is not held, got %v, %v", lock, err)
 	}
-	held := a.win("jobs")
+	held := a.Leads("jobs")
 	lock, err := a.Lock("jobs")
 	if err != nil || lock == nil {
 		t.Fatalf("expected the lock, got %v, %v", lock, err)
 	}
 	file.Die(a.Backend)
-	if l := b.observe("jobs"); l.ObserveFor == 0 {
+	if l := b.Sees("jobs"); l.ObserveFor == 0 {
 		t.Errorf("the lease looks free while its lock is held: %+v", l)
 	}
-	if got := b.bid(b.observe("jobs")); got.Outcome != backend.Refused {
+	if got := b.Bids(b.Sees("jobs")); got.Outcome != backend.Refused {
 		t.Fatalf("expected a bid to be refused while the lock is held, got %v", got.Outcome)
 	}
 	lock.Close()
-	if now := b.win("jobs"); now.Term <= held.Term {
+	if now := b.Leads("jobs"); now.Term <= held.Term {
 		t.Errorf("expected a term above %d, got %d", held.Term, now.Term)
 	}
 }
@@ -39,15 +39,12 @@ func TestASharedLockOutlivesItsHolder(t *testing.T) {
 func TestAReleaseEndsASharedLock(t *testing.T) {
 	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	held := a.win("jobs")
+	held := a.Leads("jobs")
 	lock, err := a.Lock("jobs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	held.End = backend.Released
-	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
-		t.Fatal(err)
-	}
-	b.win("jobs")
+	a.Resigns(held)
+	b.Leads("jobs")
 }

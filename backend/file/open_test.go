@@ -62,7 +62,7 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	c := open(t, dir, "a")
-	c.win("jobs")
+	c.Leads("jobs")
 	all, err := os.ReadDir(dir)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("expected the leases and a pipe, got %v, %v", all, err)
@@ -95,7 +95,7 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 		if err := plant(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.try(backend.Lease{Election: "jobs"}); !errors.Is(err, backend.ErrDenied) {
+		if err := a.Bids(backend.Lease{Election: "jobs"}).Err; !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("%s: %v; want ErrDenied", what, err)
 		}
 		if text, _ := os.ReadFile(victim); string(text) != "precious" {
@@ -107,9 +107,8 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 // A challenger with a smaller value would take a lease that another member still trusts.
 func TestMembersMustAgreeOnTheGreatestTTL(t *testing.T) {
 	dir := newDir(t)
-	openWith(t, "a", file.Options{Dir: dir, MaxTTL: time.Minute}).win("jobs")
-	b := openWith(t, "b", file.Options{Dir: dir, MaxTTL: 20 * time.Second})
-	_, err := b.Observe(t.Context(), []backend.Lease{{Election: "other"}})
+	openWith(t, "a", file.Options{Dir: dir, MaxTTL: time.Minute}).Leads("jobs")
+	_, err := openWith(t, "b", file.Options{Dir: dir, MaxTTL: 20 * time.Second}).Looks("other")
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "20s") {
 		t.Errorf("expected ErrDenied with both values, got %v", err)
 	}
@@ -129,7 +128,7 @@ func TestReadingDoesNotMakeABidFail(t *testing.T) {
 		})
 	}
 	for range 100 {
-		a.release(a.win("jobs"))
+		a.Resigns(a.Leads("jobs"))
 	}
 	cancel()
 	readers.Wait()
@@ -155,18 +154,18 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	dir := newDir(t)
 	for i := range 5 {
 		c := openWith(t, fmt.Sprint(i), file.Options{Dir: dir})
-		held := c.win("jobs")
-		c.bid(backend.Lease{Election: "jobs"})
-		if got := c.renew(c.observe("jobs")); got.Outcome != backend.Granted {
-			t.Fatal(got)
+		held := c.Leads("jobs")
+		if got := c.Bids(backend.Lease{Election: "jobs"}); got.Outcome == backend.Unknown {
+			t.Fatal(got.Err)
 		}
+		c.Keeps(c.Sees("jobs"))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := c.Listen(ctx, []backend.Lease{c.observe("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Listen(ctx, []backend.Lease{c.Sees("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("listen: %v", err)
 		}
 		cancel()
 		held.Term = 0 // whatever is held
-		c.release(held)
+		c.Resigns(held)
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +185,8 @@ func TestFilesOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 	lives, ended, fresh := open(t, dir, "lives"), open(t, dir, "ended"), open(t, dir, "fresh")
 	there := map[string]bool{"notes.txt": true, ".new-old": false, ".new-young": true}
 	for _, c := range []*client{lives, ended, fresh} {
-		c.release(c.win("jobs"))
-		pipes, _ := filepath.Glob(filepath.Join(dir, string(c.me.Nonce)+"-*.alive"))
+		c.Resigns(c.Leads("jobs"))
+		pipes, _ := filepath.Glob(filepath.Join(dir, string(c.Me.Nonce)+"-*.alive"))
 		there[filepath.Base(pipes[0])] = c != ended
 	}
 	file.Die(ended.Backend)
@@ -198,11 +197,11 @@ func TestFilesOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 		}
 	}
 	for name := range there {
-		if name != ".new-young" && !strings.HasPrefix(name, string(fresh.me.Nonce)) {
+		if name != ".new-young" && !strings.HasPrefix(name, string(fresh.Me.Nonce)) {
 			os.Chtimes(filepath.Join(dir, name), long, long)
 		}
 	}
-	lives.win("jobs")
+	lives.Leads("jobs")
 	for name, want := range there {
 		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", name, err == nil, want)
@@ -214,7 +213,7 @@ func TestFilesOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 func TestAPreflightFindsADirectoryThatCannotBeUsed(t *testing.T) {
 	dir := newDir(t)
 	b := open(t, dir, "b")
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl}}
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.Me, TTL: ttl}}
 	if err := b.Preflight(t.Context(), bids)[0]; err != nil {
 		t.Error(err)
 	}

@@ -16,8 +16,8 @@ func TestADirectoryThatMayNotBeReadIsDenied(t *testing.T) {
 	for what, mode := range map[string]os.FileMode{"may be entered, not listed": 0o111, "may be listed, not entered": 0o444} {
 		dir := newDir(t)
 		a, b := open(t, dir, "a"), open(t, dir, "b")
-		a.win("jobs")
-		if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+		a.Leads("jobs")
+		if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
 		above := filepath.Dir(dir) // which nobody else may enter either

@@ -89,36 +89,35 @@ func (a *actor) step(name string) (granted uint64) {
 	switch {
 	case s.lost:
 		s.lease.End = backend.Failed
-		a.Release(a.t.Context(), []backend.Held{s.lease.Held()})
+		a.Release(a.T.Context(), []backend.Held{s.lease.Held()})
 		s.lost, s.known = false, false
 	case s.held && now.After(s.renew):
-		got, err := a.Renew(a.t.Context(), []backend.Held{s.lease.Held()})
-		switch {
-		case err != nil:
-		case got[0].Outcome == backend.Granted:
+		switch a.Renews(s.lease).Outcome {
+		case backend.Granted:
 			s.granted(now)
-		case got[0].Outcome == backend.Refused:
+		case backend.Refused:
 			s.held, s.lost = false, true
 		}
 	case !s.held:
-		found, err := a.Observe(a.t.Context(), []backend.Lease{{Election: name}})
-		if err != nil || len(found) == 0 {
+		found, err := a.Looks(name)
+		if err != nil {
 			s.known = false
 			return 0
 		}
-		if !s.known || !found[0].Unchanged(s.seen) {
+		if !s.known || !found.Unchanged(s.seen) {
 			s.known, s.since = true, time.Now()
 		}
-		s.seen, s.floor = found[0], max(s.floor, found[0].Term)
+		s.seen, s.floor = found, max(s.floor, found.Term)
 		if s.seen.ObserveFor < 0 || time.Since(s.since) < s.seen.ObserveFor {
 			return 0
 		}
-		bid := backend.Bid{Election: name, Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: s.seen, MinTerm: s.floor}
-		got, err := a.Acquire(a.t.Context(), []backend.Bid{bid})
-		if s.known = false; err == nil && got[0].Outcome == backend.Granted {
-			s.lease, s.floor, s.began = got[0].Lease, got[0].Term, now
+		bid := a.BidOver(s.seen)
+		bid.MinTerm = s.floor
+		got := a.Makes(bid)[0]
+		if s.known = false; got.Outcome == backend.Granted {
+			s.lease, s.floor, s.began = got.Lease, got.Term, now
 			s.granted(now)
-			return got[0].Term
+			return got.Term
 		}
 	}
 	return 0
@@ -162,20 +161,20 @@ func (s *sabotage) act(i int) {
 	a, now := s.actors[i], time.Now()
 	switch s.IntN(130) {
 	case 0:
-		s.note("%s is killed", a.me.ID)
+		s.note("%s is killed", a.Me.ID)
 		file.Die(a.Backend)
 		s.actors[i] = s.start()
 		return
 	case 1:
 		a.stopped = now.Add(time.Duration(s.IntN(15000)) * time.Millisecond)
-		s.note("%s is stopped for %v", a.me.ID, a.stopped.Sub(now))
+		s.note("%s is stopped for %v", a.Me.ID, a.stopped.Sub(now))
 	}
 	if now.Before(a.stopped) {
 		return
 	}
 	for _, name := range []string{"jobs", "other"} {
 		if mine := a.elections[name]; mine.held && s.IntN(200) == 0 {
-			s.note("%s releases %s", a.me.ID, name)
+			s.note("%s releases %s", a.Me.ID, name)
 			mine.lease.End = backend.Released
 			a.Release(s.t.Context(), []backend.Held{mine.lease.Held()})
 			*mine = view{floor: mine.floor}
@@ -186,7 +185,7 @@ func (s *sabotage) act(i int) {
 			continue
 		}
 		s.grants++
-		s.note("%s is granted %s, term %d", a.me.ID, name, term)
+		s.note("%s is granted %s, term %d", a.Me.ID, name, term)
 		for _, o := range s.actors {
 			their := o.elections[name]
 			if o == a || !their.held || now.After(their.trustedUntil) {
@@ -195,7 +194,7 @@ func (s *sabotage) act(i int) {
 			if mine := a.elections[name]; mine.seen.ObserveFor > 0 && mine.since.Before(their.began) {
 				s.missed = true // the files looked as before after that leadership: docs/design/file.md, "What is not covered"
 			} else {
-				s.t.Errorf("two leaders of %s: it is granted to %s while %s leads for another %v", name, a.me.ID, o.me.ID, their.trustedUntil.Sub(now))
+				s.t.Errorf("two leaders of %s: it is granted to %s while %s leads for another %v", name, a.Me.ID, o.Me.ID, their.trustedUntil.Sub(now))
 			}
 		}
 		if term <= s.greatest[name] && !s.restored {
