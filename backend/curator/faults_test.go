@@ -1,7 +1,6 @@
 package curator
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,28 +80,28 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 		var held backend.Lease
 		deadline := time.Time{}
 		pace := func() error { // renewals at their usual pace; the cut comes right after an answer
-			held = a.win(t, "jobs")
+			held = a.TakesOver("jobs")
 			for range 8 + round {
 				start := time.Now()
-				answers, err := a.renew(held)
-				if err != nil || answers[0].Outcome != backend.Granted {
-					return fmt.Errorf("%v, %w", answers, err)
+				got := a.Renews(held)
+				if got.Outcome != backend.Granted {
+					return fmt.Errorf("%v, %v", got.Outcome, got.Err)
 				}
-				deadline = start.Add(answers[0].ValidFor)
-				if left := answers[0].ValidFor; left < ttl/2 {
+				deadline = start.Add(got.ValidFor)
+				if left := got.ValidFor; left < ttl/2 {
 					t.Errorf("after a renewal the lease of %v is trusted for %v only", ttl, left)
 				}
-				pause(t, ttl/3-time.Since(start))
+				<-time.After(ttl/3 - time.Since(start))
 			}
 			return nil
 		}
 		// On a busy machine the servers lose each other, and then the client its server.
 		testbed.Eventually(t, patience, "renewals before the cut", pace)
 		start := time.Now()
-		answers, err := a.renew(held)
-		servers[victim].Host().Cut(t, true)
-		if err == nil && answers[0].Outcome == backend.Granted {
-			deadline = start.Add(answers[0].ValidFor)
+		got := a.Renews(held)
+		network.Host(victim).Cut(t, true)
+		if got.Outcome == backend.Granted {
+			deadline = start.Add(got.ValidFor)
 		}
 		a.expectNodeOutlives(t, leader, held, deadline)
 		servers[victim].Host().Cut(t, false)
@@ -111,9 +110,9 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 			if servers[victim].Leads(t) || !servers[victim].Running() {
 				return errNone
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			_, err := newClient(t, "b", o).Observe(ctx, []backend.Lease{{Election: "x"}})
+			b := newClient(t, "b", o)
+			b.Limit = 2 * time.Second
+			_, err := b.Looks("x")
 			return err
 		})
 	}
@@ -125,13 +124,11 @@ func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.Daemon, held b
 	t.Helper()
 	admin := testbed.DialZooKeeper(t, []string{leader.Addr()})
 	path, cut := c.markPath(held), time.Now()
+	c.Limit = ttl / 4
 	for {
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-		answers, err := c.Renew(ctx, []backend.Held{held.Held()})
-		cancel()
-		if err == nil && answers[0].Outcome == backend.Granted {
-			deadline = start.Add(answers[0].ValidFor)
+		if got := c.Renews(held); got.Outcome == backend.Granted {
+			deadline = start.Add(got.ValidFor)
 		}
 		// On a busy machine the others may lose each other for a moment.
 		if there, _, err := admin.Exists(path); err == nil && !there {

@@ -19,15 +19,13 @@ func TestPreflightFindsMissingRights(t *testing.T) {
 			o := shared(t)
 			o.Layout = kind
 			a, admin := newClient(t, "a", o), testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
-			a.win(t, "led")
-			if err := a.release(a.win(t, "old")); err != nil {
-				t.Fatal(err)
-			}
+			a.TakesOver("led")
+			a.Resigns(a.TakesOver("old"))
 			check := func(denied map[string]bool) {
 				t.Helper()
 				var bids []backend.Bid
 				for _, name := range []string{"led", "new", "old"} {
-					bids = append(bids, a.bid(backend.Lease{Election: name}))
+					bids = append(bids, a.BidOver(backend.Lease{Election: name}))
 				}
 				for i, err := range a.Preflight(t.Context(), bids) {
 					want := denied[bids[i].Election]

@@ -39,16 +39,6 @@ func (l *line) queue() []string {
 	return nodes
 }
 
-// bids bids over what it sees.
-func (l *line) bids(c *client) backend.Answer {
-	l.Helper()
-	got, err := c.try(c.observeOne(l, "jobs"))
-	if err != nil {
-		l.Fatal(err)
-	}
-	return got
-}
-
 // A member that bids while another program leads has its turn before those that come later. Its place alone
 // does not lead: another member may have the lease.
 func TestAMemberHasItsTurnBetweenOtherPrograms(t *testing.T) {
@@ -57,7 +47,7 @@ func TestAMemberHasItsTurnBetweenOtherPrograms(t *testing.T) {
 	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
 	l.runs("first")
 	for _, c := range []*client{a, b} {
-		if got := l.bids(c); got.Outcome != backend.Refused || got.Holder.ID != "first" {
+		if got := c.Bids(c.Sees("jobs")); got.Outcome != backend.Refused || got.Holder.ID != "first" {
 			t.Fatalf("a bid behind another program: %v, %+v", got.Outcome, got.Lease)
 		}
 	}
@@ -68,8 +58,8 @@ func TestAMemberHasItsTurnBetweenOtherPrograms(t *testing.T) {
 	if l.runs("second") {
 		t.Fatal("second is served before a and b, which came earlier")
 	}
-	b.win(t, "jobs")
-	if seen := a.observeOne(t, "jobs"); seen.Holder != b.me {
+	b.TakesOver("jobs")
+	if seen := a.Sees("jobs"); seen.Holder != b.Me {
 		t.Errorf("a, whose node comes first, sees %+v; want b to lead", seen)
 	}
 }
@@ -105,18 +95,18 @@ func TestTheNodeOfADeadLeaderIsRemovedForOtherPrograms(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
 	a, b := newClient(t, "a", l.Options), newClient(t, "b", l.Options)
-	a.win(t, "jobs")
+	a.TakesOver("jobs")
 	if l.runs("other") {
 		t.Fatal("another program leads beside a")
 	}
 	a.kill()
 	began := time.Now()
-	seen := b.observeOne(t, "jobs")
-	if seen.Holder != a.me {
+	seen := b.Sees("jobs")
+	if seen.Holder != a.Me {
 		t.Fatalf("b sees %+v, want a", seen)
 	}
-	pause(t, seen.ObserveFor)
-	if got := l.bids(b); got.Outcome != backend.Refused {
+	<-time.After(seen.ObserveFor)
+	if got := b.Bids(b.Sees("jobs")); got.Outcome != backend.Refused {
 		t.Fatalf("b, which came after the other program: %v, %+v", got.Outcome, got.Lease)
 	}
 	if !l.runs("other") {
@@ -137,7 +127,7 @@ func TestAGuardGivesBackTheLockNode(t *testing.T) {
 			l.Layout = layout
 			l.programs.layout = openLock(t, l.Options).layout
 			a := newClient(t, "a", l.Options)
-			dead := a.win(t, "jobs").Held()
+			dead := a.TakesOver("jobs").Held()
 			dead.Holder = backend.Candidate{Nonce: dead.Holder.Nonce} // a guard knows no more
 			a.kill()
 			l.runs("other")
@@ -153,7 +143,7 @@ func TestAGuardGivesBackTheLockNode(t *testing.T) {
 				t.Error("the lock node of the dead is still there")
 			}
 			l.programs.end(t, "other")
-			newClient(t, "b", l.Options).win(t, "jobs")
+			newClient(t, "b", l.Options).TakesOver("jobs")
 		})
 	}
 }
@@ -165,7 +155,7 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 		l := newLine(t)
 		l.Layout = layout
 		a := newClient(t, "a", l.Options)
-		held, other := a.win(t, "jobs"), a.win(t, "other")
+		held, other := a.TakesOver("jobs"), a.TakesOver("other")
 		node := ""
 		if layout != Node {
 			node = l.queue()[0]
@@ -183,13 +173,11 @@ func TestADeletedNodeEndsTheLeadership(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		answers, err := a.renew(held, other)
-		if err != nil || answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
-			t.Errorf("%s: want the one whose node was changed refused and the other granted, got %+v, %v", what, answers, err)
+		answers := a.RenewsAll(held, other)
+		if answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
+			t.Errorf("%s: want the one whose node was changed refused and the other granted, got %+v", what, answers)
 		}
-		if err := a.release(held); err != nil {
-			t.Error(err)
-		}
+		a.Resigns(held)
 		if there, _, err := admin.Exists(path); err != nil || there != (what == "replaced") {
 			t.Errorf("%s: after a's release the node is there: %v, %v; want only another's to be left", what, there, err)
 		}
@@ -231,16 +219,16 @@ func TestQueuedNodesAreCuratorsAndNeverWritten(t *testing.T) {
 		l.Layout = layout
 		l.programs.layout = openLock(t, l.Options).layout
 		a, admin := newClient(t, "节点-1", l.Options), testbed.DialZooKeeper(t, l.ZooKeeper.Servers)
-		held := a.win(t, "jobs")
+		held := a.TakesOver("jobs")
 		for range 5 {
-			a.keep(t, held)
+			a.Keeps(held)
 		}
 		for _, n := range l.queue() {
 			if len(n) != 3+36+len(base)+10 || n[:3] != "_c_" || n[39:39+len(base)] != base || strings.Count(n[3:39], "-") != 4 {
 				t.Errorf("%s: %q is not named as Curator names nodes", layout, n)
 			}
 			data, stat, err := admin.Get(l.programs.layout.lockPath("jobs") + "/" + n)
-			if err != nil || string(data) != a.me.ID || stat.Version != 0 {
+			if err != nil || string(data) != a.Me.ID || stat.Version != 0 {
 				t.Errorf("%s: node %q holds %q and was written %d times, %v", layout, n, data, stat.Version, err)
 			}
 		}

@@ -22,7 +22,7 @@ func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 			o := shared(t)
 			o.Layout, o.ZooKeeper.User, o.ZooKeeper.Password = layout, "app", canary
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
-			jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
+			jobs, mail := a.TakesOver("jobs"), a.TakesOver("mail")
 			path := a.lock.layout.lockPath("jobs")
 			admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
 			if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
@@ -42,27 +42,25 @@ func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 			}
 
 			allow(0)
-			answers, err := a.renew(jobs, mail)
-			if err != nil || answers[1].Outcome != backend.Granted {
-				t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v, %v", answers, err)
+			answers := a.RenewsAll(jobs, mail)
+			if answers[1].Outcome != backend.Granted {
+				t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v", answers)
 			}
 			// Checking a node in a queue needs no right to the queue.
 			if told := answers[0]; layout == Node && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
 				t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
 			}
 			changed, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}, {Election: "mail"}})
-			if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
+			if err != nil || len(changed) != 2 || changed[1].Holder != a.Me {
 				t.Fatalf("want b to read both elections, got %+v, %v", changed, err)
 			}
-			if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
-				t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
+			if got := b.Bids(changed[0]); backend.Class(got.Err) != backend.ErrDenied {
+				t.Errorf("a bid for jobs: want ErrDenied, got %+v", got)
 			}
 
 			allow(zk.PermAll)
-			answers, err = a.renew(jobs, mail)
-			if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {
-				t.Errorf("with the rights given back: want both renewed, got %+v, %v", answers, err)
-			}
+			a.Keeps(jobs)
+			a.Keeps(mail)
 		})
 	}
 }

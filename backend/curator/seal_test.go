@@ -1,7 +1,6 @@
 package curator
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,20 +15,15 @@ import (
 func (c *client) mark(t testing.TB, held backend.Lease, to string) backend.Lease {
 	t.Helper()
 	held.MovedTo = to
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	answers, err := c.Mark(ctx, []backend.Held{held.Held()})
+	answers, err := c.Mark(c.Context(), []backend.Held{held.Held()})
 	if err != nil || answers[0].Outcome != backend.Granted || answers[0].MovedTo != to {
 		t.Fatalf("a move to %q: want granted, got %+v, %v", to, answers, err)
 	}
 	return answers[0].Lease
 }
 
-func (c *client) free(t testing.TB, held backend.Lease) {
-	t.Helper()
-	if err := c.release(backend.Lease{Election: held.Election, Term: held.Term, End: backend.Released}); err != nil {
-		t.Fatal(err)
-	}
+func (c *client) free(held backend.Lease) {
+	c.Resigns(backend.Lease{Election: held.Election, Term: held.Term})
 }
 
 // The next renewal meets a seal that an earlier one has made, whose answer was lost: it has no outcome, and ends nothing.
@@ -37,7 +31,7 @@ func TestASealWhoseAnswerWasLostEndsNoLeadership(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a := newClient(t, "a", o)
-	held := a.win(t, "jobs")
+	held := a.TakesOver("jobs")
 	seen, err := a.lock.view(t.Context(), "jobs")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +41,7 @@ func TestASealWhoseAnswerWasLostEndsNoLeadership(t *testing.T) {
 	if r.Outcome != backend.Unknown || !errors.Is(r.Err, backend.ErrUnavailable) {
 		t.Errorf("%v, %v; want no outcome", r.Outcome, r.Err)
 	}
-	a.keep(t, held)
+	a.Keeps(held)
 }
 
 // Curator's members wait behind a seal, and continue when it is broken.
@@ -59,26 +53,21 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			o := shared(t)
 			o.Layout = layout
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
-			a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
+			a.free(a.mark(t, a.TakesOver("jobs"), "mysql"))
 			java := startJava(t, string(layout), o, a.lock.layout.lockPath("jobs"), "java-1", 15*time.Second)
 			shows := java.Who(2)
 			if want := "moved* java-1"; layout == Latch && shows != want {
 				t.Errorf("Curator shows %q, want %q", shows, want)
 			}
 			t.Logf("Curator's participants behind a seal: %q", shows)
-			bid := b.bid(b.observeOne(t, "jobs"))
-			answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
-			if err != nil || answers[0].Outcome != backend.Granted {
-				t.Fatalf("a bid behind a seal that shows it: want granted, got %+v, %v", answers, err)
-			}
-			held := b.mark(t, answers[0].Lease, "")
-			b.keep(t, held)
+			held := b.mark(t, b.Leads("jobs"), "")
+			b.Keeps(held)
 			java.Who(2) // it has queued again
-			b.keep(t, held)
+			b.Keeps(held)
 			if led := java.Led(); len(led) > 0 {
 				t.Fatalf("java-1 has led beside b, or behind a seal: %v", led)
 			}
-			b.free(t, held)
+			b.free(held)
 			java.Says("leader")
 		})
 	}
