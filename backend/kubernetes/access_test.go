@@ -77,10 +77,10 @@ func TestTheKubernetesPageIsTrue(t *testing.T) {
 	_, token := k.ServiceAccount(t, l.namespace, "app")
 	l.file = k.TokenKubeconfig(t, token)
 	n := l.node(t, "app")
-	ctx := n.ctx()
-	_, err := n.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+	ctx := n.Context()
+	_, err := n.Looks("jobs")
 	mustBeDenied(t, err, "kubectl create role", token)
-	mustBeDenied(t, n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl}), "kubectl create role", token)
+	mustBeDenied(t, n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: ttl}), "kubectl create role", token)
 	mustBeDenied(t, n.Listen(ctx, []backend.Lease{{Election: "jobs", Version: "x"}}), "kubectl create role", token)
 	list, err := n.Inspect(ctx, ttl, ttl/3)
 	if err != nil || !slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Fatal && strings.Contains(d.Text, "kind: Role") }) {
@@ -88,7 +88,7 @@ func TestTheKubernetesPageIsTrue(t *testing.T) {
 	}
 	k.Apply(t, l.namespace, strings.ReplaceAll(page[1], "namespace: billing", "namespace: "+l.namespace))
 	testbed.Eventually(t, patient, "the Role is in effect", func() error {
-		return n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0]
+		return n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.Me, TTL: ttl}})[0]
 	})
 	m, err := election.New(l.open(t, ""), election.Options{ID: "app", TTL: ttl})
 	if err != nil {
@@ -134,8 +134,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 			l.allow(t, user, slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == without }))
 			l.file = k.Kubeconfig(t, user)
 			n := l.node(t, "n")
-			ctx := n.ctx()
-			mustBeDenied(t, n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}})[0], "cannot "+without)
+			ctx := n.Context()
+			mustBeDenied(t, n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.Me, TTL: ttl}})[0], "cannot "+without)
 		})
 	}
 }
@@ -144,7 +144,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 func TestAnObserverOnlyReads(t *testing.T) {
 	l := sharedLab(t)
 	k := l.server
-	l.node(t, "leader").lead("jobs")
+	l.node(t, "leader").Leads("jobs")
 	l.allow(t, "observer", []string{"get", "list", "watch"})
 	l.file = k.Kubeconfig(t, "observer")
 	m, _ := l.manager(t, "observer", election.Options{Observer: true})

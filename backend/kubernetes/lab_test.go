@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -68,13 +69,19 @@ func (l *lab) edit(election string, do func(*coordination.Lease)) error {
 // A node is one member of this module: a Backend and its candidate.
 type node struct {
 	*Backend
-	t  testing.TB
-	me backend.Candidate
+	*drivertest.Candidate
+}
+
+// ttl is the TTL of the leases in these tests.
+const ttl = 2 * time.Second
+
+func newNode(t testing.TB, b *Backend, id string) *node {
+	return &node{b, drivertest.NewCandidate(t, b, id, ttl)}
 }
 
 func (l *lab) node(t testing.TB, id string) *node {
 	t.Helper()
-	return &node{l.open(t, ""), t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+	return newNode(t, l.open(t, ""), id)
 }
 
 // A hook makes a request of a client, by what would make it otherwise.
@@ -104,133 +111,59 @@ func (l *lab) hookNode(t testing.TB, id string, do hook) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
-}
-
-func (n *node) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patient)
-	n.t.Cleanup(cancel)
-	return ctx
-}
-
-func (n *node) observe(election string) backend.Lease {
-	n.t.Helper()
-	ctx := n.ctx()
-	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
-	if err != nil || len(changed) != 1 {
-		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
-	}
-	return changed[0]
-}
-
-// ttl is the TTL of the leases in these tests.
-const ttl = 2 * time.Second
-
-func (n *node) bid(over backend.Lease) backend.Answer {
-	n.t.Helper()
-	return n.bidAfter(over, 0, ttl)
-}
-
-// bidAfter is bid for a term that exceeds minTerm.
-func (n *node) bidAfter(over backend.Lease, minTerm uint64, ttl time.Duration) backend.Answer {
-	n.t.Helper()
-	ctx := n.ctx()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, MinTerm: minTerm, Expected: over}})
-	if err != nil {
-		return backend.Answer{Err: err}
-	}
-	return answers[0]
-}
-
-// lead makes the node win a lease, as if it had observed it for long enough.
-func (n *node) lead(election string) backend.Lease {
-	n.t.Helper()
-	a := n.bid(n.observe(election))
-	if a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %q as it is: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
-	}
-	return a.Lease
-}
-
-func (n *node) renew(l backend.Lease) backend.Answer {
-	n.t.Helper()
-	ctx := n.ctx()
-	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
-	if len(answers) != 1 {
-		return backend.Answer{Err: err}
-	}
-	return answers[0]
+	return newNode(t, b, id)
 }
 
 // seal marks a lease as moved to MySQL.
 func (n *node) seal(l backend.Lease) backend.Lease {
-	n.t.Helper()
-	ctx := n.ctx()
+	n.T.Helper()
 	held := l.Held()
 	held.MovedTo = "mysql"
-	answers, err := n.Mark(ctx, []backend.Held{held})
+	answers, err := n.Mark(n.Context(), []backend.Held{held})
 	if err != nil || answers[0].Outcome != backend.Granted {
-		n.t.Fatal(answers, err)
+		n.T.Fatal(answers, err)
 	}
 	return answers[0].Lease
 }
 
-func (n *node) release(l backend.Lease) {
-	n.t.Helper()
-	ctx := n.ctx()
-	l.End = backend.Released
-	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 func (n *node) mustBeWatched(election, why string) backend.Lease {
-	n.t.Helper()
-	l := n.observe(election)
+	n.T.Helper()
+	l := n.Sees(election)
 	if l.ObserveFor < ttl {
-		n.t.Errorf("%s may bid for %q after %v although %s; its holder trusts it for %v", n.me.ID, election, l.ObserveFor, why, ttl)
+		n.T.Errorf("%s may bid for %q after %v although %s; its holder trusts it for %v", n.Me.ID, election, l.ObserveFor, why, ttl)
 	}
 	return l
 }
 
 func (n *node) mustBeFree(election, why string) backend.Lease {
-	n.t.Helper()
-	l := n.observe(election)
+	n.T.Helper()
+	l := n.Sees(election)
 	if l.ObserveFor != 0 {
-		n.t.Errorf("%q must be watched for %v although %s; want it free", election, l.ObserveFor, why)
+		n.T.Errorf("%q must be watched for %v although %s; want it free", election, l.ObserveFor, why)
 	}
 	return l
 }
 
 func (n *node) mustRefuse(held backend.Lease, why string) {
-	n.t.Helper()
-	if a := n.renew(held); a.Outcome != backend.Refused {
-		n.t.Errorf("the renewal of %s is %v (%v); want it refused: %s", n.me.ID, a.Outcome, a.Err, why)
+	n.T.Helper()
+	if a := n.Renews(held); a.Outcome != backend.Refused {
+		n.T.Errorf("the renewal of %s is %v (%v); want it refused: %s", n.Me.ID, a.Outcome, a.Err, why)
 	}
-}
-
-func (n *node) mustRenew(held backend.Lease) backend.Lease {
-	n.t.Helper()
-	a := n.renew(held)
-	if a.Outcome != backend.Granted {
-		n.t.Fatalf("the renewal of %s is %v (%v); want it granted", n.me.ID, a.Outcome, a.Err)
-	}
-	return a.Lease
 }
 
 func (n *node) mustLose(over backend.Lease, why string) {
-	n.t.Helper()
-	if a := n.bid(over); a.Outcome != backend.Refused {
-		n.t.Errorf("a bid of %s is %v (%v); want it refused: %s", n.me.ID, a.Outcome, a.Err, why)
+	n.T.Helper()
+	if a := n.Bids(over); a.Outcome != backend.Refused {
+		n.T.Errorf("a bid of %s is %v (%v); want it refused: %s", n.Me.ID, a.Outcome, a.Err, why)
 	}
 }
 
 // mustWin bids, as if the lease had been watched for long enough.
 func (n *node) mustWin(over, before backend.Lease) backend.Lease {
-	n.t.Helper()
-	a := n.bid(over)
+	n.T.Helper()
+	a := n.Bids(over)
 	if a.Outcome != backend.Granted || a.Term <= before.Term {
-		n.t.Fatalf("a bid of %s is %v (%v), term %d after %d; want it granted with a greater term", n.me.ID, a.Outcome, a.Err, a.Term, before.Term)
+		n.T.Fatalf("a bid of %s is %v (%v), term %d after %d; want it granted with a greater term", n.Me.ID, a.Outcome, a.Err, a.Term, before.Term)
 	}
 	return a.Lease
 }

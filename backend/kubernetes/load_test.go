@@ -178,7 +178,7 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 func TestConflictsTakeNoLease(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	term := held.Term
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -187,7 +187,7 @@ func TestConflictsTakeNoLease(t *testing.T) {
 		n := l.node(t, fmt.Sprint("n", i))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				err := n.Request(ctx, []backend.Request{{Election: "jobs", Term: term, Kind: backend.Nominate, ID: n.me.ID}})
+				err := n.Request(ctx, []backend.Request{{Election: "jobs", Term: term, Kind: backend.Nominate, ID: n.Me.ID}})
 				if err != nil && ctx.Err() == nil {
 					if !strings.Contains(err.Error(), errBusy.Error()) {
 						t.Errorf("a request: %v", err)
@@ -201,7 +201,7 @@ func TestConflictsTakeNoLease(t *testing.T) {
 	}
 	busy := 0
 	for range 40 {
-		switch got := a.renew(held); got.Outcome {
+		switch got := a.Renews(held); got.Outcome {
 		case backend.Granted:
 			held = got.Lease
 		case backend.Refused:
@@ -275,32 +275,32 @@ func (l *lab) lineNode(t *testing.T, id string) (*node, *line) {
 func TestALateBidIsRefused(t *testing.T) {
 	l := sharedLab(t)
 	for what, before := range map[string]func(t *testing.T, n *node, election string){
-		"vacant":          func(t *testing.T, n *node, election string) { n.release(n.lead(election)) },
-		"held by another": func(t *testing.T, _ *node, election string) { l.node(t, "other").lead(election) },
+		"vacant":          func(t *testing.T, n *node, election string) { n.Resigns(n.Leads(election)) },
+		"held by another": func(t *testing.T, _ *node, election string) { l.node(t, "other").Leads(election) },
 		"held by a member of client-go": func(t *testing.T, n *node, election string) {
-			n.release(n.lead(election))
+			n.Resigns(n.Leads(election))
 			l.write(t, election, "pod-1_x", 15, true)
 		},
-		"deleted afterwards": func(t *testing.T, n *node, election string) { n.release(n.lead(election)) },
+		"deleted afterwards": func(t *testing.T, n *node, election string) { n.Resigns(n.Leads(election)) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			a, wire := l.lineNode(t, "a")
 			b, election := l.node(t, "b"), string(backend.NewNonce()[:8])
 			before(t, a, election)
-			over := a.observe(election)
+			over := a.Sees(election)
 			wire.keep = true
-			if got := a.bid(over); got.Outcome != backend.Unknown || !errors.Is(got.Err, backend.ErrUnavailable) {
+			if got := a.Bids(over); got.Outcome != backend.Unknown || !errors.Is(got.Err, backend.ErrUnavailable) {
 				t.Fatalf("a bid whose connection is lost: %v, %v; want unknown", got.Outcome, got.Err)
 			}
 			if what == "deleted afterwards" {
 				l.delete(t, election)
 			}
-			a.release(backend.Lease{Election: election})
-			now := b.observe(election)
+			a.Resigns(backend.Lease{Election: election})
+			now := b.Sees(election)
 			if status := wire.arrive(t); status != http.StatusConflict {
 				t.Errorf("the late bid was answered %d, want %d", status, http.StatusConflict)
 			}
-			if after := b.observe(election); after.Version != now.Version || after.Holder.ID == "a" {
+			if after := b.Sees(election); after.Version != now.Version || after.Holder.ID == "a" {
 				t.Errorf("the late bid has changed %+v to %+v", now, after)
 			}
 			if what != "deleted afterwards" && now.Version != over.Version {
@@ -314,16 +314,16 @@ func TestALateBidIsRefused(t *testing.T) {
 func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
 	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
-	a.release(a.lead("jobs"))
-	over := a.observe("jobs")
+	a.Resigns(a.Leads("jobs"))
+	over := a.Sees("jobs")
 	wire.keep = true
-	a.bid(over)
+	a.Bids(over)
 	wire.deny = true
-	if got := a.bid(over); !errors.Is(got.Err, backend.ErrDenied) || strings.Contains(got.Err.Error(), "create role") {
+	if got := a.Bids(over); !errors.Is(got.Err, backend.ErrDenied) || strings.Contains(got.Err.Error(), "create role") {
 		t.Errorf("a bid over a quota: %v; want ErrDenied, and not that rights are missing", got.Err)
 	}
 	wire.deny = false
-	a.release(backend.Lease{Election: "jobs"})
+	a.Resigns(backend.Lease{Election: "jobs"})
 	if status := wire.arrive(t); status != http.StatusConflict {
 		t.Errorf("the first bid was answered %d after its release, want %d", status, http.StatusConflict)
 	}
@@ -334,27 +334,27 @@ func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
 func TestALateRenewalIsRefused(t *testing.T) {
 	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	wire.keep = true
-	if got := a.renew(held); got.Outcome != backend.Unknown {
+	if got := a.Renews(held); got.Outcome != backend.Unknown {
 		t.Fatalf("a renewal whose connection is lost: %v", got.Outcome)
 	}
-	a.mustRenew(held)
+	a.Keeps(held)
 	if status := wire.arrive(t); status != http.StatusConflict {
 		t.Errorf("the late renewal was answered %d, want %d", status, http.StatusConflict)
 	}
-	a.mustRenew(held)
+	a.Keeps(held)
 }
 
 // What removes annotations, as an admission webhook can, is named by the error, and nobody leads.
 func TestALeaseThatIsChangedOnItsWayIsNotGranted(t *testing.T) {
 	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")
-	a.release(a.lead("jobs"))
+	a.Resigns(a.Leads("jobs"))
 	wire.edit = func(body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte(recordKey), []byte(domain+"gone"))
 	}
-	got := a.bid(a.observe("jobs"))
+	got := a.Bids(a.Sees("jobs"))
 	if got.Outcome == backend.Granted {
 		t.Fatalf("granted: %+v", got)
 	}

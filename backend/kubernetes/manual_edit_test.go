@@ -17,7 +17,7 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	before := b.mustBeFree("jobs", "nobody ever led")
-	held := a.mustRenew(a.lead("jobs"))
+	held := a.Keeps(a.Leads("jobs"))
 	b.mustLose(before, "another was granted it meanwhile")
 	l.delete(t, "jobs")
 	for id, n := range map[string]*node{"b": b, "a member that starts later": l.node(t, "c")} {
@@ -29,14 +29,14 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 	}
 	a.mustRefuse(held, "its Lease was deleted")
 	b.mustBeFree("other", "only jobs was deleted")
-	next := b.mustWin(b.observe("jobs"), held)
+	next := b.mustWin(b.Sees("jobs"), held)
 	watched := l.node(t, "d").mustBeWatched("jobs", "b leads")
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
 	if again := c.mustBeWatched("jobs", "it was deleted again"); again.Unchanged(watched) {
 		t.Errorf("deleted for the second time, it looks as before: %+v", again)
 	}
-	c.mustWin(c.observe("jobs"), next)
+	c.mustWin(c.Sees("jobs"), next)
 }
 
 // Whether an election was deleted is known from the census. If that is deleted too, every new election
@@ -44,9 +44,9 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 func TestADeletedCensusFreesNothing(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.lead("jobs")
-	a.lead("kept")
-	b.observe("jobs")
+	a.Leads("jobs")
+	a.Leads("kept")
+	b.Sees("jobs")
 	l.delete(t, naming{}.census())
 	l.delete(t, "jobs")
 	b.mustBeWatched("jobs", "it was led")
@@ -56,7 +56,7 @@ func TestADeletedCensusFreesNothing(t *testing.T) {
 		t.Errorf("it is watched for %v; want %v, since nobody knows with which TTL it was led", over.ObserveFor, MaxTTL)
 	}
 	late.mustWin(over, backend.Lease{})
-	if got := l.node(t, "later").observe("new"); got.ObserveFor != MaxTTL {
+	if got := l.node(t, "later").Sees("new"); got.ObserveFor != MaxTTL {
 		t.Errorf("the census that was made anew frees an election after %v; want %v", got.ObserveFor, MaxTTL)
 	}
 }
@@ -64,11 +64,11 @@ func TestADeletedCensusFreesNothing(t *testing.T) {
 // A Lease that a process has made before it was granted says nothing, whoever takes it.
 func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	l := sharedLab(t)
-	held := l.node(t, "a").lead("jobs")
+	held := l.node(t, "a").Leads("jobs")
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
-	ctx := c.ctx()
-	missing, err := c.read(ctx, []string{"jobs"})
+	ctx := c.Context()
+	missing, err := c.readOne(ctx, "jobs")
 	if err == nil {
 		err = c.make(ctx, &missing[0])
 	}
@@ -85,13 +85,13 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 func TestACopyThatIsPutBackFreesNothing(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.release(a.lead("jobs"))
+	a.Resigns(a.Leads("jobs"))
 	old, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := a.lead("jobs")
-	b.observe("jobs")
+	held := a.Leads("jobs")
+	b.Sees("jobs")
 	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec, o.Annotations = old.Spec, old.Annotations }); err != nil {
 		t.Fatal(err)
 	}
@@ -126,12 +126,12 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 			t.Parallel()
 			election := string(backend.NewNonce()[:8])
 			a, b := l.node(t, "a"), l.node(t, "b")
-			held := a.mustRenew(a.lead(election))
-			before := b.observe(election)
+			held := a.Keeps(a.Leads(election))
+			before := b.Sees(election)
 			if err := l.edit(election, edit); err != nil {
 				t.Fatal(err)
 			}
-			over := b.observe(election)
+			over := b.Sees(election)
 			if what != "its record says that nobody holds it" { // whoever computes the digest as this module does may end a leadership
 				b.mustBeWatched(election, what)
 				b.mustLose(before, what)
@@ -140,7 +140,7 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 			if over.ObserveFor > maxForeign {
 				t.Errorf("it is watched for %v; want %v at most", over.ObserveFor, maxForeign)
 			}
-			l.node(t, "c").mustWin(b.observe(election), before)
+			l.node(t, "c").mustWin(b.Sees(election), before)
 		})
 	}
 }
@@ -157,18 +157,18 @@ func forge(o *coordination.Lease, do func(*record)) {
 func TestALabelledLeaseIsRenewed(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	held := a.lead("jobs")
-	before := b.observe("jobs")
+	held := a.Leads("jobs")
+	before := b.Sees("jobs")
 	if err := l.edit("jobs", func(o *coordination.Lease) {
 		o.Labels["team"] = "x"
 		o.Annotations["note"] = "y"
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if now := b.observe("jobs"); !now.Unchanged(before) {
+	if now := b.Sees("jobs"); !now.Unchanged(before) {
 		t.Errorf("a label has changed the lease from %+v to %+v", before, now)
 	}
-	a.mustRenew(held)
+	a.Keeps(held)
 	o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 	if err != nil || o.Labels["team"] != "x" || o.Annotations["note"] != "y" {
 		t.Errorf("the renewal has removed what others had added: %v, %v, %v", o.Labels, o.Annotations, err)
@@ -179,13 +179,13 @@ func TestALabelledLeaseIsRenewed(t *testing.T) {
 func TestALeaseFromABackupIsWatched(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	a.release(a.lead("jobs"))
+	a.Resigns(a.Leads("jobs"))
 	saved, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := l.node(t, "b")
-	held := b.lead("jobs")
+	held := b.Leads("jobs")
 	l.delete(t, "jobs")
 	saved.UID, saved.ResourceVersion = "", ""
 	if _, err := l.admin.Create(t.Context(), saved, meta.CreateOptions{}); err != nil {
@@ -201,15 +201,15 @@ func TestALeaseFromABackupIsWatched(t *testing.T) {
 func TestFleetsInOneNamespaceAreSeparate(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	a.lead("jobs")
-	other := &node{l.open(t, "other-"), t, backend.Candidate{ID: "b", Nonce: backend.NewNonce()}}
+	a.Leads("jobs")
+	other := newNode(t, l.open(t, "other-"), "b")
 	other.mustBeFree("jobs", "nobody ever led it in this fleet")
-	other.lead("jobs")
+	other.Leads("jobs")
 	for _, n := range []*node{a, other} {
-		ctx := n.ctx()
+		ctx := n.Context()
 		list, err := n.List(ctx, "", 10)
-		if err != nil || len(list) != 1 || list[0].Holder.ID != n.me.ID {
-			t.Errorf("%s lists %v, %v; want its own election", n.me.ID, list, err)
+		if err != nil || len(list) != 1 || list[0].Holder.ID != n.Me.ID {
+			t.Errorf("%s lists %v, %v; want its own election", n.Me.ID, list, err)
 		}
 	}
 }

@@ -48,8 +48,8 @@ func (l *lab) leads(t *testing.T, id string, o Options) (*node, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { b.Close() })
-	n := &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
-	if a := n.bid(n.observe("jobs")); a.Outcome != backend.Granted {
+	n := newNode(t, b, id)
+	if a := n.Bids(n.Sees("jobs")); a.Outcome != backend.Granted {
 		return n, a.Err
 	}
 	return n, nil
@@ -94,18 +94,18 @@ func TestARightToOneLeaseShowsNoneAsMissing(t *testing.T) {
 	l := sharedLab(t)
 	k := l.server
 	admin := l.node(t, "admin")
-	admin.lead("jobs")
-	admin.lead("other")
+	admin.Leads("jobs")
+	admin.Leads("other")
 	l.allow(t, "narrow", []string{"get", "list", "watch", "create", "update", "delete"}, "jobs", "missing")
 	l.file = k.Kubeconfig(t, "narrow")
 	n := l.node(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	if got := n.observe("jobs"); got.Holder.ID != "admin" {
+	if got := n.Sees("jobs"); got.Holder.ID != "admin" {
 		t.Errorf("the Lease that may be read: %+v", got)
 	}
 	for _, election := range []string{"other", "missing", "never-led"} {
-		_, err := n.Observe(ctx, []backend.Lease{{Election: election}})
+		_, err := n.Looks(election)
 		mustBeDenied(t, err, "kubectl create role")
 	}
 	_, err := n.List(ctx, "", 10)

@@ -28,36 +28,37 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	k := testbed.StartKubernetes(t, testbed.Options{})
 	l := newLab(t, k)
 	a, b, c, d := l.node(t, "a"), l.node(t, "b"), l.node(t, "c"), l.node(t, "d")
-	held := a.mustRenew(a.lead("jobs"))
-	a.release(a.lead("vacant"))
-	a.release(a.lead("unread")) // by d, which hears of the restore by another Lease
-	a.lead("released")
-	var saved string
-	k.WithoutServers(t, func() { saved = k.Etcd().SaveData(t) })
+	held := a.Keeps(a.Leads("jobs"))
+	a.Resigns(a.Leads("vacant"))
+	a.Resigns(a.Leads("unread")) // by d, which hears of the restore by another Lease
+	a.Leads("released")
+	saved := k.SaveStore(t)
 	there := func(n *node) {
 		testbed.Eventually(t, patient, "the API server is there again", func() error {
-			ctx := n.ctx()
+			ctx := n.Context()
 			_, err := n.List(ctx, "", 1)
 			return err
 		})
 	}
 	there(b)
-	next := b.mustWin(b.observe("jobs"), held)
-	b.lead("unread")
-	vacant := b.lead("vacant")
-	d.observe("vacant")
-	fresh := b.lead("new")
+	next := b.mustWin(b.Sees("jobs"), held)
+	b.Leads("unread")
+	vacant := b.Leads("vacant")
+	d.Sees("vacant")
+	fresh := b.Leads("new")
 	inAnHour := uint64(time.Now().Add(time.Hour).UnixMicro())
-	ahead := b.bidAfter(b.observe("released"), inAnHour, ttl) // which nobody else reads
+	bid := b.BidOver(b.Sees("released"))
+	bid.MinTerm = inAnHour
+	ahead := b.Makes(bid)[0] // which nobody else reads
 	if ahead.Outcome != backend.Granted {
 		t.Fatal(ahead)
 	}
-	c.observe("jobs")
-	next = b.mustRenew(next)
-	c.observe("vacant")
-	c.observe("new")
-	a.observe("jobs")
-	k.WithoutServers(t, func() { k.Etcd().ReplaceData(t, saved) })
+	c.Sees("jobs")
+	next = b.Keeps(next)
+	c.Sees("vacant")
+	c.Sees("new")
+	a.Sees("jobs")
+	k.RestoreStore(t, saved)
 	for _, n := range []*node{a, b, c, d} {
 		there(n)
 	}
@@ -67,13 +68,13 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	}
 	a.mustRefuse(held, "the copy has its leadership as it was")
 	b.mustRefuse(next, "which is not in the copy")
-	c.mustWin(c.observe("jobs"), next)
-	last := c.mustWin(c.observe("vacant"), vacant)
-	c.mustWin(c.observe("new"), fresh)
-	c.mustRenew(last)
-	c.release(last)
+	c.mustWin(c.Sees("jobs"), next)
+	last := c.mustWin(c.Sees("vacant"), vacant)
+	c.mustWin(c.Sees("new"), fresh)
+	c.Keeps(last)
+	c.Resigns(last)
 	c.mustBeFree("vacant", "it was led and released after the restore")
-	a.release(backend.Lease{Election: "released"})
+	a.Resigns(backend.Lease{Election: "released"})
 	why := "b leads in term " + formatVersion(ahead.Term) + ", which the copy does not have"
 	c.mustWin(c.mustBeWatched("released", why), ahead.Lease)
 }
@@ -179,7 +180,7 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 	ctx := t.Context()
 	announce := func(n *node) {
 		t.Helper()
-		if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second}); err != nil {
+		if err := n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,7 +191,7 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Error(err)
 	}
-	record, err := l.admin.Get(ctx, naming{}.member(gone.me.Nonce), meta.GetOptions{})
+	record, err := l.admin.Get(ctx, naming{}.member(gone.Me.Nonce), meta.GetOptions{})
 	if err == nil {
 		record.Spec.RenewTime = &meta.MicroTime{Time: time.Now().Add(-2 * goneAfter)}
 		_, err = l.admin.Update(ctx, record, meta.UpdateOptions{})

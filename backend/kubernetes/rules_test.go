@@ -22,13 +22,12 @@ import (
 func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	a.release(a.lead("jobs"))
+	a.Resigns(a.Leads("jobs"))
 	const long = 20 * time.Second
-	if got := a.bidAfter(a.observe("jobs"), 0, long); got.Outcome != backend.Granted {
-		t.Fatal(got)
-	}
+	a.TTL = long
+	a.Leads("jobs")
 	l.delete(t, "jobs")
-	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < long {
+	if got := l.node(t, "late").Sees("jobs"); got.ObserveFor < long {
 		t.Errorf("its Lease was deleted, and it is watched for %v; want %v, for which its leader trusts it", got.ObserveFor, long)
 	}
 }
@@ -37,7 +36,7 @@ func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 // has not noticed yet.
 func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
 	l := sharedLab(t)
-	l.node(t, "a").lead("jobs")
+	l.node(t, "a").Leads("jobs")
 	l.write(t, "jobs", "pod-1_x", 1, true)
 	l.node(t, "b").mustBeWatched("jobs", "a led a moment ago")
 }
@@ -46,7 +45,7 @@ func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
 func TestABidDoesNotBreakASeal(t *testing.T) {
 	l := sharedLab(t)
 	n := l.node(t, "n")
-	lead := n.lead("jobs")
+	lead := n.Leads("jobs")
 	n.seal(lead)
 	n.mustLose(lead, "the lease has moved, which the bid does not expect")
 }
@@ -56,31 +55,31 @@ func TestABidDoesNotBreakASeal(t *testing.T) {
 func TestABidOverARememberedVacancyIsLate(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.release(a.lead("jobs"))
-	over := a.observe("jobs")
-	held := b.lead("jobs")
+	a.Resigns(a.Leads("jobs"))
+	over := a.Sees("jobs")
+	held := b.Leads("jobs")
 	a.mustLose(over, "b was granted it meanwhile")
-	b.mustRenew(held)
+	b.Keeps(held)
 }
 
 // A bid finds no Lease. Before it has made one, another member leads, and its Lease is deleted. Then
 // the election is no longer as the bid found it.
 func TestABidForAMissingLeaseIsLate(t *testing.T) {
 	l := sharedLab(t)
-	l.node(t, "first").lead("other") // makes the census
+	l.node(t, "first").Leads("other") // makes the census
 	var once sync.Once
 	var held backend.Lease
 	b := l.node(t, "b")
 	a := l.hookNode(t, "a", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPost {
 			once.Do(func() {
-				held = b.lead("jobs")
+				held = b.Leads("jobs")
 				l.delete(t, "jobs")
 			})
 		}
 		return next.RoundTrip(r)
 	})
-	if got := a.bid(a.observe("jobs")); got.Outcome == backend.Granted {
+	if got := a.Bids(a.Sees("jobs")); got.Outcome == backend.Granted {
 		t.Errorf("a was granted term %d; b trusts its lease of term %d, which was deleted", got.Term, held.Term)
 	}
 	l.node(t, "c").mustBeWatched("jobs", "b trusts its lease")
@@ -90,7 +89,7 @@ func TestABidForAMissingLeaseIsLate(t *testing.T) {
 func TestAWatchThatHangsHidesNothing(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	watching := make(chan struct{}, 16)
 	b := l.hookNode(t, "b", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
@@ -100,13 +99,13 @@ func TestAWatchThatHangsHidesNothing(t *testing.T) {
 		}
 		return answer, err
 	})
-	seen := b.observe("jobs")
+	seen := b.Sees("jobs")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { b.Listen(ctx, []backend.Lease{seen}); close(ended) }()
 	defer func() { cancel(); <-ended }()
 	<-watching
-	a.mustRenew(held)
+	a.Keeps(held)
 	changed, err := b.Observe(ctx, []backend.Lease{seen})
 	if err != nil || len(changed) != 1 {
 		t.Errorf("Observe returns %v, %v; want the lease, which was renewed", changed, err)
@@ -129,7 +128,7 @@ func (s silent) Read([]byte) (int, error) {
 func TestARepeatedRequestIsWritten(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	version := func() string {
 		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 		if err != nil {
@@ -139,8 +138,7 @@ func TestARepeatedRequestIsWritten(t *testing.T) {
 	}
 	var versions []string
 	for range 2 {
-		ctx := a.ctx()
-		if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
+		if err := a.Request(a.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
 			t.Fatal(err)
 		}
 		versions = append(versions, version())
@@ -154,7 +152,7 @@ func TestARepeatedRequestIsWritten(t *testing.T) {
 func TestAClearedForeignLeaseIsWatched(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
-	a.release(a.lead("jobs"))
+	a.Resigns(a.Leads("jobs"))
 	l.write(t, "jobs", "pod-1_x", 15, true)
 	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec.HolderIdentity = nil }); err != nil {
 		t.Fatal(err)
@@ -173,12 +171,12 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := n.observe("jobs")
+	first := n.Sees("jobs")
 	if first.Holder.ID != "pod-1_x" || first.ObserveFor != 15*time.Second || first.TTL != 15*time.Second {
 		t.Errorf("it is shown as %+v; want pod-1_x, watched for 15s", first)
 	}
 	l.write(t, "jobs", "pod-1_x", 15, false)
-	second := n.observe("jobs")
+	second := n.Sees("jobs")
 	if second.Unchanged(first) || second.Holder != first.Holder {
 		t.Errorf("renewed, it is %+v after %+v; want another Version of the same leadership", second, first)
 	}
@@ -190,7 +188,7 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	// It takes over: its leadership has no term of its own.
 	l.write(t, "jobs", "pod-1_x", 15, true)
 	n.mustRefuse(held, "a member of client-go has taken over")
-	third := n.observe("jobs")
+	third := n.Sees("jobs")
 	if third.Term != held.Term || third.Holder.Nonce == first.Holder.Nonce {
 		t.Errorf("it is shown as %+v; want the last term of this module, %d, and another leadership than %v", third, held.Term, first.Holder.Nonce)
 	}
@@ -198,7 +196,7 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	l.clear(t, "jobs")
 	next := n.mustWin(n.mustBeWatched("jobs", "n may not have noticed that another has led"), held)
 	// After a leadership that was released, it takes over, and releases its lease: another leads at once.
-	n.release(next)
+	n.Resigns(next)
 	l.write(t, "jobs", "pod-1_x", 15, true)
 	l.clear(t, "jobs")
 	n.mustWin(n.mustBeFree("jobs", "a member of client-go that led has released it"), next)
@@ -208,10 +206,10 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 func TestABlankFreesNothingThoughClientGoHasTakenIt(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	held := a.lead("jobs")
+	held := a.Leads("jobs")
 	l.clear(t, "jobs")
 	l.write(t, "jobs", "pod-2_y", 15, true)
-	b.observe("jobs")
+	b.Sees("jobs")
 	l.clear(t, "jobs")
 	b.mustBeWatched("jobs", "a leads, and has not noticed")
 	a.mustRefuse(held, "its Lease was blanked and taken")
@@ -236,9 +234,9 @@ func TestMembersOfClientGoSeeEachRenewal(t *testing.T) {
 func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.lead("jobs")
+	a.Leads("jobs")
 	l.write(t, "jobs", "pod-1_x", 15, true)
-	held := b.lead("jobs")
+	held := b.Leads("jobs")
 	l.clear(t, "jobs")
 	a.mustBeWatched("jobs", "b leads, and has not noticed")
 	b.mustRefuse(held, "its Lease was blanked")
@@ -249,18 +247,18 @@ func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
 func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 	l := sharedLab(t)
 	n := l.node(t, "n")
-	sealed := n.seal(n.lead("jobs"))
+	sealed := n.seal(n.Leads("jobs"))
 	for range 2 {
 		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
 		if err != nil || holder(&o.Spec) != "moved to mysql" || seconds(&o.Spec) != 1<<31-1 {
 			t.Errorf("the Lease is held by %q for %d s (%v)", holder(&o.Spec), seconds(&o.Spec), err)
 		}
-		n.release(sealed) // which changes nothing of it
+		n.Resigns(sealed) // which changes nothing of it
 	}
 	if err := l.edit("jobs", func(o *coordination.Lease) { delete(o.Annotations, recordKey) }); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.node(t, "late").observe("jobs"); got.ObserveFor < 1000*time.Hour {
+	if got := l.node(t, "late").Sees("jobs"); got.ObserveFor < 1000*time.Hour {
 		t.Errorf("without its record, the seal is free after %v", got.ObserveFor)
 	}
 }
@@ -276,15 +274,13 @@ func TestANotFoundThatIsNoAPIServersHidesNoLease(t *testing.T) {
 		text := io.NopCloser(strings.NewReader("default backend - 404"))
 		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: text, Request: r}, nil
 	})
-	a.release(a.lead("jobs"))
-	b.observe("jobs")
+	a.Resigns(a.Leads("jobs"))
+	b.Sees("jobs")
 
 	noRoute.Store(true)
-	if got, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); err == nil {
+	if got, err := b.Looks("jobs"); err == nil {
 		t.Errorf("a Lease is read from what a proxy says: %+v", got)
 	}
 	noRoute.Store(false)
-	if got := b.bid(b.observe("jobs")); got.Outcome != backend.Granted {
-		t.Errorf("afterwards a bid for the vacant election is %+v; want it granted", got)
-	}
+	b.Leads("jobs")
 }
