@@ -198,10 +198,13 @@ func (j *Member) Follows(prefix string) {
 	j.await("to follow "+prefix, func() bool { return strings.HasPrefix(j.last("follows"), "follows "+prefix) })
 }
 
-// FindsOut waits until the member no longer believes that it leads, whether it was stopped or not.
+// FindsOut waits until the member no longer believes that it leads. One that was stopped may believe so anew: only what it
+// believed before must end.
 func (j *Member) FindsOut() {
 	j.t.Helper()
-	j.await("to find out that it does not lead", func() bool { return !j.leads })
+	j.await("to find out that it does not lead", func() bool {
+		return !j.leads || !j.stopped.IsZero() && !j.stale(time.Now())
+	})
 }
 
 // Resign makes the member resign and end, and waits for it. After half a minute Resign
