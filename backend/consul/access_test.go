@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -73,7 +74,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 		}
 		return nil
 	})
-	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
+	other := l.node(t, "other", func(o *Options) { o.Token = testbed.ConsulToken })
 	other.TakesOver("x")
 }
 
@@ -83,7 +84,7 @@ func TestAnObserverOnlyLists(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL, fmt.Sprintf("-hcl=acl {enable_key_list_policy = %v}", apart)}})
 		l := newLab(t, agent)
-		l.node(t, "n", func(o *Options) { o.Token = agent.AdminToken() }).Leads("x")
+		l.node(t, "n", func(o *Options) { o.Token = testbed.ConsulToken }).Leads("x")
 		look := func(rules string) error {
 			n := l.node(t, "o", func(o *Options) { o.Token = token(t, l.root, rules).SecretID })
 			_, err := n.Looks("x")
@@ -106,7 +107,7 @@ func TestAnObserverOnlyLists(t *testing.T) {
 func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
 	strong.Leads("there") // the servers hide only keys that exist
 	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.Me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
@@ -193,7 +194,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() }).Leads("x")
+	l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken }).Leads("x")
 	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/session/")).SecretID
 	unknown := "00000000-dead-beef-0000-c0ffee000000"
 	for what, text := range map[string]string{"an unknown token": unknown + "\n", "a weak token": weak, "two lines": "a\nb", "nothing": ""} {
@@ -225,11 +226,11 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 
 // A token has no right for a moment. That is denied, and is not taken for another Consul: the leader goes on with its session.
 func TestRightsThatAreMissingForAMomentCostNoSession(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
 	bound := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }", l.prefix+"/"))
 	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
-	held := n.win("own")
+	held := n.Leads("own")
 	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
 	fatal(t, err)
 	may := policy.Rules
@@ -238,7 +239,7 @@ func TestRightsThatAreMissingForAMomentCostNoSession(t *testing.T) {
 		_, _, err := l.root.ACL().PolicyUpdate(policy, nil)
 		fatal(t, err)
 		n.wire.take()
-		_, err = n.Renew(n.ctx(), testbed.Held(held))
+		_, err = n.Renew(n.Context(), drivertest.Held(held))
 		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), n.driver.Policy); denied != (rules == "") {
 			t.Errorf("a renewal with the rights %q: %v", rules, err)
 		}

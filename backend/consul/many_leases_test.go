@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 

@@ -25,7 +25,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
-	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
 	held := strong.Leads("hidden")
 	bound := token(t, l.root, strong.driver.Policy)
 	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
@@ -161,7 +161,7 @@ func TestASocketThatMayNotBeOpenedIsDenied(t *testing.T) {
 // Another Consul with a copy of the keys answers, and the request that asks up to where it was written fails. The copy is
 // not believed all the same.
 func TestACopyIsNoticedThoughItsIndexIsNotTold(t *testing.T) {
-	here, other := testbed.StartConsul(t, testbed.ConsulOptions{}), testbed.StartConsul(t, testbed.ConsulOptions{})
+	here, other := testbed.StartConsul(t, testbed.Options{}), testbed.StartConsul(t, testbed.Options{})
 	l, ahead := newLab(t, here), admins(t, other)
 	for range 1000 {
 		_, err := ahead.KV().Put(&api.KVPair{Key: "test/age"}, nil)
@@ -169,18 +169,20 @@ func TestACopyIsNoticedThoughItsIndexIsNotTold(t *testing.T) {
 	}
 	proxy := here.Proxy(t)
 	n := l.node(t, "n", func(o *Options) { o.Address = proxy.Addr() })
-	held := n.win("held")
+	held := n.Leads("held")
 	fatal(t, copyKeys(l.root, ahead, l.prefix))
 	proxy.SetTarget(other.Addr())
 	proxy.Reset()
 
 	answered := n.wire.next
 	n.wire.next = lost{answered, "separator="}
-	n.Observe(n.ctx(), []backend.Lease{held})
+	n.Observe(n.Context(), []backend.Lease{held})
 	n.wire.next = answered
-	n.want("a renewal by the copy", n.renew(held)[0], backend.Refused)
-	if seen := n.observe("held"); seen.ObserveFor < n.ttl {
-		t.Errorf("the copy is watched for %v, want %v", seen.ObserveFor, n.ttl)
+	if a := n.Renews(held); a.Outcome != backend.Refused {
+		t.Errorf("a renewal by the copy is %v, %v; want refused", a.Outcome, a.Err)
+	}
+	if seen := n.Sees("held"); seen.ObserveFor < n.TTL {
+		t.Errorf("the copy is watched for %v, want %v", seen.ObserveFor, n.TTL)
 	}
 }
 

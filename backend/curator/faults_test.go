@@ -99,7 +99,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 		testbed.Eventually(t, patience, "renewals before the cut", pace)
 		start := time.Now()
 		got := a.Renews(held)
-		network.Host(victim).Cut(t, true)
+		servers[victim].Host().Cut(t, true)
 		if got.Outcome == backend.Granted {
 			deadline = start.Add(got.ValidFor)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
-	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Most tests wait for leases to expire, so many of them run at once.

@@ -68,7 +68,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
 	ctx := c.Context()
-	missing, err := c.readOne(ctx, "jobs")
+	missing, err := c.read(ctx, []string{"jobs"})
 	if err == nil {
 		err = c.make(ctx, &missing[0])
 	}

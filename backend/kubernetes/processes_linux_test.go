@@ -229,9 +229,9 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	}
 	f.dsn = db.User.FormatDSN()
 	reader := f.node(t, "reader")
-	road := testbed.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
+	road := drivertest.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}
 	road.Moved = func() (string, error) { return reader.Sees(f.election).MovedTo, nil }
-	road.ThereAndBack()
+	road.ThereAndBack(t)
 }
 
 // After kill -9 of a leader with a guard, the next one leads long before the TTL has passed.

@@ -32,7 +32,8 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	a.Resigns(a.Leads("vacant"))
 	a.Resigns(a.Leads("unread")) // by d, which hears of the restore by another Lease
 	a.Leads("released")
-	saved := k.SaveStore(t)
+	var saved string
+	k.WithoutServers(t, func() { saved = k.Etcd().SaveData(t) })
 	there := func(n *node) {
 		testbed.Eventually(t, patient, "the API server is there again", func() error {
 			ctx := n.Context()
@@ -58,7 +59,7 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	c.Sees("vacant")
 	c.Sees("new")
 	a.Sees("jobs")
-	k.RestoreStore(t, saved)
+	k.WithoutServers(t, func() { k.Etcd().ReplaceData(t, saved) })
 	for _, n := range []*node{a, b, c, d} {
 		there(n)
 	}

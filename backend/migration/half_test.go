@@ -75,13 +75,13 @@ func TestWhoHoldsOneHalfIsNotNamed(t *testing.T) {
 		o.From, o.To = p.old.Backend(), p.new.Backend()
 		other := newCandidate(t, road(t, o), "observes")
 		wire.Decide(func(call conformance.Call) conformance.Fate {
-			if l := other.observe(); call.Method == "Acquire" && !l.Vacant() {
+			if l := other.Sees("jobs"); call.Method == "Acquire" && !l.Vacant() {
 				t.Errorf("stage %q: %q is named before it holds both leases", stage, l.Holder.ID)
 			}
 			return conformance.Fate{}
 		})
-		c.win()
-		if l := other.observe(); l.Holder.ID != "bids" {
+		c.Leads("jobs")
+		if l := other.Sees("jobs"); l.Holder.ID != "bids" {
 			t.Errorf("stage %q: with both leases the leader is %q", stage, l.Holder.ID)
 		}
 	}

@@ -159,7 +159,7 @@ func mends(t *testing.T, l *lab, o Options, there bool) {
 func TestTheStatementsInErrorsMendThemInAnyLanguage(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		server := testbed.Start(t, testbed.Options{Kind: k})
+		server := testbed.Start(t, k, testbed.Options{})
 		for _, language := range []string{"de_DE", "fr_FR", "ja_JP", "sv_SE"} {
 			server.Exec(t, "SET GLOBAL lc_messages = '"+language+"'")
 			for what, right := range map[string]string{"sees nothing": "USAGE ON *.*", "sees another table": "SELECT ON {schema}.other"} {
@@ -242,7 +242,7 @@ func TestALockedTableIsSaidToBeOne(t *testing.T) {
 func TestALockOfABackupIsSaidToBeOne(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, testbed.Start(t, testbed.Options{Kind: k}))
+		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		b := backendOn(t, Options{Config: l.User})
 		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, "jobs")}
 		unlock := l.lock(t, "FLUSH TABLES WITH READ LOCK")

@@ -88,6 +88,6 @@ func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 			Ours:   func(id, stage string) *testbed.Member { return f.member(id, migration.Stage(stage)) },
 			Waits:  func(m *testbed.Member) { f.runs(m, 4) },
 			Moved:  func() (string, error) { return reader.Sees("jobs").MovedTo, nil },
-		}.ThereAndBack()
+		}.ThereAndBack(t)
 	})
 }

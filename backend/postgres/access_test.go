@@ -226,7 +226,7 @@ func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
 
 	testbed.NoError(t, os.WriteFile(file, authority, 0o600))
 	d := open(t, Options{DSN: dsn})
-	testbed.Read(t, d)
+	drivertest.Read(t, d)
 	for says, half := range map[string]bool{"no such file": false, "a file that the dsn names": true} {
 		testbed.NoError(t, os.Remove(file))
 		if half {
@@ -238,7 +238,7 @@ func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
 			t.Errorf("it is being written, half %v: %v; want ErrUnavailable and %q", half, err, says)
 		}
 		testbed.NoError(t, os.WriteFile(file, authority, 0o600))
-		testbed.Read(t, d)
+		drivertest.Read(t, d)
 	}
 }
 

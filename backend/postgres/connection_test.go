@@ -46,7 +46,7 @@ func TestALateAnswerDoesNotEndTheConnection(t *testing.T) {
 // any statement on a busy machine, and nobody could connect.
 func TestAConnectionIsOpenedWithoutAStatement(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartPostgres(t, testbed.PostgresOptions{Settings: []string{"log_statement=all"}})
+	server := testbed.StartPostgres(t, testbed.Options{Args: []string{"-c", "log_statement=all"}})
 	d := open(t, Options{DSN: server.Database(t).DSN("")})
 	before := server.Messages(t)
 	c, err := d.conns.Open(t.Context())

@@ -89,21 +89,21 @@ func TestACopyInAnotherEnsembleGrantsNothing(t *testing.T) {
 	o := Options{Servers: []string{proxy.Addr()}, Root: newRoot(t, nil)}
 	a, b := start(t, "a", o), start(t, "b", o)
 	a.driver.session.Length, b.driver.session.Length = 4*time.Second, 4*time.Second
-	testbed.NoError(t, a.Release(t.Context(), testbed.Held(a.lead("vacant"))))
+	a.Resigns(a.lead("vacant"))
 	held, vacant := a.lead("held"), b.read("vacant")
 
 	testbed.NoError(t, copyNodes(from, to, o.Root))
 	proxy.SetTarget(other.Addr())
 	proxy.Reset()
-	if got := a.renews(held); got.Outcome != backend.Refused {
+	if got := a.Renews(held); got.Outcome != backend.Refused {
 		t.Errorf("a renewal by the copy is %v", got.Outcome)
 	}
 	testbed.Eventually(t, patience, "a bid has an outcome", func() error {
-		got, err := b.bid(vacant)
-		if err == nil && got.Outcome != backend.Refused {
-			t.Errorf("a bid on what the first one showed is %v", got.Outcome)
+		got := b.Bids(vacant)
+		if got.Outcome == backend.Granted {
+			t.Error("a bid on what the first one showed is granted")
 		}
-		return err
+		return got.Err
 	})
 	if seen := b.read("vacant"); seen.ObserveFor < ttl {
 		t.Errorf("the copy is watched for %v, want %v", seen.ObserveFor, ttl)

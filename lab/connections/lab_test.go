@@ -89,7 +89,7 @@ var stores = map[string]func(t *testing.T) store{
 	},
 	"s3": func(t *testing.T) store {
 		withS3Keys(t)
-		server := testbed.StartS3(t, testbed.S3Options{})
+		server := testbed.StartS3(t, testbed.Options{})
 		return store{server.Addr(), func(addr string) (backend.Backend, error) {
 			return s3.Open(s3.Options{Bucket: testbed.S3Bucket, Region: "us-east-1", Endpoint: "http://" + addr, PathStyle: true})
 		}}

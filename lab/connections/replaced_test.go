@@ -128,7 +128,7 @@ var secured = map[string]func(t *testing.T) (section, ca string){
 	},
 	"s3": func(t *testing.T) (section, ca string) {
 		withS3Keys(t)
-		server := testbed.StartS3(t, testbed.S3Options{TLS: true})
+		server := testbed.StartS3(t, testbed.Options{TLS: true})
 		return fmt.Sprintf("s3:\n  bucket: %s\n  region: us-east-1\n  endpoint: %q\n  path_style: true\n  ca_file: {ca}\n", testbed.S3Bucket, server.URL()), server.CAFile()
 	},
 	"postgres": func(t *testing.T) (section, ca string) {
