@@ -47,7 +47,7 @@ func newDriver(a *agent) *driver { return &driver{agent: a, newest: make(map[lea
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 3, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
+	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
 }
 
 // Now implements [lease.Driver].

@@ -5,7 +5,9 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -58,7 +60,10 @@ func (w *writer) note(l Line) {
 // was killed.
 func readJournal(name string) (lines []Line, err error) {
 	text, err := os.ReadFile(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the process was killed, or the run had ended, before it could do anything
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	for n := 1; len(text) > 0; n++ {
