@@ -57,7 +57,7 @@ func (b *Backend) fail(err error) error {
 	case api.IsNotFound(err) && strings.Contains(err.Error(), "namespaces "):
 		hint = fmt.Sprintf("; does the namespace %q exist?", b.namespace)
 	}
-	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.secrets...), hint)
+	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.all()...), hint)
 }
 
 // wrap says what was done when err came. err is classed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -61,8 +62,8 @@ type Backend struct {
 	namespace string
 	origin    string // of the namespace: who has named it
 	host      string
-	proxy     string   // of the environment, that connections lead through, for errors
-	secrets   []string // removed from errors
+	proxy     string // of the environment, that connections lead through, for errors
+	transport *transport
 	names     naming
 	owner     single.Owner
 
@@ -131,7 +132,6 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", at.namespace)
 	}
 	config := at.config
-	secrets := []string{config.BearerToken, config.Password}
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil { // its text has what may be secret
 		return nil, errors.New("the address of the API server is not a URL")
@@ -140,19 +140,19 @@ func open(o Options) (*Backend, error) {
 	if config.Proxy == nil && config.Transport == nil && config.Dial == nil {
 		proxy = client.ByProxy(server)
 	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, clean.Secrets(clean.FileError(err), secrets...)
+	t := &transport{options: o, host: config.Host}
+	if err := t.use(config); err != nil {
+		return nil, clean.Secrets(clean.FileError(err), t.all()...)
 	}
-	leases, err := typed.NewForConfigAndClient(config, client)
+	leases, err := typed.NewForConfigAndClient(config, &http.Client{Transport: t})
 	if err != nil {
-		return nil, clean.Secrets(err, secrets...)
+		return nil, clean.Secrets(err, t.all()...)
 	}
 	names := naming{o.Prefix}
 	return &Backend{
 		client: leases.Leases(at.namespace), rest: leases.RESTClient(),
-		close:     func() { net.CloseIdleConnectionsFor(client.Transport) },
-		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, secrets: secrets, names: names,
+		close:     func() { net.CloseIdleConnectionsFor(t) },
+		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, transport: t, names: names,
 		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
