@@ -26,7 +26,10 @@ type checker struct {
 }
 
 func newChecker(t *Trial) *checker {
-	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{}), groups: map[string][]*participant{}, sent: map[Leadership]time.Duration{}}
+	c := &checker{
+		t: t, stop: make(chan struct{}), done: make(chan struct{}),
+		groups: map[string][]*participant{}, sent: map[Leadership]time.Duration{},
+	}
 	c.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
 	go func() {
 		defer close(c.done)

@@ -43,7 +43,8 @@ func checkFence(h *History) error {
 			return fmt.Errorf("S9 (a fenced resource accepts no out-of-order write): %+v after term %d", w, greatest[w.Election])
 		}
 		greatest[w.Election] = w.Term
-		if at, won := sent[conformance.Leadership{Process: w.Process, Election: w.Election, Term: w.Term}]; !won || at > w.At {
+		in := conformance.Leadership{Process: w.Process, Election: w.Election, Term: w.Term}
+		if at, won := sent[in]; !won || at > w.At {
 			return fmt.Errorf("S9 (each write is by a process to which its term had been granted): %+v", w)
 		}
 	}
