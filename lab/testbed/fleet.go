@@ -121,7 +121,16 @@ func PlayMember(store backend.Backend, err error, o election.Options, name strin
 	m := must(election.New(store, o))
 	e := must(m.Join(name))
 	check(e.Lead(nil))
-	Say(e.Leading, func() string {
+
+	// A process that was stopped may lose a leadership and be in the next one between two looks.
+	var last *election.Leadership
+	leads := func() bool {
+		now := e.Leadership()
+		same := now == last
+		last = now
+		return same && now != nil
+	}
+	Say(leads, func() string {
 		leader, _, _ := e.Leader()
 		return leader.ID + " " + leader.Address
 	})
