@@ -1,12 +1,17 @@
 package kubernetes
 
 import (
+	gonet "net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A transport makes requests with what is in the files of the Options. The client library reads some of them once: a
@@ -48,11 +53,41 @@ func (t *transport) use(config *rest.Config) error {
 			t.secrets = append(t.secrets, secret)
 		}
 	}
-	next, err := rest.TransportFor(config)
-	if err == nil {
-		t.now = next
+	next, err := connections(config)
+	if err != nil {
+		return err
 	}
-	return err
+	if t.now != nil {
+		net.CloseIdleConnectionsFor(t.now)
+	}
+	t.now = next
+	return nil
+}
+
+// connections returns what makes requests by a configuration. The library's own dials take half a minute if the first
+// of several addresses of the API server drops packets.
+func connections(config *rest.Config) (http.RoundTripper, error) {
+	if config.Transport != nil {
+		return rest.TransportFor(config)
+	}
+	secure, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &client.Dialer{Dialer: gonet.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
+	own := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+		TLSClientConfig: secure, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 2 * maxRequests, IdleConnTimeout: 90 * time.Second,
+		DisableCompression: config.DisableCompression,
+	}
+	if config.Proxy != nil {
+		own.Proxy = config.Proxy
+	}
+	if config.Dial != nil {
+		own.DialContext = config.Dial
+	}
+	return rest.HTTPWrappersForConfig(config, own)
 }
 
 // all returns the tokens and passwords that errors must not contain.

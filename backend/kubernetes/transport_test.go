@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	api "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -59,4 +63,23 @@ func TestWhatIsReplacedInFilesIsReadAgain(t *testing.T) {
 			t.Errorf("%s were replaced: %v", what, err)
 		}
 	}
+}
+
+// The name of the API server has two addresses, the first of which drops packets.
+func TestANameWithADeadAddressIsReached(t *testing.T) {
+	if !drivertest.InWorldOfTwoAddresses(t) {
+		return
+	}
+	l := newLab(t, testbed.StartKubernetes(t, testbed.Options{}))
+	config, err := clientcmd.BuildConfigFromFlags("", l.file)
+	testbed.NoError(t, err)
+	real, err := url.Parse(config.Host)
+	testbed.NoError(t, err)
+	config.Host, config.ServerName = "https://"+drivertest.AtTwoAddresses(t, real.Host), real.Hostname()
+
+	b, err := Open(Options{Config: config, Namespace: l.namespace})
+	testbed.NoError(t, err)
+	n := newNode(t, b, "n")
+	n.Limit = 5 * time.Second // as of a manager with a TTL of 15 s
+	n.Leads("jobs")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/go-election/go-election/backend/s3"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -198,11 +199,11 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 // A name has two addresses, the first of which drops packets. The dial goes on when its call has ended, and does not
 // wait long for the first one.
 func TestANameWithADeadAddressIsReached(t *testing.T) {
-	if !inWorldOfTwoAddresses(t) {
+	if !drivertest.InWorldOfTwoAddresses(t) {
 		return
 	}
 	each(t, func(t *testing.T, s store) {
-		b, err := s.open(atTwoAddresses(t, s.addr))
+		b, err := s.open(drivertest.AtTwoAddresses(t, s.addr))
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		leadsOn(t, l, 5*time.Second)
 	})
@@ -210,15 +211,15 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 
 // A DSN of PostgreSQL has two hosts, the first of which drops packets. Its connections are replaced once a minute.
 func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
-	if !inWorldOfTwoAddresses(t) {
+	if !drivertest.InWorldOfTwoAddresses(t) {
 		return
 	}
 	server, db := startPostgres(t, testbed.Options{})
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for what, hosts := range map[string]string{
-		"two hosts":                          fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),
-		"a name with two addresses":          atTwoAddresses(t, server.Addr()),
-		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", deadAddress, port, server.Addr()),
+		"two hosts":                          fmt.Sprintf("%s:%s,%s", drivertest.DeadAddress, port, server.Addr()),
+		"a name with two addresses":          drivertest.AtTwoAddresses(t, server.Addr()),
+		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", drivertest.DeadAddress, port, server.Addr()),
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,4 @@
-package connections
+package drivertest
 
 import (
 	"io"
@@ -13,11 +13,11 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// twoAddresses is a name with two addresses in the world that [inWorldOfTwoAddresses] makes. The first one,
-// deadAddress, drops all packets without an answer.
+// Store.test is a name with two addresses in the world that [InWorldOfTwoAddresses] makes. The first one, DeadAddress,
+// drops all packets without an answer.
 const (
 	twoAddresses = "store.test"
-	deadAddress  = "198.18.9.9"
+	DeadAddress  = "198.18.9.9"
 	liveAddress  = "198.18.9.1"
 )
 
@@ -28,14 +28,14 @@ ip link add dead type veth peer name gone
 ip addr add ` + liveAddress + `/24 dev dead
 ip link set dead up
 ip link set gone up
-ip neigh add ` + deadAddress + ` lladdr 02:00:00:00:00:01 dev dead
+ip neigh add ` + DeadAddress + ` lladdr 02:00:00:00:00:01 dev dead
 mount --bind "$1" /etc/hosts
 shift
 exec "$@"`
 
-// inWorldOfTwoAddresses runs the test again, in namespaces where twoAddresses is a name, and returns true there. The
+// InWorldOfTwoAddresses runs the test again, in namespaces where twoAddresses is a name, and returns true there. The
 // test returns at once where it returns false. It needs root, iproute2 and unshare.
-func inWorldOfTwoAddresses(t *testing.T) bool {
+func InWorldOfTwoAddresses(t *testing.T) bool {
 	t.Helper()
 	const inside = "ELECTION_TEST_TWO_ADDRESSES"
 	if os.Getenv(inside) != "" {
@@ -46,7 +46,7 @@ func inWorldOfTwoAddresses(t *testing.T) bool {
 		testbed.Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+deadAddress+" "+twoAddresses+"\n"+liveAddress+" "+twoAddresses+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+DeadAddress+" "+twoAddresses+"\n"+liveAddress+" "+twoAddresses+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--kill-child", "sh", "-c", worldScript, "sh", hosts,
@@ -60,16 +60,19 @@ func inWorldOfTwoAddresses(t *testing.T) bool {
 	return false
 }
 
-// atTwoAddresses returns the address of a server of this host under that name. It forwards connections to the server.
-func atTwoAddresses(t testing.TB, server string) string {
+// AtTwoAddresses returns the address of a server of this host under that name. It forwards connections to the server.
+func AtTwoAddresses(t testing.TB, server string) string {
 	t.Helper()
-	_, port, _ := strings.Cut(server, ":")
-	forward(t, net.JoinHostPort(liveAddress, port), server, 0)
+	_, port, err := net.SplitHostPort(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Forward(t, net.JoinHostPort(liveAddress, port), server, 0)
 	return net.JoinHostPort(twoAddresses, port)
 }
 
-// forward leads connections to an address on to a server, each after some time, and returns the address.
-func forward(t testing.TB, addr, server string, after time.Duration) string {
+// Forward leads connections to an address on to a server, each after some time, and returns the address.
+func Forward(t testing.TB, addr, server string, after time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
