@@ -26,8 +26,20 @@ type ranks struct {
 	term    uint64
 }
 
-// start starts a process that leads whenever it can.
-func (r *ranks) start(id string, priority int) *election.Manager {
+// start starts processes that lead whenever they can. All of them have joined before the first one campaigns.
+func (r *ranks) start(priorities map[string]int) (all map[string]*election.Manager) {
+	r.Helper()
+	all = map[string]*election.Manager{}
+	for id, priority := range priorities {
+		all[id] = r.join(id, priority)
+	}
+	for id, m := range all {
+		r.campaign(id, m)
+	}
+	return all
+}
+
+func (r *ranks) join(id string, priority int) *election.Manager {
 	r.Helper()
 	b, err := r.open(r.addr)
 	testbed.NoError(r, err)
@@ -35,17 +47,19 @@ func (r *ranks) start(id string, priority int) *election.Manager {
 	m, err := election.New(b, election.Options{ID: id, TTL: rankTTL, Priority: priority, Reclaim: rankTTL})
 	testbed.NoError(r, err)
 	r.Cleanup(func() { m.Close(context.Background()) })
-	e, err := m.Join("jobs")
-	if err == nil {
-		err = e.Lead(func(ctx context.Context, lead *election.Leadership) error {
-			r.works(id, 1, lead.Term)
-			<-ctx.Done()
-			r.works(id, -1, lead.Term)
-			return nil
-		})
-	}
+	_, err = m.Join("jobs")
 	testbed.NoError(r, err)
 	return m
+}
+
+func (r *ranks) campaign(id string, m *election.Manager) {
+	r.Helper()
+	testbed.NoError(r, m.Election("jobs").Lead(func(ctx context.Context, lead *election.Leadership) error {
+		r.works(id, 1, lead.Term)
+		<-ctx.Done()
+		r.works(id, -1, lead.Term)
+		return nil
+	}))
 }
 
 // works notes that a process begins to work, or ends.
@@ -86,14 +100,12 @@ func TestTheHighestLeadsOnEveryStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s store) {
 		r := &ranks{T: t, store: s}
-		r.start("c", 0)
-		r.start("b", 5)
-		a := r.start("a", 10)
+		all := r.start(map[string]int{"a": 10, "b": 5, "c": 0})
 		r.leads("a")
 
-		testbed.NoError(t, a.Close(t.Context()))
+		testbed.NoError(t, all["a"].Close(t.Context()))
 		r.leads("ab")
-		r.start("a", 10)
+		r.start(map[string]int{"a": 10})
 		r.leads("aba")
 	})
 }
