@@ -244,7 +244,8 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 	return rows, d.FailWith(err, func(error) string { return "" })
 }
 
-// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit. It takes a part of the time that is left.
+// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit.
+// It takes a part of the time that is left.
 func (d *driver) waits(ctx context.Context, parts int) bool {
 	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -95,7 +95,7 @@ func TestACopyInAnotherEnsembleGrantsNothing(t *testing.T) {
 	testbed.NoError(t, copyNodes(from, to, o.Root))
 	proxy.SetTarget(other.Addr())
 	proxy.Reset()
-	if got := a.Renews(held); got.Outcome != backend.Refused {
+	if got := a.renews(held); got.Outcome != backend.Refused {
 		t.Errorf("a renewal by the copy is %v", got.Outcome)
 	}
 	testbed.Eventually(t, patience, "a bid has an outcome", func() error {

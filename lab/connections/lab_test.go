@@ -1,7 +1,6 @@
 package connections
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -140,24 +139,12 @@ func each(t *testing.T, f func(t *testing.T, s store)) {
 	}
 }
 
-// join opens a manager that has joined elections, and returns the first one.
-func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err error, names ...string) (first *election.Election) {
+// join is drivertest.Join on a backend that was just opened, which it closes.
+func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err error, names ...string) *election.Election {
 	t.Helper()
 	testbed.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
-	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
-	testbed.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		m.Close(ctx)
-	})
-	for _, name := range append(names, "jobs") {
-		e, err := m.Join(name)
-		testbed.NoError(t, err)
-		first = cmp.Or(first, e)
-	}
-	return first
+	return drivertest.Join(t, id, ttl, b, names...)
 }
 
 // lead waits until a member leads.

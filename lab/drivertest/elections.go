@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,9 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Join opens a manager that has joined the election jobs. It closes the manager after the test.
-func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend) *election.Election {
+// Join opens a manager that has joined these elections and jobs, and returns the first one. It closes the manager after the
+// test.
+func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend, names ...string) (first *election.Election) {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	testbed.NoError(t, err)
@@ -23,9 +25,12 @@ func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend) *electi
 		defer cancel()
 		m.Close(ctx)
 	})
-	e, err := m.Join("jobs")
-	testbed.NoError(t, err)
-	return e
+	for _, name := range append(names, "jobs") {
+		e, err := m.Join(name)
+		testbed.NoError(t, err)
+		first = cmp.Or(first, e)
+	}
+	return first
 }
 
 // LeadsAlone waits until next leads. At that instant before must not.
