@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend/lease"
 )
@@ -65,7 +66,7 @@ func (d *driver) listen(ctx context.Context, c *conn) error {
 		return ctx.Err()
 	}
 	if err == nil {
-		_, err = c.PgConn().Exec(begin, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL).ReadAll()
+		_, err = unlimited(begin, c.Conn, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL)
 	}
 	if err == nil {
 		c.hears = true
@@ -79,6 +80,19 @@ const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_ca
 // behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that
 // it names is not the one that answers.
 func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
-	results, err := c.PgConn().Exec(ctx, "SELECT pg_catalog.pg_backend_pid()").ReadAll()
-	return err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID()), err
+	results, err := unlimited(ctx, c, "SELECT pg_catalog.pg_backend_pid()")
+	return err == nil && number(results[2], 0, 0) != uint64(c.PgConn().PID()), err
+}
+
+// unlimited sends statements whose running time nobody else limits, as one transaction. A limit of a millisecond may end
+// it before it is lifted.
+func unlimited(ctx context.Context, c *pgx.Conn, statements string) (results []*pgconn.Result, err error) {
+	for range 5 {
+		results, err = c.PgConn().Exec(ctx, "BEGIN; "+limitSQL+statements+"; COMMIT").ReadAll()
+		if code(err) != queryCanceled {
+			break
+		}
+		_, _ = c.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
+	}
+	return results, err
 }

@@ -18,7 +18,7 @@ func TestAListenerComesBack(t *testing.T) {
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	d, writer := open(t, Options{DSN: db.DSN("")}), open(t, Options{DSN: db.DSN("")})
 	heard := drivertest.Listen(t, d)
-	const listens = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+	const listens = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%LISTEN %' AND pid <> pg_backend_pid()"
 	for range 2 {
 		testbed.Eventually(t, patience, "it listens", func() error {
 			if db.Value(t, "SELECT count(*) "+listens) != "1" {
@@ -70,4 +70,20 @@ func TestAListenerIsIdleForLong(t *testing.T) {
 	heard.NotTold(t, "it was idle for longer than 300 ms")
 	drivertest.Notify(t, open(t, Options{DSN: db.DSN("")}))
 	heard.Told(t, "a change")
+}
+
+// Somebody's limit of the running time is not one of the statements by which a connection begins to listen.
+func TestAListenerBeginsUnderAnyLimit(t *testing.T) {
+	t.Parallel()
+	server := testbed.SharedPostgres(t)
+	db := withTable(t, server.Database(t))
+	db.Exec(t, "ALTER ROLE "+db.User+" SET statement_timeout = 1")
+	for range 20 {
+		proxy := testbed.NewProxy(t, server.Addr())
+		heard := drivertest.Listen(t, open(t, Options{DSN: db.DSN(proxy.Addr())}))
+		heard.Told(t, "its beginning")
+		if n := proxy.Accepted(); n != 1 {
+			t.Fatalf("%d connections were made until one listened, want 1", n)
+		}
+	}
 }
