@@ -64,11 +64,8 @@ func answered(err error) bool {
 }
 
 // byProxy names the proxy that connections lead through, if there is one. gRPC takes that of HTTPS.
-func (d *driver) byProxy() string {
-	if !d.ownClient { // which may dial as it likes
-		return ""
-	}
-	for _, e := range d.client.Endpoints() {
+func byProxy(endpoints []string) string {
+	for _, e := range endpoints {
 		if u, err := client.URL(e); err == nil {
 			if proxy := client.ByProxy(&url.URL{Scheme: "https", Host: u.Host}); proxy != "" {
 				return proxy
@@ -97,8 +94,8 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster runs with a --max-request-bytes below its default of 1.5 MiB"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
-	case !answered(err):
-		hint = d.byProxy()
+	case !answered(err) && d.ownClient: // others may dial as they like
+		hint = byProxy(d.client.Endpoints())
 	}
 	if d.login != nil {
 		err = clean.Secrets(err, append(d.login.token.All(), d.login.password.All()...)...)

@@ -93,6 +93,12 @@ func (d *driver) connect(o Options, files bool) error {
 		}
 		config.Endpoints = append(config.Endpoints, address)
 	}
+	if byProxy(config.Endpoints) == "" { // a dialer of ours would lead past it
+		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+		config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}))
+	}
 	if o.Username != "" {
 		d.login = &login{username: o.Username, passwordFile: o.PasswordFile}
 		d.login.password.Set(o.Password)

@@ -58,6 +58,9 @@ func (d *driver) openPool(o Options) (err error) {
 	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, loginLimit), cmp.Or(c.WriteTimeout, ioTimeout)
+	if c.Net == "tcp" && c.DialFunc == nil {
+		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+	}
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
 	if !strings.Contains(c.ConnectionAttributes, "program_name:") {

@@ -183,14 +183,14 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 	})
 }
 
-// A name has two addresses, the first of which drops packets. The dial goes on when its call has ended, and does not
-// wait long for the first one.
+// A name has several addresses, all but the last of which drop packets. The dial goes on when its call has ended, and does
+// not wait long for any of them.
 func TestANameWithADeadAddressIsReached(t *testing.T) {
-	if !drivertest.InWorldOfTwoAddresses(t) {
+	if !drivertest.InWorldOfManyAddresses(t) {
 		return
 	}
 	each(t, func(t *testing.T, s store) {
-		b, err := s.open(drivertest.AtTwoAddresses(t, s.addr))
+		b, err := s.open(drivertest.AtManyAddresses(t, s.addr))
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		leadsOn(t, l, 5*time.Second)
 	})
@@ -198,14 +198,14 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 
 // A DSN of PostgreSQL has two hosts, the first of which drops packets. Its connections are replaced once a minute.
 func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
-	if !drivertest.InWorldOfTwoAddresses(t) {
+	if !drivertest.InWorldOfManyAddresses(t) {
 		return
 	}
 	server, db := startPostgres(t, testbed.Options{})
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for what, hosts := range map[string]string{
 		"two hosts":                          fmt.Sprintf("%s:%s,%s", drivertest.DeadAddress, port, server.Addr()),
-		"a name with two addresses":          drivertest.AtTwoAddresses(t, server.Addr()),
+		"a name with four addresses":         drivertest.AtManyAddresses(t, server.Addr()),
 		"two hosts, with TLS if it is there": fmt.Sprintf("%s:%s,%s", drivertest.DeadAddress, port, server.Addr()),
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -13,12 +13,12 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Store.test is a name with two addresses in the world that [InWorldOfTwoAddresses] makes. The first one, DeadAddress,
-// drops all packets without an answer.
+// Store.test is a name with several addresses in the world that [InWorldOfManyAddresses] makes. All but the last one, as
+// DeadAddress, drop all packets without an answer.
 const (
-	twoAddresses = "store.test"
-	DeadAddress  = "198.18.9.9"
-	liveAddress  = "198.18.9.1"
+	manyAddresses = "store.test"
+	DeadAddress   = "198.18.9.9"
+	liveAddress   = "198.18.9.1"
 )
 
 // worldScript makes the world: a cable to a neighbour that is not there, and the name.
@@ -28,16 +28,16 @@ ip link add dead type veth peer name gone
 ip addr add ` + liveAddress + `/24 dev dead
 ip link set dead up
 ip link set gone up
-ip neigh add ` + DeadAddress + ` lladdr 02:00:00:00:00:01 dev dead
+for a in $DEAD; do ip neigh add $a lladdr 02:00:00:00:00:01 dev dead; done
 mount --bind "$1" /etc/hosts
 shift
 exec "$@"`
 
-// InWorldOfTwoAddresses runs the test again, in namespaces where twoAddresses is a name, and returns true there. The
+// InWorldOfManyAddresses runs the test again, in namespaces where manyAddresses is a name, and returns true there. The
 // test returns at once where it returns false. It needs root, iproute2 and unshare.
-func InWorldOfTwoAddresses(t *testing.T) bool {
+func InWorldOfManyAddresses(t *testing.T) bool {
 	t.Helper()
-	const inside = "ELECTION_TEST_TWO_ADDRESSES"
+	const inside = "ELECTION_TEST_MANY_ADDRESSES"
 	if os.Getenv(inside) != "" {
 		return true
 	}
@@ -46,12 +46,16 @@ func InWorldOfTwoAddresses(t *testing.T) bool {
 		testbed.Unavailable(t, "the privilege to create network namespaces", "as root")
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+DeadAddress+" "+twoAddresses+"\n"+liveAddress+" "+twoAddresses+"\n"), 0o644); err != nil {
+	dead, text := []string{DeadAddress, "198.18.9.8", "198.18.9.7"}, "127.0.0.1 localhost\n"
+	for _, a := range append(dead, liveAddress) {
+		text += a + " " + manyAddresses + "\n"
+	}
+	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--kill-child", "sh", "-c", worldScript, "sh", hosts,
 		os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.timeout=15m")
-	command.Env = append(os.Environ(), inside+"=1")
+	command.Env = append(os.Environ(), inside+"=1", "DEAD="+strings.Join(dead, " "))
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, out)
@@ -60,15 +64,15 @@ func InWorldOfTwoAddresses(t *testing.T) bool {
 	return false
 }
 
-// AtTwoAddresses returns the address of a server of this host under that name. It forwards connections to the server.
-func AtTwoAddresses(t testing.TB, server string) string {
+// AtManyAddresses returns the address of a server of this host under that name. It forwards connections to the server.
+func AtManyAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	Forward(t, net.JoinHostPort(liveAddress, port), server, 0)
-	return net.JoinHostPort(twoAddresses, port)
+	return net.JoinHostPort(manyAddresses, port)
 }
 
 // Forward leads connections to an address on to a server, each after some time, and returns the address.
