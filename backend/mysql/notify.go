@@ -2,8 +2,10 @@ package mysql
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,8 +22,8 @@ import (
 
 const (
 	waitSeconds = 4
-	waitSQL     = "SELECT GET_LOCK('%s', %d) AS `%s`"
-	waitersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
+	waitSQL     = "SELECT '%[1]s' AS `%[3]s`; SELECT GET_LOCK('%[1]s', %[2]d) AS `%[3]s`" // the first answer says that it begins
+	waitersSQL  = `SHOW PROCESSLIST`                                                      // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
 	listenAgain  = 5 * time.Second        // for how long after the last call of Listen has ended this process waits
@@ -114,8 +116,8 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
 }
 
-// wait waits until nobody has called Listen for a while. It says that something may have changed when
-// its statement is ended, when it begins, and after it could not wait for a while.
+// wait waits until nobody has called Listen for a while. It says that something may have changed when it begins, and after its
+// statement was ended or it could not wait for a while: as soon as the next statement waits, so that no change falls between.
 func (d *driver) wait() {
 	n, w, pause := &d.notifier, waiter{missed: true}, time.Duration(0)
 	for n.wanted() {
@@ -129,10 +131,11 @@ func (d *driver) wait() {
 		gaveWay := ctx.Err() != nil
 		yield()
 
-		if w.missed = err != nil; !w.missed {
+		if err == nil {
 			pause = 0
 			continue
 		}
+		w.missed = true
 		w.drop()
 		pause = min(2*pause+firstPause, lastPause)
 		if gaveWay {
@@ -149,7 +152,7 @@ func (d *driver) wait() {
 // A waiter has the connection of wait.
 type waiter struct {
 	conn   *client.Conn[conn] // nil: none
-	missed bool               // what happened since the last wait, if anything
+	missed bool               // something may have changed, and nothing has said so
 	waited int64              // how often the program has waited for a connection of its pool
 }
 
@@ -181,19 +184,17 @@ func (d *driver) waitOnce(ctx context.Context, w *waiter) error {
 			w.conn = c
 		}
 	}
-	if w.missed {
-		d.Noted()
-	}
-	answer, err := w.conn.C.wait(ctx, d.channel(), d.notifier.own)
-	switch {
-	case err != nil:
-		return err
-	case answer == "1":
+	answer, err := w.conn.C.wait(ctx, d.channel(), d.notifier.own, func() {
+		if w.missed {
+			d.Noted()
+		}
+		w.missed = false
+	})
+	if err == nil && answer == "1" {
 		return d.exchange(ctx, w.conn)
-	case answer != "0":
-		d.Noted()
 	}
-	return nil
+	w.missed = w.missed || answer != "0"
+	return err
 }
 
 // exchange makes the connection that has got the lock the one of the calls, and that one the one that waits. When the
@@ -209,19 +210,27 @@ func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
 	return err
 }
 
-// wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody
-// has ended the statement.
-func (c conn) wait(ctx context.Context, channel, own string) (answer string, err error) {
+// wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody has ended the
+// statement. It calls begins when that begins.
+func (c conn) wait(ctx context.Context, channel, own string, begins func()) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, (waitSeconds+2)*time.Second)
 	defer cancel()
-	rows, err := c.rows(ctx, []string{fmt.Sprintf(waitSQL, channel, waitSeconds, own)})
+	rows, err := c.QueryContext(ctx, fmt.Sprintf(waitSQL, channel, waitSeconds, own))
+	var got sql.NullString
+	if err == nil {
+		defer rows.Close()
+		for rows.Next() {
+		}
+		begins()
+		if rows.NextResultSet() && rows.Next() {
+			err = rows.Scan(&got)
+		}
+		err = cmp.Or(err, rows.Err())
+	}
 	if is(err, errInterrupted) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	return string(rows[0][0]), nil
+	return got.String, err
 }
 
 // wanted reports whether this process is still to wait. If not, the next call of Listen begins again.

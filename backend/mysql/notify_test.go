@@ -30,7 +30,7 @@ func (l *lab) untilWaiting(t testing.TB, n int) {
 // waiters returns the connections that wait.
 func (l *lab) waiters(t testing.TB) (ids []int64) {
 	t.Helper()
-	rows, err := l.admin.QueryContext(t.Context(), "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'SELECT GET_LOCK(%'", l.Name)
+	rows, err := l.admin.QueryContext(t.Context(), "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND (INFO LIKE 'SELECT ''go-election:%' OR INFO LIKE 'SELECT GET_LOCK(%')", l.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,23 @@ func (l *lab) waiters(t testing.TB) (ids []int64) {
 func (l *lab) connections(t testing.TB, user string) int64 {
 	t.Helper()
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = ?", user)
+}
+
+// Who says that something has changed waits again already: the next change may follow at once.
+func TestNoChangeFallsBetweenTwoStatements(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		leader := open(t, Options{Config: l.User})
+		heard := drivertest.Listen(t, open(t, Options{Config: l.User}))
+		l.untilWaiting(t, 1)
+		heard.Calm()
+		for range 50 {
+			drivertest.Notify(t, leader)
+			heard.Told(t, "a change")
+			if n := len(l.waiters(t)); n != 1 {
+				t.Fatalf("%d wait, want 1", n)
+			}
+		}
+	})
 }
 
 // A change wakes all that wait for one. One whose connection is killed says that something may have changed,
