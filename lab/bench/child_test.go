@@ -30,7 +30,7 @@ import (
 // A role describes what a child process does. It is passed in the environment.
 type role struct {
 	Kind string // candidate, seed, old, peer, fleet
-	ID   string
+	ID   string // or several, of a program of a fleet: p0,p10
 
 	DSN     string          // of MySQL; the child counts its statements
 	Backend string          // or the name of a backend
@@ -51,12 +51,14 @@ type role struct {
 	Processes, Candidates, Program int
 
 	Memory string // the control group that the child enters: it limits the memory
+
+	heard func() // is called if a peer tells that another process leads
 }
 
 // A line is a report of a child.
 type line struct {
 	ID   string
-	What string    // leads, lost, all (elections have a leader), load, ends; of a fleet: opens, resigns, heard
+	What string    // leads, lost, all (elections have a leader), load, ends; of a fleet: opens, ready, resigns, heard
 	At   time.Time // one machine, one clock
 	Load *load
 }

@@ -13,15 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/election"
 )
@@ -30,21 +24,21 @@ var fleets = flag.String("fleets", "3+3 30+3 300+3 3+3x100 30+3x100 300+3x100",
 	"the fleets of TestFleets: candidates, processes that only watch, and elections if they are more than one")
 
 // TestFleets prints how long it takes until all elections are led again after all leaders have resigned, how much later
-// than the first process that knows all others know it, and what that costs. All processes are in this one, with a
-// client and connections of their own. It asserts nothing.
+// than the first process that knows all others know it, and what that costs. Libraries that tell nobody but the new leader
+// have no figures of others, and fleets without observers. It asserts nothing.
 func TestFleets(t *testing.T) {
 	all := measured(t)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	fmt.Println("| store | with | candidates + observers | all know at the start | led after: median, worst | others know: median, 99 %, worst | messages, server's CPU a handover | messages a minute, idle, each process |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for _, s := range all {
-		rows := slices.DeleteFunc(s.rows(plain, bareRedis), func(with string) bool { // others tell nobody who leads
-			return with != plain && with != etcdElection && (with != bareRedis || s.backend != "redis")
-		})
-		for _, with := range rows {
+		for _, with := range s.rows(plain, bareRedis) {
+			if !slices.Contains(fleetRows, with) || with == bareRedis && s.backend != "redis" {
+				continue
+			}
 			for _, size := range strings.Fields(*fleets) {
 				if with == plain || !strings.Contains(size, "x") {
-					fmt.Printf("| %s %s | %s | %s |%s\n", s.name, s.version, with, size, s.fleet(t, with, size))
+					fmt.Printf("| %s %s | %s |%s\n", s.name, s.version, with, s.fleet(t, with, size))
 				}
 			}
 		}
@@ -53,6 +47,19 @@ func TestFleets(t *testing.T) {
 
 // A fleet of processes runs in up to ten programs. Each process has a client and connections of its own.
 const fleetPrograms = 10
+
+var fleetRows = []string{plain, etcdElection, bareRedis, clientGoTTL, consulLock, curatorLatch, riverElector}
+
+// hearing returns how many processes of a fleet hear of a new leader, itself among them.
+func (r role) hearing() int {
+	switch r.Peer {
+	case "", etcdElection, bareRedis:
+		return r.Processes
+	case clientGoTTL:
+		return r.Processes - 1 // whoever has resigned hears nothing until it campaigns again
+	}
+	return 1
+}
 
 // A seat is one process of a fleet.
 type seat struct {
@@ -70,51 +77,32 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	}
 	r := s.role(with, storesTTL)
 	r.Kind, r.Elections, r.Candidates, r.Processes = "fleet", elections, candidates, candidates+observers
+	if r.hearing() < r.Processes { // no process only watches
+		r.Processes, size = candidates, fmt.Sprint(candidates, "+0")
+	}
 	lines := make(chan line, r.Processes)
-	programs := make([]*child, min(fleetPrograms, r.Processes))
-	var opened time.Time
-	var known []time.Time
-	for r.Program = range programs {
-		programs[r.Program] = start(t, r, lines)
-		defer programs[r.Program].end(syscall.SIGTERM)
-		if r.Program == 0 {
-			opened = await(t, lines, "opens").At
-			await(t, lines, "leads") // it has made what is missing in the store
+	programs, joined := r.programs(t, lines)
+	defer func() {
+		for _, p := range programs {
+			p.end(syscall.SIGTERM)
 		}
-	}
-	for len(known) < len(programs) {
-		known = append(known, await(t, lines, "all").At)
-	}
-	start := slices.MaxFunc(known, time.Time.Compare).Sub(opened)
+	}()
 
 	<-time.After(storesTTL)
-	before, cpu := s.counted(t), serversCPU(t)
+	before, cpu := s.counted(t), serversCPU(t, programs)
 	<-time.After(span(30*time.Second, 10*time.Second))
 	each := span(30*time.Second, 10*time.Second)
-	idle, idleCPU := (s.counted(t)-before)/float64(each), float64(serversCPU(t)-cpu)/float64(each)
+	idle, idleCPU := (s.counted(t)-before)/float64(each), float64(serversCPU(t, programs)-cpu)/float64(each)
 
 	var gaps, news []time.Duration
 	var messages []float64
 	var busy time.Duration
 	for range rounds(21, 5) {
-		before, cpu, began := s.counted(t), serversCPU(t), time.Now()
-		for _, p := range programs {
-			p.cmd.Process.Signal(syscall.SIGHUP)
-		}
-		var resigned, heard []time.Time
-		for len(heard) < r.Processes {
-			switch l := await(t, lines, "resigns", "heard"); l.What {
-			case "resigns":
-				resigned = append(resigned, l.At)
-			case "heard":
-				heard = append(heard, l.At)
-			}
-		}
+		before, cpu, began := s.counted(t), serversCPU(t, programs), time.Now()
+		resigned, heard := r.handover(t, programs, lines)
 		messages = append(messages, s.counted(t)-before-idle*float64(time.Since(began)))
-		busy += serversCPU(t) - cpu - time.Duration(idleCPU*float64(time.Since(began)))
-
-		slices.SortFunc(heard, time.Time.Compare)
-		gaps = append(gaps, heard[0].Sub(slices.MinFunc(resigned, time.Time.Compare)))
+		busy += serversCPU(t, programs) - cpu - time.Duration(idleCPU*float64(time.Since(began)))
+		gaps = append(gaps, heard[0].Sub(resigned))
 		for _, at := range heard[1:] {
 			news = append(news, at.Sub(heard[0]))
 		}
@@ -123,45 +111,77 @@ func (s store) fleet(t *testing.T, with, size string) string {
 	slices.Sort(gaps)
 	slices.Sort(news)
 	slices.Sort(messages)
-	return fmt.Sprintf(" %v | %v, %v | %v, %v, %v | %.0f, %v | %.1f |", round(start), round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]),
-		round(news[len(news)/2]), round(news[len(news)*99/100]), round(news[len(news)-1]),
+	known, others := "–", "–"
+	if len(news) > 0 {
+		known = round(joined).String()
+		others = fmt.Sprintf("%v, %v, %v", round(news[len(news)/2]), round(news[len(news)*99/100]), round(news[len(news)-1]))
+	}
+	return fmt.Sprintf(" %s | %s | %v, %v | %s | %.0f, %v | %.1f |", size, known, round(gaps[len(gaps)/2]), round(gaps[len(gaps)-1]), others,
 		messages[len(messages)/2], round(max(busy, 0)/time.Duration(len(gaps))), idle*float64(time.Minute)/float64(r.Processes))
 }
 
+// programs starts the programs of a fleet, and returns how long it took until all processes knew who leads.
+func (r role) programs(t *testing.T, lines chan line) (programs []*child, took time.Duration) {
+	said := map[string][]time.Time{}
+	until := func(what string, times int) {
+		for len(said[what]) < times {
+			l := await(t, lines, "opens", "leads", "ready")
+			said[l.What] = append(said[l.What], l.At)
+		}
+	}
+	for r.Program = range min(fleetPrograms, r.Processes) {
+		var ids []string
+		for i := r.Program; i < r.Processes; i += fleetPrograms {
+			ids = append(ids, fmt.Sprint("p", i))
+		}
+		r.ID = strings.Join(ids, ",")
+		programs = append(programs, start(t, r, lines))
+		until("leads", 1) // the first has made what is missing in the store
+	}
+	until("ready", len(programs))
+	return programs, slices.MaxFunc(said["ready"], time.Time.Compare).Sub(said["opens"][0])
+}
+
+// handover lets the leaders resign, and returns when the first of them began to, and when processes heard of the next ones.
+func (r role) handover(t *testing.T, programs []*child, lines chan line) (resigned time.Time, heard []time.Time) {
+	for len(lines) > 0 { // from whoever campaigned again
+		<-lines
+	}
+	for _, p := range programs {
+		p.cmd.Process.Signal(syscall.SIGHUP)
+	}
+	for len(heard) < r.hearing() || resigned.IsZero() {
+		switch l := await(t, lines, "resigns", "leads", "heard"); {
+		case l.What != "resigns":
+			heard = append(heard, l.At)
+		case resigned.IsZero() || l.At.Before(resigned):
+			resigned = l.At
+		}
+	}
+	if r.hearing() < r.Processes {
+		<-time.After(time.Second) // the programs of the others wait so long: what is sent meanwhile counts
+	}
+	slices.SortFunc(heard, time.Time.Compare)
+	return resigned, heard
+}
+
 // fleet is one program of a fleet: every tenth of the processes. At SIGHUP those that lead resign, and when all have heard
-// of the next leaders, it reports when that was.
+// of the next leaders, it reports when that was. Where not all hear, it reports at once.
 func (r role) fleet(ctx context.Context) error {
 	round := make(chan os.Signal, 1)
 	signal.Notify(round, syscall.SIGHUP)
-	open := role.ours
-	switch r.Peer {
-	case etcdElection:
-		open = role.observed
-	case bareRedis:
-		open = role.subscribed
-	}
-
 	r.say("opens", nil)
-	var seats []seat
-	for i := r.Program; i < r.Processes; i += fleetPrograms {
-		r := r
-		r.ID = fmt.Sprintf("p%d", i)
-		s, err := open(r, i < r.Candidates)
-		if err != nil {
-			return err
-		}
-		seats = append(seats, s)
-		if i == 0 {
-			s.hear()
-			r.say("leads", nil)
+	seats, err := r.seats()
+	if err != nil {
+		return err
+	}
+	r.say("ready", nil)
+	all := r.hearing() == r.Processes
+	for _, s := range seats {
+		if !all {
+			go s.report(r)
 		}
 	}
-	for i, s := range seats {
-		if r.Program+i > 0 {
-			s.hear()
-		}
-	}
-	r.say("all", nil)
 
 	for {
 		select {
@@ -173,7 +193,7 @@ func (r role) fleet(ctx context.Context) error {
 			return nil
 		}
 		for _, s := range seats {
-			for len(s.heard) > 0 { // what was said while they began, or twice
+			for all && len(s.heard) > 0 { // what was said while they began, or twice
 				<-s.heard
 			}
 		}
@@ -185,6 +205,9 @@ func (r role) fleet(ctx context.Context) error {
 					r.tell(line{ID: s.id, What: "resigns", At: began})
 				}
 			})
+		}
+		if !all {
+			continue
 		}
 		times := make([]time.Time, len(seats))
 		for i, s := range seats {
@@ -198,6 +221,38 @@ func (r role) fleet(ctx context.Context) error {
 	}
 }
 
+// seats opens the processes of a program, and returns when they know who leads, if they are told.
+func (r role) seats() (seats []seat, err error) {
+	open := role.contending
+	switch r.Peer {
+	case "":
+		open = role.ours
+	case etcdElection:
+		open = role.observed
+	case bareRedis:
+		open = role.subscribed
+	}
+	for i, id := range strings.Split(r.ID, ",") {
+		r := r
+		r.ID = id
+		s, err := open(r, r.Program+i*fleetPrograms < r.Candidates)
+		if err != nil {
+			return nil, err
+		}
+		seats = append(seats, s)
+		if r.Program+i == 0 {
+			s.hear()
+			r.say("leads", nil)
+		}
+	}
+	for i, s := range seats {
+		if r.Program+i > 0 && r.hearing() > 1 {
+			s.hear()
+		}
+	}
+	return seats, nil
+}
+
 // hear waits until a process knows new leaders of all elections, and returns when that was.
 func (s seat) hear() time.Time {
 	select {
@@ -206,6 +261,13 @@ func (s seat) hear() time.Time {
 	case <-time.After(time.Minute):
 		log.Fatalf("%s has heard of no leader for a minute", s.id)
 		panic("unreachable")
+	}
+}
+
+// report tells whenever a process hears.
+func (s seat) report(r role) {
+	for at := range s.heard {
+		r.tell(line{ID: s.id, What: "heard", At: at})
 	}
 }
 
@@ -254,9 +316,9 @@ func (r role) ours(candidate bool) (s seat, err error) {
 	return s, nil
 }
 
-// serversCPU returns how much of the processors the servers have used that this process has started. The programs of a
-// fleet, which have the name of this one, are none.
-func serversCPU(t *testing.T) (sum time.Duration) {
+// serversCPU returns how much of the processors the servers have used that this process has started, without the programs
+// of a fleet.
+func serversCPU(t *testing.T, programs []*child) (sum time.Duration) {
 	pages, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -264,21 +326,22 @@ func serversCPU(t *testing.T) (sum time.Duration) {
 	processes := map[string][]string{} // by pid: what follows the name, which may have spaces
 	for _, page := range pages {
 		text, _ := os.ReadFile(page)
-		name, rest, _ := strings.Cut(string(text), ") ")
+		_, rest, _ := strings.Cut(string(text), ") ")
 		if f := strings.Fields(rest); len(f) > 14 {
-			f[0] = name
 			processes[filepath.Base(filepath.Dir(page))] = f
 		}
 	}
 
+	for _, p := range programs {
+		delete(processes, strconv.Itoa(p.cmd.Process.Pid))
+	}
 	own := strconv.Itoa(os.Getpid())
 	for _, f := range processes {
 		parent := f[1]
 		for parent != own && processes[parent] != nil {
 			parent = processes[parent][1]
 		}
-		_, name, _ := strings.Cut(f[0], "(")
-		if _, self, _ := strings.Cut(processes[own][0], "("); parent != own || name == self {
+		if parent != own {
 			continue
 		}
 		for _, ticks := range f[11:15] { // utime, stime, and those of children that have ended
@@ -287,88 +350,4 @@ func serversCPU(t *testing.T) (sum time.Duration) {
 		}
 	}
 	return sum
-}
-
-// observed opens a process that campaigns by etcd's Election, and hears of leaders by its Observe.
-func (r role) observed(candidate bool) (s seat, err error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.Server, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		return s, err
-	}
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(r.TTL.Seconds())))
-	if err != nil {
-		return s, err
-	}
-	e := concurrency.NewElection(session, r.Name)
-	var leads atomic.Bool
-	ctx, cancel := context.WithCancel(context.Background())
-	s = seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); client.Close() }}
-	go func() {
-		for range e.Observe(ctx) {
-			s.heard <- time.Now()
-		}
-	}()
-	campaign := func() { leads.Store(e.Campaign(ctx, r.ID) == nil) }
-	if candidate {
-		go campaign()
-	}
-	s.resign = func() (led bool) {
-		if led = leads.Swap(false); led {
-			time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
-			e.Resign(ctx)
-		}
-		return led
-	}
-	return s, err
-}
-
-// bareRedis is the least that a fleet on Redis can cost: a subscription, and SET NX by all that hear of a vacancy. It is no
-// election: a leader that crashes leads for ever.
-const bareRedis = "SUBSCRIBE, SET NX"
-
-// subscribed opens a process of [bareRedis].
-func (r role) subscribed(candidate bool) (seat, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	client := redis.NewClient(&redis.Options{Addr: r.Server})
-	sub := client.Subscribe(ctx, r.Name)
-	s := seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); sub.Close(); client.Close() }}
-	var leads, rests atomic.Bool
-	campaign := func() {
-		if candidate && !rests.Load() && client.SetNX(ctx, r.Name, r.ID, 0).Val() {
-			leads.Store(true)
-			s.heard <- time.Now()
-			client.Publish(ctx, r.Name, r.ID)
-		}
-	}
-	if _, err := sub.Receive(ctx); err != nil {
-		cancel()
-		return s, err
-	}
-	campaign()
-	if leader := client.Get(ctx, r.Name).Val(); !leads.Load() && leader != "" {
-		s.heard <- time.Now()
-	}
-	go func() {
-		for {
-			said, err := sub.ReceiveMessage(ctx)
-			switch {
-			case err != nil:
-				return
-			case said.Payload == "":
-				campaign()
-			case said.Payload != r.ID:
-				s.heard <- time.Now()
-			}
-		}
-	}()
-	s.resign = func() (led bool) {
-		if led = leads.Swap(false); led {
-			rests.Store(true)
-			time.AfterFunc(r.TTL/4, func() { rests.Store(false) })
-			client.Del(ctx, r.Name)
-			client.Publish(ctx, r.Name, "")
-		}
-		return led
-	}
-	return s, nil
 }

@@ -58,7 +58,14 @@ func (r role) electors(n int) (campaign func(i int) error, resign func(i int), e
 			LeaseMeta: meta.ObjectMeta{Name: fmt.Sprintf("%s-%d", r.Name, i), Namespace: "default"}, Client: client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: r.ID},
 		}
-		own.Callbacks = leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(led) }, OnStoppedLeading: func() {}}
+		own.Callbacks = leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(led) }, OnStoppedLeading: func() {},
+			OnNewLeader: func(id string) {
+				if r.heard != nil && id != "" && id != r.ID {
+					r.heard()
+				}
+			},
+		}
 		elector, err := leaderelection.NewLeaderElector(own)
 		if err != nil {
 			return err
@@ -71,6 +78,7 @@ func (r role) electors(n int) (campaign func(i int) error, resign func(i int), e
 	resign = func(int) {
 		cancel()
 		running.Wait()
+		ctx, cancel = context.WithCancel(context.Background())
 	}
 	return campaign, resign, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +77,121 @@ func (r role) peer(ctx context.Context) error {
 		resign(i)
 	}
 	return nil
+}
+
+// contending opens a process of a fleet that uses a peer, which tells at most other candidates who leads.
+func (r role) contending(bool) (s seat, err error) {
+	s = seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() {}}
+	r.heard = func() { s.heard <- time.Now() }
+	rest := r.TTL / 4
+	if r.hearing() > 1 {
+		rest = r.TTL / 2 // all others hear before whoever has resigned
+	}
+	campaign, resign, err := r.contender(1)
+	if err != nil {
+		return s, err
+	}
+	var leads atomic.Bool
+	run := func() {
+		if err := campaign(0); err != nil {
+			log.Fatalf("%s: %v", r.ID, err)
+		}
+		leads.Store(true)
+		r.heard()
+	}
+	s.resign = func() (led bool) {
+		if led = leads.Swap(false); led {
+			resign(0)
+			time.AfterFunc(rest, run)
+		}
+		return led
+	}
+	go run()
+	return s, nil
+}
+
+// observed opens a process that campaigns by etcd's Election, and hears of leaders by its Observe.
+func (r role) observed(candidate bool) (s seat, err error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.Server, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return s, err
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(r.TTL.Seconds())))
+	if err != nil {
+		return s, err
+	}
+	e := concurrency.NewElection(session, r.Name)
+	var leads atomic.Bool
+	ctx, cancel := context.WithCancel(context.Background())
+	s = seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); client.Close() }}
+	go func() {
+		for range e.Observe(ctx) {
+			s.heard <- time.Now()
+		}
+	}()
+	campaign := func() { leads.Store(e.Campaign(ctx, r.ID) == nil) }
+	if candidate {
+		go campaign()
+	}
+	s.resign = func() (led bool) {
+		if led = leads.Swap(false); led {
+			time.AfterFunc(r.TTL/4, campaign) // to the end of the queue
+			e.Resign(ctx)
+		}
+		return led
+	}
+	return s, err
+}
+
+// bareRedis is the least that a fleet on Redis can cost: a subscription, and SET NX by all that hear of a vacancy. It is no
+// election: a leader that crashes leads for ever.
+const bareRedis = "SUBSCRIBE, SET NX"
+
+// subscribed opens a process of [bareRedis].
+func (r role) subscribed(candidate bool) (seat, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	client := redis.NewClient(&redis.Options{Addr: r.Server})
+	sub := client.Subscribe(ctx, r.Name)
+	s := seat{id: r.ID, heard: make(chan time.Time, 1000), close: func() { cancel(); sub.Close(); client.Close() }}
+	var leads, rests atomic.Bool
+	campaign := func() {
+		if candidate && !rests.Load() && client.SetNX(ctx, r.Name, r.ID, 0).Val() {
+			leads.Store(true)
+			s.heard <- time.Now()
+			client.Publish(ctx, r.Name, r.ID)
+		}
+	}
+	if _, err := sub.Receive(ctx); err != nil {
+		cancel()
+		return s, err
+	}
+	campaign()
+	if leader := client.Get(ctx, r.Name).Val(); !leads.Load() && leader != "" {
+		s.heard <- time.Now()
+	}
+	go func() {
+		for {
+			said, err := sub.ReceiveMessage(ctx)
+			switch {
+			case err != nil:
+				return
+			case said.Payload == "":
+				campaign()
+			case said.Payload != r.ID:
+				s.heard <- time.Now()
+			}
+		}
+	}()
+	s.resign = func() (led bool) {
+		if led = leads.Swap(false); led {
+			rests.Store(true)
+			time.AfterFunc(r.TTL/4, func() { rests.Store(false) })
+			client.Del(ctx, r.Name)
+			client.Publish(ctx, r.Name, "")
+		}
+		return led
+	}
+	return s, nil
 }
 
 // contender connects a peer, and returns how it campaigns for election i, and how it resigns.

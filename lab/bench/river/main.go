@@ -1,5 +1,6 @@
 // Command river is a member of River's own election, which decides who runs its maintenance: the peer on
-// PostgreSQL of package bench. River has one election for each schema, and its lease lasts 15 s.
+// PostgreSQL of package bench. River has one election for each schema, and its lease lasts 15 s. Of a fleet it is
+// several members, each with connections of its own. At SIGHUP the one that leads resigns.
 package main
 
 import (
@@ -12,9 +13,12 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -35,37 +39,87 @@ func main() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	if err := run(ctx, r); err != nil {
-		log.Fatal(err)
+	resign := make(chan os.Signal, 1)
+	signal.Notify(resign, syscall.SIGHUP)
+	say(r.ID, "opens")
+	var members []*member
+	for i, id := range strings.Split(r.ID, ",") {
+		m := &member{id: id}
+		if err := m.start(r, i == 0); err != nil {
+			log.Fatal(err)
+		}
+		members = append(members, m)
 	}
+	say(r.ID, "ready")
+	for ctx.Err() == nil {
+		select {
+		case <-resign:
+			for _, m := range members {
+				go m.resign()
+			}
+		case <-ctx.Done():
+		}
+	}
+	var ending sync.WaitGroup
+	for _, m := range members {
+		ending.Go(m.stop)
+	}
+	ending.Wait()
 }
 
-func run(ctx context.Context, r role) error {
-	pool, err := pgxpool.New(ctx, r.Server)
+// A member is one process. It reads from River's log when it leads.
+type member struct {
+	id     string
+	client *river.Client[pgx.Tx]
+	leads  atomic.Bool
+}
+
+func (m *member) start(r role, first bool) error {
+	config, err := pgxpool.ParseConfig(r.Server)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	driver := riverpgxv5.New(pool)
-	if err := migrate(ctx, pool, driver, r.Name); err != nil {
+	config.MaxConns = 3 // a fleet of 300 must fit on the server; one of them listens
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
 		return err
+	}
+	driver := riverpgxv5.New(pool)
+	if first {
+		if err := migrate(context.Background(), pool, driver, r.Name); err != nil {
+			return err
+		}
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[job]) error { return nil }))
-	client, err := river.NewClient(driver, &river.Config{
-		ID: r.ID, Schema: r.Name, Logger: slog.New(watcher{r}), Workers: workers,
+	m.client, err = river.NewClient(driver, &river.Config{
+		ID: m.id, Schema: r.Name, Logger: slog.New(m), Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 	})
 	if err != nil {
 		return err
 	}
-	if err := client.Start(context.Background()); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	return m.client.Start(context.Background())
+}
+
+func (m *member) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return client.Stop(end)
+	if err := m.client.Stop(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func (m *member) resign() {
+	if !m.leads.Swap(false) {
+		return
+	}
+	say(m.id, "resigns")
+	m.stop()
+	time.Sleep(2500 * time.Millisecond) // like the others: a quarter of the TTL
+	if err := m.client.Start(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 }
 
 type job struct{}
@@ -94,18 +148,20 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, driver *riverpgxv5.Driver,
 	return err
 }
 
-// A watcher reports what River logs of its leadership.
-type watcher struct{ role }
-
-func (watcher) Enabled(context.Context, slog.Level) bool { return true }
-func (w watcher) WithAttrs([]slog.Attr) slog.Handler     { return w }
-func (w watcher) WithGroup(string) slog.Handler          { return w }
-func (w watcher) Handle(_ context.Context, r slog.Record) error {
+func (*member) Enabled(context.Context, slog.Level) bool { return true }
+func (m *member) WithAttrs([]slog.Attr) slog.Handler     { return m }
+func (m *member) WithGroup(string) slog.Handler          { return m }
+func (m *member) Handle(_ context.Context, r slog.Record) error {
 	if strings.HasSuffix(r.Message, ": Gained leadership") {
-		for _, what := range []string{"leads", "all"} {
-			text, _ := json.Marshal(map[string]any{"ID": w.ID, "What": what, "At": time.Now()})
-			fmt.Printf("%s\n", text)
-		}
+		m.leads.Store(true)
+		say(m.id, "leads")
+		say(m.id, "all")
 	}
 	return nil
+}
+
+// say reports to the parent. Each line is one write.
+func say(id, what string) {
+	text, _ := json.Marshal(map[string]any{"ID": id, "What": what, "At": time.Now()})
+	fmt.Printf("%s\n", text)
 }

@@ -10,12 +10,29 @@ import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
 import org.apache.curator.retry.RetryNTimes;
 
-/** One process that elects with Curator's LeaderLatch: servers, path, id, session in milliseconds, elections. */
+/**
+ * One process that elects with Curator's LeaderLatch, or several of a fleet, each with a connection of its own: servers,
+ * path, ids, session in milliseconds, elections. At SIGHUP those that lead resign.
+ */
 public class Latch {
+    final String path, id;
+    final int session, elections;
+    final CuratorFramework client;
+    final List<LeaderLatch> latches = new ArrayList<>();
+    final AtomicInteger led = new AtomicInteger();
+
+    Latch(String[] args, String id) {
+        path = args[1];
+        this.id = id;
+        session = Integer.parseInt(args[3]);
+        elections = Integer.parseInt(args[4]);
+        client = CuratorFrameworkFactory.builder()
+            .connectString(args[0]).sessionTimeoutMs(session).connectionTimeoutMs(session)
+            .retryPolicy(new RetryNTimes(10, 200)).build();
+        client.start();
+    }
+
     public static void main(String[] args) throws Exception {
-        String id = args[2];
-        int session = Integer.parseInt(args[3]);
-        int elections = Integer.parseInt(args[4]);
         Thread orphan = new Thread(() -> {
             try {
                 InputStream in = System.in;
@@ -28,15 +45,27 @@ public class Latch {
         orphan.setDaemon(true);
         orphan.start();
 
-        CuratorFramework client = CuratorFrameworkFactory.builder()
-            .connectString(args[0]).sessionTimeoutMs(session).connectionTimeoutMs(session)
-            .retryPolicy(new RetryNTimes(10, 200)).build();
-        client.start();
-        List<LeaderLatch> latches = new ArrayList<>();
-        AtomicInteger led = new AtomicInteger();
+        List<Latch> all = new ArrayList<>();
+        for (String id : args[2].split(",")) all.add(new Latch(args, id));
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            for (Latch one : all) {
+                one.leave();
+                one.client.close();
+            }
+        }));
+        sun.misc.Signal.handle(new sun.misc.Signal("HUP"), signal -> {
+            for (Latch one : all) new Thread(one::resign).start();
+        });
+        say(args[2], "opens");
+        for (Latch one : all) one.join();
+        say(args[2], "ready");
+        Thread.currentThread().join();
+    }
+
+    void join() {
         for (int i = 0; i < elections; i++) {
             boolean first = i == 0;
-            LeaderLatch latch = new LeaderLatch(client, args[1] + "/" + i, id);
+            LeaderLatch latch = new LeaderLatch(client, path + "/" + i, id);
             latch.addListener(new LeaderLatchListener() {
                 public void isLeader() {
                     if (first) say(id, "leads");
@@ -49,18 +78,34 @@ public class Latch {
             });
             latches.add(latch);
         }
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            for (LeaderLatch latch : latches) {
-                try {
-                    latch.close();
-                } catch (Exception e) {
-                    // the latch was not started
-                }
+        try {
+            for (LeaderLatch latch : latches) latch.start();
+        } catch (Exception e) {
+            throw new RuntimeException(e);
+        }
+    }
+
+    void leave() {
+        for (LeaderLatch latch : latches) {
+            try {
+                latch.close();
+            } catch (Exception e) {
+                // the latch was not started
             }
-            client.close();
-        }));
-        for (LeaderLatch latch : latches) latch.start();
-        Thread.currentThread().join();
+        }
+    }
+
+    void resign() {
+        if (led.getAndSet(0) == 0) return;
+        say(id, "resigns");
+        leave();
+        latches.clear();
+        try {
+            Thread.sleep(session / 4);
+        } catch (InterruptedException e) {
+            return;
+        }
+        join(); // at the end of the queue
     }
 
     static synchronized void say(String id, String what) {
