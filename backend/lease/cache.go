@@ -30,10 +30,13 @@ type cache struct {
 	untold uint64
 
 	observed int // how often Observe has answered by the cache since the last reading
+	idle     int // sessions that no record names, at most
 }
 
-// maxObserved is how often in a row Observe answers by the cache.
-const maxObserved = 16
+const (
+	maxObserved = 16  // how often in a row Observe answers by the cache
+	maxIdle     = 500 // of the sessions that no record names: those of candidates, who may lead next
+)
 
 // clear forgets everything.
 func (c *cache) clear() {
@@ -103,15 +106,25 @@ func (c *cache) add(it Item, now *time.Time) {
 	c.items[it.Key] = it
 }
 
-// dropSessions removes sessions that no record in the cache names.
-func (c *cache) dropSessions() {
+// dropSessions removes sessions that no record in the cache names, but for some whose changes the store tells.
+func (c *cache) dropSessions(spare int) {
 	named := make(map[Key]bool)
 	for _, it := range c.items {
 		if key, ok := sessionOf(&it); ok {
 			named[key] = true
 		}
 	}
-	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
+	c.idle = 0
+	maps.DeleteFunc(c.items, func(k Key, it Item) bool {
+		if k.Kind != Sessions || named[k] {
+			return false
+		}
+		if it.Order == 0 || it.Version == "" || c.idle >= spare {
+			return true
+		}
+		c.idle++
+		return false
+	})
 }
 
 // cachedView begins an answer by the cache. The caller holds b.mu.

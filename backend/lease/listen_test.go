@@ -93,7 +93,7 @@ func (h *hearing) Listen(ctx context.Context, _ uint64, _ []lease.Item, on func(
 	return ctx.Err()
 }
 
-// A store tells of no renewals. It tells of a leader with its session, or only that something has changed.
+// A store tells of no renewals. It tells of a leader with its session, or of that before, or only that something has changed.
 func TestALeaderIsToldWithItsSession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.start("a"), w.start("b"), w.start("c")
@@ -133,8 +133,16 @@ func TestALeaderIsToldWithItsSession(t *testing.T) {
 		observes(a, 1, "what has changed and was not told is read")
 
 		a.releases(l)
-		c.leads("jobs")
+		l = c.leads("jobs")
 		told(recordOf("jobs"), c.session())
 		observes(c, 0, "what is told after that is not read")
+
+		d := w.start("d")
+		d.leads("other") // it has a session
+		told(d.session())
+		c.releases(l)
+		d.leads("jobs")
+		told(recordOf("jobs"))
+		observes(d, 0, "the session of a candidate, which was told before it led, is not read")
 	})
 }

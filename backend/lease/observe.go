@@ -106,7 +106,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		c.clearItems() // the reading that follows sets the position; it may read fewer
 		return 0, nil, false
 	}
-	c.dropSessions()
+	c.dropSessions(maxIdle)
 	return c.position, slices.Collect(maps.Values(c.items)), true
 }
 
@@ -132,8 +132,13 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 		case it.Kind == Records:
 			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
-		case it.Kind != Sessions || !cached && it.Key != holder:
+		case it.Kind != Sessions:
 			continue
+		case !cached && it.Key != holder:
+			if it.Order == 0 || b.cache.idle >= maxIdle {
+				continue
+			}
+			b.cache.idle++
 		}
 		b.cache.add(it, &now)
 	}

@@ -73,7 +73,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 			delete(b.cache.items, Key{Records, name})
 		}
 	}
-	b.cache.dropSessions()
+	b.cache.dropSessions(0)
 	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
