@@ -44,7 +44,7 @@ func Cases() []Case {
 		contract[i].Contract = true
 	}
 	return slices.Concat(contract,
-		cutOffCases(), faultCases, placeCases, livenessCases, stormCases,
+		faultCases, placeCases, livenessCases, stormCases,
 	)
 }
 

@@ -140,10 +140,6 @@ func (t *Trial) inject(name string, on bool, election string) {
 	}
 }
 
-// lastsWithProcess reports whether a lease lasts as long as its holder's process lives,
-// even if the holder never renews it.
-func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
-
 // failed is the panic that ends a case.
 type failed struct{ error }
 
