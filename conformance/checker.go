@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,23 +134,20 @@ func (c *checker) finish() error {
 	return errors.Join(append(errs, Check(c.history))...)
 }
 
-// recordCall records the grants and renewals that a node was answered.
+// recordCall records the grants, the renewals and the releases that have succeeded.
 func (c *checker) recordCall(n *node, call Call) {
-	if call.Method != "Acquire" && call.Method != "Renew" {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	base := n.wire.Began.Sub(c.t.began)
 	for i, name := range call.Elections {
-		if i >= len(call.Outcomes) || call.Outcomes[i] != backend.Granted {
+		if !slices.Contains(steps, EntryKind(call.Method)) || call.Outcome(i) != backend.Granted || call.Terms[i] == 0 {
 			continue
 		}
-		e := Entry{Process: n.key, Election: name, Kind: Granted, Term: call.Terms[i], From: base + call.Sent, To: base + call.Received}
-		if call.Method == "Acquire" {
-			c.history = append(c.history, e)
+		e := Entry{Process: n.key, Election: name, Kind: EntryKind(call.Method), Term: call.Terms[i], From: base + call.Sent, To: base + call.Received}
+		c.history = append(c.history, e)
+		if e.Kind != Released {
+			c.sent[e.Leadership()] = max(c.sent[e.Leadership()], e.From)
 		}
-		c.sent[e.Leadership()] = max(c.sent[e.Leadership()], e.From)
 	}
 }
 

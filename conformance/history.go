@@ -40,7 +40,9 @@ type EntryKind string
 
 const (
 	Believed EntryKind = "believed" // Leading was true in Term at From and at To, the first and the last sample
-	Granted  EntryKind = "granted"  // a bid sent at From was answered Granted at To
+	Granted  EntryKind = "Acquire"  // a bid sent at From was answered Granted at To
+	Renewed  EntryKind = "Renew"    // a renewal sent at From was answered Granted at To
+	Released EntryKind = "Release"  // a release sent at From had succeeded at To
 	Told     EntryKind = "told"     // a watcher received an event; the entries of one watcher are in order
 	Ran      EntryKind = "ran"      // the lead function of Term was entered at From and returned at To
 	Ended    EntryKind = "ended"    // the watcher received no events after this
@@ -69,7 +71,7 @@ func (e Entry) String() string {
 func Check(h History) error {
 	var errs []error
 	for _, one := range split(h, func(e Entry) string { return e.Election }) {
-		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
+		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted, Renewed, Released)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
 
 		for _, process := range split(one, func(e Entry) string { return e.Process }) {
 			for _, received := range split(process.ofKind(Told), func(e Entry) int { return e.Watcher }) {
@@ -112,9 +114,9 @@ func violation(rule, says string, format string, args ...any) error {
 // isViolation reports whether a rule of safety was broken, beside whatever else happened.
 func isViolation(err error) bool { return errors.As(err, new(violationError)) }
 
-func (h History) ofKind(kind EntryKind) (list History) {
+func (h History) ofKind(kinds ...EntryKind) (list History) {
 	for _, e := range h {
-		if e.Kind == kind {
+		if slices.Contains(kinds, e.Kind) {
 			list = append(list, e)
 		}
 	}
@@ -141,28 +143,44 @@ func checkBeliefs(list History) error {
 	return nil
 }
 
-// checkTerms checks that each term exceeds all terms that were granted before its bid
-// was sent.
+// steps are the calls about one term, in the only order in which they can succeed.
+var steps = []EntryKind{Granted, Renewed, Released}
+
+// byStep compares calls that succeeded: a term ends with its release, or with the grant of a greater term.
+func byStep(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(slices.Index(steps, a.Kind), slices.Index(steps, b.Kind)))
+}
+
+// checkTerms checks that some order of the calls explains their answers: when a call was sent, none had succeeded that
+// can only come after it. A late release changes nothing, so it may always succeed. Calls without an answer are left
+// out: wherever they belong, they allow nothing that is wrong without them.
 func checkTerms(list History) error {
 	ended := slices.Clone(list)
 	slices.SortStableFunc(list, byFrom)
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Compare(a.To, b.To) })
 	terms := map[uint64]Entry{}
-	var last Entry // the grant with the greatest term among those that ended before
+	var last Entry // the last step among those that had ended before
 	i := 0
-	for _, g := range list {
-		for ; i < len(ended) && ended[i].To < g.From; i++ {
-			if ended[i].Term > last.Term {
+	for _, c := range list {
+		for ; i < len(ended) && ended[i].To < c.From; i++ {
+			if byStep(ended[i], last) > 0 {
 				last = ended[i]
 			}
 		}
-		if g.Term <= last.Term {
-			return violation("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
+
+		if c.Kind == Renewed && byStep(c, last) < 0 {
+			return violation("S7", "no term is renewed after its release, or after the grant of a later one", "%v; after %v", c, last)
 		}
-		if twin, twice := terms[g.Term]; twice {
-			return violation("S5", "no term is granted twice", "%v; and %v", g, twin)
+		if c.Kind != Granted {
+			continue
 		}
-		terms[g.Term] = g
+		if c.Term <= last.Term {
+			return violation("S4", "each grant's term exceeds all earlier ones", "%v; after %v", c, last)
+		}
+		if twin, twice := terms[c.Term]; twice {
+			return violation("S5", "no term is granted twice", "%v; and %v", c, twin)
+		}
+		terms[c.Term] = c
 	}
 	return nil
 }

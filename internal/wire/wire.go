@@ -49,6 +49,17 @@ type Call struct {
 	Err       error
 }
 
+// Outcome returns how item i of the call has ended. A release has one outcome for all its items.
+func (c Call) Outcome(i int) backend.Outcome {
+	switch {
+	case i < len(c.Outcomes):
+		return c.Outcomes[i]
+	case c.Method == "Release" && c.Err == nil:
+		return backend.Granted
+	}
+	return backend.Unknown
+}
+
 // A Fate is what the wire does to a call. The zero Fate passes it. If the call's context
 // ends before the request has arrived, the request still arrives later, unless it is
 // lost. A Release with term 0 never arrives later, because it is not a single request.

@@ -26,11 +26,10 @@ func good() *History {
 	}
 	number := 0
 	leadership := func(process string, name string, term uint64, from, to time.Duration) {
-		add(Line{Entry: entry(process, name, Called, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: backend.Granted})
-		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms)})
+		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: backend.Granted})
 		add(Line{Entry: entry(process, name, conformance.Believed, term, from, to)})
 		add(Line{Entry: entry(process, name, conformance.Ran, term, from, to)})
-		add(Line{Entry: entry(process, name, Called, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: backend.Granted})
+		add(Line{Entry: entry(process, name, conformance.Renewed, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: backend.Granted})
 		told := entry(process, name, conformance.Told, term, from+ms, from+ms)
 		told.Watcher, told.State, told.Leader, told.Leading, told.Reason = 1, election.Elected, "nonce of "+process, true, election.ReasonElected
 		add(Line{Entry: told})
@@ -88,19 +87,19 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		spoil      func(h *History)
 	}{
 		{"S1", "two processes believe that they lead, for a millisecond", func(h *History) { h.find("a1", conformance.Believed, "").To = 5001 * ms }},
-		{"S4", "a later grant has a smaller term", func(h *History) { h.find("a1", conformance.Granted, "").Term = 9 }},
+		{"S4", "a later grant has no greater term", func(h *History) { h.find("b1", conformance.Granted, "Acquire").Term = 1 }},
 		{"S5", "one term is granted twice", func(h *History) {
-			l := h.find("b1", conformance.Granted, "")
+			l := h.find("b1", conformance.Granted, "Acquire")
 			l.Term, l.From = 1, 985*ms
 		}},
 		{"S8", "belief without a grant", func(h *History) { h.find("b1", conformance.Believed, "").Term = 3 }},
 		{"S7", "a renewal is confirmed after another grant", func(h *History) {
-			l := h.find("a1", Called, "Renew")
+			l := h.find("a1", conformance.Renewed, "Renew")
 			l.From, l.To = 6000*ms, 6010*ms
 		}},
 		{"S7", "a renewal is confirmed after the release", func(h *History) {
-			l := *h.find("a1", Called, "Renew")
-			l.Method, l.From, l.To = "Release", 1500*ms, 1510*ms
+			l := *h.find("a1", conformance.Renewed, "Renew")
+			l.Kind, l.From, l.To = conformance.Released, 1500*ms, 1510*ms
 			h.Lines = append(h.Lines, l)
 		}},
 		{"S9", "the fenced cell accepts an older term", func(h *History) { h.Writes[0], h.Writes[1] = h.Writes[1], h.Writes[0] }},
@@ -137,7 +136,7 @@ func TestUnknownOutcomesHideNoImpossibleOrder(t *testing.T) {
 	if err := Check(h); err != nil {
 		t.Errorf("an unknown bid: %v", err)
 	}
-	r := h.find("a1", Called, "Renew")
+	r := h.find("a1", conformance.Renewed, "Renew")
 	r.From, r.To = 6000*ms, 6010*ms
 	if err := Check(h); err == nil || !strings.Contains(err.Error(), "S7") {
 		t.Errorf("%v, want S7", err)

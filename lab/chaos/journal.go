@@ -29,8 +29,8 @@ func Now() time.Duration {
 // A Line is one line of a history.
 type Line struct {
 	conformance.Entry
-	Method  string          `json:"method,omitempty"`  // Called: Acquire, Renew or Release
-	Outcome backend.Outcome `json:"outcome,omitempty"` // Called; Wrote: whether the fence accepted it
+	Method  string          `json:"method,omitempty"`  // of a call: Acquire, Renew or Release
+	Outcome backend.Outcome `json:"outcome,omitempty"` // of a call; Wrote: whether the fence accepted it
 	Text    string          `json:"text,omitempty"`    // error text
 	Number  int             `json:"number,omitempty"`  // Wrote: counts the process's writes
 }
@@ -38,7 +38,7 @@ type Line struct {
 // Kinds of lines, in addition to those of package conformance.
 const (
 	Started conformance.EntryKind = "started" // the process started
-	Called  conformance.EntryKind = "called"  // the call was answered, for one election
+	Called  conformance.EntryKind = "called"  // a call did not succeed, or is not known to have, for one election
 	Running conformance.EntryKind = "running" // the lead function was entered
 	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term
 )

@@ -121,31 +121,18 @@ func (w *writer) recordCalls(b backend.Backend) backend.Backend {
 		}
 		from, to := offset+c.Sent, Now()
 		for i, name := range c.Elections {
-			l := Line{Method: c.Method, Outcome: outcome(c, i)}
+			l := Line{Method: c.Method, Outcome: c.Outcome(i)}
 			l.Entry = conformance.Entry{Kind: Called, Election: name, Term: c.Terms[i], From: from, To: to}
+			if l.Outcome == backend.Granted && l.Term > 0 {
+				l.Kind = conformance.EntryKind(c.Method)
+			}
 			if c.Err != nil {
 				l.Text = c.Err.Error()
-			}
-			if c.Method == "Acquire" && l.Outcome == backend.Granted {
-				granted := l.Entry
-				granted.Kind = conformance.Granted
-				w.note(Line{Entry: granted})
 			}
 			w.note(l)
 		}
 	})
 	return wire
-}
-
-// outcome returns how item i of a call ended. A release has one outcome for all items.
-func outcome(c conformance.Call, i int) backend.Outcome {
-	switch {
-	case i < len(c.Outcomes):
-		return c.Outcomes[i]
-	case c.Method == "Release" && c.Err == nil:
-		return backend.Granted
-	}
-	return backend.Unknown
 }
 
 // join joins an election and records its events.
