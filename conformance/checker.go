@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/election"
 )
 
-// A checker records the history of a case's managers: which of them lead, the granted
-// calls, and the events. It samples the managers at every event and many times in a TTL.
-// At the end [Check] checks the history.
+// A checker records the history of a case's managers: which of them lead, and the calls that succeeded. It samples the
+// managers at every event and many times in a TTL. At the end [Check] checks the history.
 type checker struct {
 	t        *Trial
 	interval atomic.Int64 // between two samples
@@ -97,13 +95,6 @@ func (c *checker) recordBelief(p *participant, term uint64, before, after time.D
 	}
 }
 
-// record adds an entry to the history.
-func (c *checker) record(e Entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.history = append(c.history, e)
-}
-
 // finishBelief moves the participant's belief to the history.
 func (p *participant) finishBelief(c *checker) {
 	if p.belief != nil {
@@ -149,10 +140,4 @@ func (c *checker) recordCall(n *node, call Call) {
 			c.sent[e.Leadership()] = max(c.sent[e.Leadership()], e.From)
 		}
 	}
-}
-
-// Received is the entry of an event that a watcher of a process received at this time. Watchers count from 1.
-func Received(process string, watcher int, at time.Duration, ev election.Event) Entry {
-	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
-		State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
 }

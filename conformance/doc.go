@@ -46,8 +46,8 @@
 // N Listen, W Request, T List, M members, G the contract in general, S safety,
 // L liveness; among the cases about managers also P operators and programs, Q cost.
 //
-// In every case of managers a checker samples which managers lead, and records each call
-// and event. At the end [Check] checks the recorded history.
+// In every case of managers a checker samples which managers lead, and records each call that
+// succeeded. At the end [Check] checks the recorded history.
 //
 // # Limits
 //

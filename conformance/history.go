@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/go-election/go-election/election"
 )
 
 // A History is what happened in a run, in any order. All times are on one clock that the
@@ -25,14 +23,6 @@ type Entry struct {
 	// From and To are when it began and ended. They are equal for an instant.
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
-
-	// The event that a watcher received.
-	Watcher   int             `json:"watcher,omitempty"` // number of the watcher in this process
-	State     election.Kind   `json:"state,omitempty"`
-	Leader    string          `json:"leader,omitempty"` // its nonce
-	Leading   bool            `json:"leading,omitempty"`
-	Reason    election.Reason `json:"reason,omitempty"`
-	Coalesced int             `json:"coalesced,omitempty"`
 }
 
 // An EntryKind says what an entry is about.
@@ -43,9 +33,6 @@ const (
 	Granted  EntryKind = "Acquire"  // a bid sent at From was answered Granted at To
 	Renewed  EntryKind = "Renew"    // a renewal sent at From was answered Granted at To
 	Released EntryKind = "Release"  // a release sent at From had succeeded at To
-	Told     EntryKind = "told"     // a watcher received an event; the entries of one watcher are in order
-	Ran      EntryKind = "ran"      // the lead function of Term was entered at From and returned at To
-	Ended    EntryKind = "ended"    // the watcher received no events after this
 )
 
 // A Leadership is that of a process in a term.
@@ -59,47 +46,20 @@ func (e Entry) Leadership() Leadership { return Leadership{e.Process, e.Election
 
 // String describes the entry in one line.
 func (e Entry) String() string {
-	s := fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
-	if e.Kind == Told {
-		s += fmt.Sprintf(", %v leader %q (%s)", e.State, e.Leader, e.Reason)
-	}
-	return s
+	return fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
 }
 
 // Check returns the rule violations in a history as one joined error, or nil. Each error
 // quotes its rule.
 func Check(h History) error {
-	var errs []error
-	for _, one := range split(h, func(e Entry) string { return e.Election }) {
-		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted, Renewed, Released)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
-
-		for _, process := range split(one, func(e Entry) string { return e.Process }) {
-			for _, received := range split(process.ofKind(Told), func(e Entry) int { return e.Watcher }) {
-				errs = append(errs, checkEvents(received), checkOwnLeaderships(received, process))
-			}
-		}
-	}
-	return joinFirst(errs)
-}
-
-// split divides a history by a key of its entries.
-func split[K cmp.Ordered](h History, key func(Entry) K) (parts []History) {
-	by := map[K]History{}
+	of := map[string]History{} // by election
 	for _, e := range h {
-		by[key(e)] = append(by[key(e)], e)
+		of[e.Election] = append(of[e.Election], e)
 	}
-	for _, k := range slices.Sorted(maps.Keys(by)) {
-		parts = append(parts, by[k])
-	}
-	return parts
-}
-
-// joinFirst joins the first few errors; there may be thousands.
-func joinFirst(errs []error) error {
-	const most = 5
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if n := len(errs) - most; n > 0 {
-		errs = append(errs[:most], fmt.Errorf("and %d more", n))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		one := of[name]
+		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted, Renewed, Released)), checkGrants(one))
 	}
 	return errors.Join(errs...)
 }
@@ -194,75 +154,6 @@ func checkGrants(h History) error {
 	for _, b := range h.ofKind(Believed) {
 		if g, ok := won[b.Leadership()]; !ok || g.From > b.From {
 			return violation("S8", "only a bid that was answered Granted starts a leadership", "%v, without such an answer", b)
-		}
-	}
-	return nil
-}
-
-// checkFunctions checks that each process runs one lead function at a time.
-func checkFunctions(list History) error {
-	slices.SortStableFunc(list, byFrom)
-	last := map[string]Entry{}
-	for _, r := range list {
-		if l, ok := last[r.Process]; ok && l.To > r.From {
-			return violation("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
-		}
-		last[r.Process] = r
-	}
-	return nil
-}
-
-// checkEvents checks that the events of one watcher are a path of the state machine.
-func checkEvents(list History) error {
-	var errs []error
-	bad := func(says string, format string, args ...any) {
-		errs = append(errs, violation("S10", says, format, args...))
-	}
-	var state Entry
-	var term, own uint64 // the greatest term so far, and the greatest in which this process led
-	first := true
-	for _, e := range list {
-		if e.State == election.Notice {
-			continue
-		}
-		if first && e.Reason != election.ReasonCurrent {
-			bad("the first event of a watcher is the current state", "%v", e)
-		}
-		if !first && state.Reason != election.ReasonCurrent && e.State == state.State && e.Leader == state.Leader && e.Term == state.Term {
-			bad("no watcher receives the same state twice in a row", "%v; then %v", state, e)
-		}
-		if e.State == election.Elected {
-			if e.Term < term && e.Term > 0 {
-				bad("terms never decrease", "%v; after term %d", e, term)
-			}
-			if e.Leading && e.Term <= own && !first {
-				bad("no watcher receives a leadership of its own process twice", "%v; after own term %d", e, own)
-			}
-			if !first && state.State == election.Elected && state.Leading && e.Coalesced == 0 {
-				bad("a watcher receives the loss of its process's leadership before the next leader", "%v; then %v", state, e)
-			}
-			if term = max(term, e.Term); e.Leading {
-				own = max(own, e.Term)
-			}
-		} else if e.Leading || e.Leader != "" {
-			bad("an event names a leader only if there is one", "%v", e)
-		}
-		state, first = e, false
-	}
-	return joinFirst(errs)
-}
-
-// checkOwnLeaderships checks that a watcher received every leadership of its own process, from its first event on and
-// until it ended.
-func checkOwnLeaderships(received, process History) error {
-	watcher, began := received[0].Watcher, received[0].From
-	for _, b := range process.ofKind(Believed) {
-		hasEnded := func(e Entry) bool { return e.Kind == Ended && e.Watcher == watcher && e.From <= b.To }
-		if b.From <= began || slices.ContainsFunc(process, hasEnded) {
-			continue
-		}
-		if !slices.ContainsFunc(received, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
-			return violation("S10", "a watcher receives every transition of its own process", "%v, but its watcher %d received no event", b, watcher)
 		}
 	}
 	return nil

@@ -14,7 +14,6 @@ type participant struct {
 	*election.Election
 	node   *node
 	belief *Entry // of the checker: the leadership that it is sampling
-	number int    // of its watcher
 
 	mu         sync.Mutex
 	received   []election.Event

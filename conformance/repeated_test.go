@@ -60,10 +60,7 @@ func TestAMachineThatIsLateExcusesNoSecondLeader(t *testing.T) {
 	err := Case{Run: func(trial *Trial) {
 		n++
 		trial.checker = newChecker(trial)
-		trial.checker.record(Entry{Process: "a", Kind: Granted, Term: 1})
-		trial.checker.record(Entry{Process: "b", Kind: Granted, Term: 2})
-		trial.checker.record(Entry{Process: "a", Kind: Believed, Term: 1, From: 1 * second, To: 3 * second})
-		trial.checker.record(Entry{Process: "b", Kind: Believed, Term: 2, From: 2 * second, To: 4 * second})
+		trial.checker.history = History{answered("a", 1, 0, 0), answered("b", 2, 0, 0), believed("a", 1, 1, 3), believed("b", 2, 2, 4)}
 		fail("late")
 	}}.Try(t, overMemory(time.Second, 0))
 	if err == nil || !strings.Contains(err.Error(), "S1 (") || n != 1 {

@@ -15,7 +15,7 @@ var errInjected = fmt.Errorf("wire: injected failure: %w", backend.ErrUnavailabl
 
 var stormCases = []Case{
 	{Rule: "S1", Name: "storms", Run: storms,
-		Says: "Under random faults in any order, an election never has two leaders, terms grow, and watchers receive true events. When all faults have healed there is exactly one leader."},
+		Says: "Under random faults in any order, an election never has two leaders, and terms grow. When all faults have healed there is exactly one leader."},
 }
 
 // storms runs five nodes through hours of random faults. One number determines all

@@ -14,13 +14,13 @@ import (
 func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 	inBubble(t, "a watcher", func(t *testing.T) {
 		type told struct {
-			kind  Kind
-			first bool
+			kind           Kind
+			first, current bool // as its reason
 		}
 		watched := func(e *Election) *[]told {
 			var seen []told
 			time.Sleep(time.Second) // for the first answer
-			e.Watch(func(ev Event) { seen = append(seen, told{ev.Kind, ev.First}) })
+			e.Watch(func(ev Event) { seen = append(seen, told{ev.Kind, ev.First, ev.Reason == ReasonCurrent}) })
 			return &seen
 		}
 		store := memory.New()
@@ -29,7 +29,7 @@ func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 		leader.Lead(nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if want := []told{{Vacant, true}, {Elected, false}}; !slices.Equal(*own, want) {
+		if want := []told{{Vacant, true, true}, {Elected, false, false}}; !slices.Equal(*own, want) {
 			t.Errorf("the elected process got %v, want %v", *own, want)
 		}
 
@@ -43,7 +43,7 @@ func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 		wire.heal()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if want := []told{{Elected, true}, {Vacant, false}, {Unknown, false}, {Vacant, true}}; !slices.Equal(*seen, want) {
+		if want := []told{{Elected, true, true}, {Vacant, false, false}, {Unknown, false, false}, {Vacant, true, false}}; !slices.Equal(*seen, want) {
 			t.Errorf("the observer got %v, want %v", *seen, want)
 		}
 	})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -28,11 +27,7 @@ func good() *History {
 	leadership := func(process string, name string, term uint64, from, to time.Duration) {
 		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: backend.Granted})
 		add(Line{Entry: entry(process, name, conformance.Believed, term, from, to)})
-		add(Line{Entry: entry(process, name, conformance.Ran, term, from, to)})
 		add(Line{Entry: entry(process, name, conformance.Renewed, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: backend.Granted})
-		told := entry(process, name, conformance.Told, term, from+ms, from+ms)
-		told.Watcher, told.State, told.Leader, told.Leading, told.Reason = 1, election.Elected, "nonce of "+process, true, election.ReasonElected
-		add(Line{Entry: told})
 		number++
 		add(Line{Entry: entry(process, name, Wrote, term, to-100*ms, to-98*ms), Number: number, Outcome: backend.Granted})
 		h.Writes = append(h.Writes, Write{At: to - 99*ms, Process: process, Election: name, Term: term, Number: number, Accepted: true})
@@ -41,18 +36,8 @@ func good() *History {
 		add(Line{Entry: entry(process, "", Started, 0, 0, 0)})
 	}
 	for _, name := range elections {
-		for _, process := range []string{"a1", "b1", "c1", "a2"} {
-			told := entry(process, name, conformance.Told, 0, 10*ms, 10*ms)
-			told.Watcher, told.State, told.Reason = 1, election.Vacant, election.ReasonCurrent
-			add(Line{Entry: told})
-		}
 		leadership("a1", name, 1, 1000*ms, 3000*ms)
 		leadership("b1", name, 2, 5000*ms, 8000*ms)
-		for _, process := range []string{"c1", "a2"} {
-			told := entry(process, name, conformance.Told, 2, 5100*ms, 5100*ms)
-			told.Watcher, told.State, told.Leader, told.Reason = 1, election.Elected, "nonce of b1", election.ReasonElected
-			add(Line{Entry: told})
-		}
 	}
 	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, proof: byTarget, hit: true}}
 	h.Heals = []Heal{{At: 4000 * ms, Led: 5000 * ms, Live: true}}
@@ -106,15 +91,6 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		{"S9", "a write in a term that was never granted", func(h *History) { h.Writes[1].Term = 5 }},
 		{"S9", "an acknowledged write is missing", func(h *History) { h.Writes = h.Writes[:1] }},
 		{"S9", "a write arrives twice", func(h *History) { h.Writes = append(h.Writes, h.Writes[3]) }},
-		{"S10", "a process does not report its own leadership", func(h *History) {
-			h.Lines = append(h.Lines, Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Granted, Term: 3, From: 8100 * ms, To: 8110 * ms}},
-				Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Believed, Term: 3, From: 8200 * ms, To: 8300 * ms}})
-		}},
-		{"S11", "two lead functions run in one process", func(h *History) {
-			l := *h.find("b1", conformance.Ran, "")
-			l.Term = 4
-			h.Lines = append(h.Lines, l)
-		}},
 		{"L3", "no leader after a heal", func(h *History) { h.Heals[0].Live = false }},
 		{"L3", "a leader too late", func(h *History) { h.Heals[0].Led = 60 * time.Second }},
 		{"nothing was checked", "a history without renewals and grants", func(h *History) { h.Lines = h.Lines[:4] }},

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/testbed"
@@ -24,7 +23,6 @@ type child struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer     // ends the child when the harness ends
 	done   chan struct{} // closed when it has ended
-	died   time.Duration // when it was killed or had ended
 }
 
 // startChild starts the test binary again, as a writer.
@@ -66,9 +64,6 @@ func (c *child) signal(sig syscall.Signal) { c.cmd.Process.Signal(sig) }
 func (c *child) kill() {
 	c.signal(syscall.SIGKILL)
 	<-c.done
-	if c.died == 0 {
-		c.died = Now()
-	}
 }
 
 // alive reports whether the process exists, stopped or not.
@@ -98,31 +93,17 @@ func (c *child) lines() ([]Line, error) {
 		return nil, err
 	}
 	recorded := map[conformance.Leadership]bool{}
-	entered := map[conformance.Leadership]Line{}
 	for _, l := range lines {
-		switch l.Kind {
-		case conformance.Believed:
+		if l.Kind == conformance.Believed {
 			recorded[l.Leadership()] = true
-		case Running:
-			entered[l.Leadership()] = l
-		case conformance.Ran:
-			delete(entered, l.Leadership())
 		}
 	}
 	for i, name := range c.Elections {
 		held := c.board.belief(i)
 		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: held.Term, From: held.From, To: held.To}
-		if !held.ok() || recorded[e.Leadership()] {
-			continue
+		if held.ok() && !recorded[e.Leadership()] {
+			lines = append(lines, Line{Entry: e})
 		}
-		lines = append(lines, Line{Entry: e})
-		// The child may have ended before its watcher was called for this leadership.
-		e.Kind, e.To, e.Watcher = conformance.Ended, held.From, 1
-		lines = append(lines, Line{Entry: e})
-	}
-	for _, l := range entered { // the lead function ran until the child ended
-		l.Kind, l.To = conformance.Ran, max(c.died, l.From)
-		lines = append(lines, l)
 	}
 	return lines, nil
 }

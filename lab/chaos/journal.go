@@ -39,7 +39,6 @@ type Line struct {
 const (
 	Started conformance.EntryKind = "started" // the process started
 	Called  conformance.EntryKind = "called"  // a call did not succeed, or is not known to have, for one election
-	Running conformance.EntryKind = "running" // the lead function was entered
 	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term
 )
 

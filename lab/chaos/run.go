@@ -269,7 +269,6 @@ func (c *child) terminate(t testing.TB) {
 	c.signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
-		c.died = Now()
 	case <-time.After(2 * time.Minute):
 		t.Errorf("%s does not end after SIGTERM", c.Process)
 		c.kill()

@@ -91,9 +91,11 @@ func Campaign(text string) error {
 		return err
 	}
 	for _, name := range w.Elections {
-		if err := w.join(m, name); err != nil {
+		e, err := m.Join(name)
+		if err != nil {
 			return err
 		}
+		w.joined = append(w.joined, e)
 	}
 	go w.sample()
 	for _, e := range w.joined {
@@ -135,23 +137,6 @@ func (w *writer) recordCalls(b backend.Backend) backend.Backend {
 	return wire
 }
 
-// join joins an election and records its events.
-func (w *writer) join(m *election.Manager, name string) error {
-	e, err := m.Join(name)
-	if err != nil {
-		return err
-	}
-	w.joined = append(w.joined, e)
-	e.Watch(func(ev election.Event) {
-		l := Line{Entry: conformance.Received(w.Process, 1, Now(), ev)}
-		if ev.Err != nil {
-			l.Text = ev.Err.Error()
-		}
-		w.note(l)
-	})
-	return nil
-}
-
 // sample records the beliefs for as long as the process lives.
 func (w *writer) sample() {
 	tick := time.NewTicker(sampleEvery)
@@ -186,14 +171,6 @@ func (w *writer) sample() {
 // lead writes while it leads. Like most programs, it calls Leading before the work and not
 // after it. So a write may be late, and then the fence must refuse it.
 func (w *writer) lead(ctx context.Context, lead *election.Leadership) error {
-	now := Now()
-	ran := conformance.Entry{Kind: Running, Election: lead.Election(), Term: lead.Term, From: now, To: now}
-	w.note(Line{Entry: ran})
-	defer func() {
-		ran.Kind, ran.To = conformance.Ran, Now()
-		w.note(Line{Entry: ran})
-	}()
-
 	work := time.NewTimer(0)
 	defer work.Stop()
 	for lead.Leading() && ctx.Err() == nil {
