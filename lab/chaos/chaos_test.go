@@ -159,7 +159,7 @@ func (f Figures) leastTested(s *Site) string {
 
 // short has the histories of every full test run: two for each backend.
 var short = map[string][]string{
-	"file":                {longPause, "lock deleted"},
+	"file":                {longPause, "kill -9"},
 	"manual":              {longPause, "kill -9"},
 	"mysql on MariaDB":    {longPause, "server killed"},
 	"mysql on MySQL":      {longPause, "answers lost"},
@@ -174,7 +174,7 @@ var short = map[string][]string{
 	"consul":              {longPause, "cut off"},
 	"kubernetes":          {longPause, "etcd killed"},
 	"curator":             {longPause, "held back"},
-	"mysqltable":          {longPause, "row deleted"},
+	"mysqltable":          {longPause, "rights revoked"},
 	"migration":           {"kill -9", nextStage},
 	"zookeeper":           {longPause, "server killed"},
 	"postgres guarded":    {"kill -9", guardStopped},

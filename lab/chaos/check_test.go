@@ -122,13 +122,13 @@ func TestUnknownOutcomesHideNoImpossibleOrder(t *testing.T) {
 func TestAFaultThatHitNoLeaderDoesNotCount(t *testing.T) {
 	h := good()
 	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, proof: byCall}
-	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, proof: byEnd}
-	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, proof: byEnd}
+	ended := &Band{Name: "failover, writes lost", From: 2900 * ms, To: 2950 * ms, proof: byEnd}
+	early := &Band{Name: "failover, writes lost", From: 100 * ms, To: 200 * ms, proof: byEnd}
 	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms, proof: byTarget}
 	h.Bands = []*Band{quiet, ended, early, missed}
 	h.markHits()
 	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {
-		t.Errorf("counted: cut of a follower %v, deletion at the end of a leadership %v, deletion before any %v, kill of a follower %v; want only the second",
+		t.Errorf("counted: cut of a follower %v, failover at the end of a leadership %v, failover before any %v, kill of a follower %v; want only the second",
 			quiet.Bit, ended.Bit, early.Bit, missed.Bit)
 	}
 }

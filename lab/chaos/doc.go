@@ -13,7 +13,7 @@
 //
 // The harness injects faults, by a schedule that follows from one seed: it kills or
 // stops the leader, cuts its network, kills or stops the server, steps the server's
-// clock, fails over to a replica, deletes rows. Then it heals the fault, and each
+// clock, fails over to a replica, takes rights away. Then it heals the fault, and each
 // election must have a leader again within a bound.
 //
 // # What is recorded
@@ -36,9 +36,9 @@
 // # Which faults count
 //
 // Only a fault that hit a leader counts. A pause counts if the process believed that it
-// led when it was stopped; a cut, if calls of a leader failed; a failover or a deletion,
-// if it ended a leadership. A history in which no fault hit a leader is no evidence, and
-// is counted apart. On stores where another process can take over from a stopped leader,
+// led when it was stopped; a cut, if calls of a leader failed; a failover, if it ended a
+// leadership. A history in which no fault hit a leader is no evidence, and is counted
+// apart. On stores where another process can take over from a stopped leader,
 // pauses longer than a TTL must cause a late write in some history of a run.
 //
 // "make chaos" runs histories and adds them to docs/chaos.json. "go test" runs two short

@@ -5,15 +5,13 @@ package chaos
 import (
 	"crypto/rand"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -33,8 +31,8 @@ var Sites = withGuarded(map[string]func(t testing.TB) *Site{
 	"s3":               s3Site,
 	"consul":           consulSite,
 	"kubernetes":       kubernetesSite,
-	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron, curatorAdmin) },
-	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron, zooKeeperAdmin) },
+	"curator":          func(t testing.TB) *Site { return zooKeeperSite(t, "curator", curatorEnviron) },
+	"zookeeper":        func(t testing.TB) *Site { return zooKeeperSite(t, "zookeeper", zooKeeperEnviron) },
 
 	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
 	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
@@ -80,24 +78,8 @@ func newSite(t testing.TB, name string, takeover time.Duration, addrs []string, 
 
 // fileSite is a directory. A stopped leader keeps its pipe open, so no member takes over.
 func fileSite(t testing.TB) *Site {
-	dir := filepath.Join(testbed.TempDir(t), "election")
-	// Nobody leads for the greatest TTL after a deletion, which here is the TTL of all.
-	env := environ("file", "DIR", dir, "MAX_TTL", ttl.String())
-	remove := func(pattern string) fault {
-		return func(r *run) {
-			names, _ := filepath.Glob(filepath.Join(dir, pattern))
-			if len(names) > 0 { // otherwise it has not been made again
-				path := names[r.IntN(len(names))]
-				r.inject(filepath.Base(path), byEnd, func() { os.Remove(path) })
-			}
-			r.wait(ttl/2, ttl)
-		}
-	}
-	return &Site{Backend: "file", Bound: bound(0), environ: func(int) []string { return env },
-		faults: join(processFaults(), map[string]fault{
-			"lock deleted":   remove("*.alive"), // the leader goes on; its death is not proven any more
-			"leases deleted": remove("leases-*.json"),
-		})}
+	env := environ("file", "DIR", filepath.Join(testbed.TempDir(t), "election"), "MAX_TTL", ttl.String())
+	return &Site{Backend: "file", Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
 }
 
 // manualSite has one configured leader. No other member ever leads, so only faults of
@@ -137,6 +119,22 @@ func mysqlEnviron(d *testbed.Database) reach {
 	}
 }
 
+// otherThreshold is the time after which another program takes over a row of its table that was not renewed.
+const otherThreshold = 3 * time.Second
+
+// tableSite is a MariaDB with the table of other programs. Its clock is not stepped: they decide by it.
+func tableSite(t testing.TB) *Site {
+	s := testbed.Start(t, testbed.MariaDB, testbed.Options{})
+	d := s.Database(t)
+	makeTables(t, d, mysqltable.DefaultPrefix)
+	d.Exec(t, "CREATE TABLE leader_election (name varchar(128) PRIMARY KEY, node varchar(128) NOT NULL, last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+	how := func(proxies []*testbed.Proxy) []string {
+		return environ("mysqltable", "DSN", proxies[0].Config(d.User).FormatDSN(), "MAX_TTL", greatestTTL.String(),
+			"LAYOUT", "last_seen_active", "THRESHOLD", otherThreshold.String())
+	}
+	return newSite(t, "mysqltable", otherThreshold+2*time.Second, []string{s.Addr()}, how, serverFaults(s.Daemon), sqlFaults(s, d))
+}
+
 func postgresSite(t testing.TB) *Site {
 	server := testbed.StartPostgres(t, testbed.Options{})
 	d := postgresDatabase(t, server)
@@ -163,7 +161,7 @@ func postgresEnviron(d *testbed.PostgresDatabase) reach {
 func redisSite(t testing.TB) *Site {
 	server, prefix := testbed.StartRedis(t, testbed.Options{}), rand.Text()
 	return newSite(t, "redis", greatestTTL, []string{server.Addr()}, redisEnviron(prefix),
-		serverFaults(server.Daemon), redisAdmin(server, prefix))
+		serverFaults(server.Daemon), redisAdmin(server))
 }
 
 func redisEnviron(prefix string, more ...string) reach {
@@ -175,7 +173,7 @@ func redisEnviron(prefix string, more ...string) reach {
 func etcdSite(t testing.TB) *Site {
 	n, prefix := testbed.StartEtcd(t, testbed.Options{}), rand.Text()+"/"
 	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix),
-		serverFaults(n), etcdAdmin(n, prefix), diskFaults(t, n))
+		serverFaults(n), diskFaults(t, n))
 }
 
 func etcdEnviron(prefix string) reach {
@@ -196,7 +194,7 @@ func s3Site(t testing.TB) *Site {
 func consulSite(t testing.TB) *Site {
 	a, prefix := testbed.StartConsul(t, testbed.Options{}), rand.Text()
 	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix),
-		serverFaults(a), consulAdmin(a, prefix), diskFaults(t, a))
+		serverFaults(a), diskFaults(t, a))
 }
 
 func consulEnviron(prefix string) reach {
@@ -205,11 +203,10 @@ func consulEnviron(prefix string) reach {
 	}
 }
 
-func zooKeeperSite(t testing.TB, backend string, how func(root string) reach, admin func(c *zk.Conn, root string) map[string]fault) *Site {
-	z, root := testbed.StartZooKeeper(t, testbed.Options{Clock: true}), "/"+rand.Text()
+func zooKeeperSite(t testing.TB, backend string, how func(root string) reach) *Site {
+	z := testbed.StartZooKeeper(t, testbed.Options{Clock: true})
 	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
-	return newSite(t, backend, ttl, []string{z.Addr()}, how(root),
-		serverFaults(z), admin(testbed.DialZooKeeper(t, []string{z.Addr()}), root), clockFaults(z))
+	return newSite(t, backend, ttl, []string{z.Addr()}, how("/"+rand.Text()), serverFaults(z), clockFaults(z))
 }
 
 func zooKeeperEnviron(root string) reach {
