@@ -72,7 +72,7 @@ func checkHistory(t *testing.T, h *History) (broke error) {
 		}
 	}
 	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes, %d gaps", h.Name(),
-		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Late(), len(h.Gaps()))
+		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Late, len(h.Gaps()))
 	return broke
 }
 
@@ -135,8 +135,8 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	for _, h := range all {
-		if h.Fault == "kill -9" && h.Late() > 0 {
-			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Late())
+		if h.Fault == "kill -9" && h.Late > 0 {
+			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Late)
 		}
 		// Without late writes the fence was never needed, so the test has not exercised it.
 		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Late == 0 {
@@ -198,7 +198,7 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					hits[backend] += h.Bites()
-					late += h.Late()
+					late += h.Late
 				})
 			}
 		}

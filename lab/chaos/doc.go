@@ -29,8 +29,6 @@
 //
 //   - S1, S4, S5, S7 and S8 by [conformance.Check]: exclusive belief, and terms. Some order of grants, renewals and
 //     releases explains their answers, and whoever leads was granted its term.
-//   - S9: the accepted terms never decrease, and the resource holds exactly the acknowledged
-//     writes, each by a process to which that term had been granted.
 //   - L3: each election has a leader within the bound after each heal.
 //
 // # Which faults count

@@ -80,7 +80,7 @@ func (f *Figures) Of(backend, fault string) *Figure {
 
 // Add counts a history. broke reports whether it broke a rule.
 func (f *Figures) Add(h *History, broke bool) {
-	one := &Figure{Faults: len(h.Bands), Bites: h.Bites(), Late: h.Late(), Seed: h.Seed, Gaps: Gaps{}}
+	one := &Figure{Faults: len(h.Bands), Bites: h.Bites(), Late: h.Late, Seed: h.Seed, Gaps: Gaps{}}
 	for _, g := range h.Gaps() {
 		one.Gaps.Add(g)
 	}

@@ -30,16 +30,14 @@ func Now() time.Duration {
 type Line struct {
 	conformance.Entry
 	Method  string          `json:"method,omitempty"`  // of a call: Acquire, Renew or Release
-	Outcome backend.Outcome `json:"outcome,omitempty"` // of a call; Wrote: whether the fence accepted it
+	Outcome backend.Outcome `json:"outcome,omitempty"` // of a call
 	Text    string          `json:"text,omitempty"`    // error text
-	Number  int             `json:"number,omitempty"`  // Wrote: counts the process's writes
 }
 
 // Kinds of lines, in addition to those of package conformance.
 const (
 	Started conformance.EntryKind = "started" // the process started
 	Called  conformance.EntryKind = "called"  // a call did not succeed, or is not known to have, for one election
-	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term
 )
 
 // note appends a line to the journal of the process, by one system call, so that it survives a kill of the

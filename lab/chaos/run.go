@@ -46,7 +46,7 @@ type History struct {
 	TakesOver      bool          // another member can take over from a stopped leader
 	From, To       time.Duration
 	Lines          []Line
-	Writes         []Write
+	Writes, Late   int // to the resource; late ones, which a resource without a fence would have accepted
 	Bands          []*Band
 	Heals          []Heal
 }
@@ -139,7 +139,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 		r.history.Lines = append(r.history.Lines, lines...)
 		c.board.file.Close()
 	}
-	r.history.Writes = r.resource.Log()
+	r.history.Writes, r.history.Late = r.resource.counts()
 	slices.SortStableFunc(r.history.Lines, func(a, b Line) int { return int(a.From - b.From) })
 	r.history.markHits()
 	return r.history

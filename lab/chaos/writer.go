@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,7 +49,6 @@ type writer struct {
 	board    *Board
 	joined   []*election.Election
 	resource *rpc.Client
-	writes   atomic.Int64
 }
 
 // Campaign is the main function of a writer. It ends when standard input ends, or by SIGTERM.
@@ -177,18 +175,9 @@ func (w *writer) lead(ctx context.Context, lead *election.Leadership) error {
 		work.Reset(workFor/2 + rand.N(workFor))
 		<-work.C
 
-		l := Line{Number: int(w.writes.Add(1)), Outcome: backend.Refused}
-		l.Entry = conformance.Entry{Kind: Wrote, Election: lead.Election(), Term: lead.Term, From: Now()}
-		var accepted bool
-		write := Write{Process: w.Process, Election: l.Election, Term: l.Term, Number: l.Number}
-		if err := w.resource.Call("Resource.Write", write, &accepted); err != nil {
+		if err := w.resource.Call("Resource.Write", Write{lead.Election(), lead.Term}, new(bool)); err != nil {
 			return err // the harness has ended
 		}
-		if accepted {
-			l.Outcome = backend.Granted
-		}
-		l.To = Now()
-		w.note(l)
 	}
 	return nil
 }
