@@ -3,16 +3,9 @@
 package chaos
 
 import (
-	"bufio"
 	"cmp"
-	"fmt"
-	"io"
 	"maps"
-	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -160,34 +153,4 @@ func clockFaults(s *testbed.Daemon) map[string]fault {
 			}
 		}),
 	}
-}
-
-// diskFaults delay every sync of a server by a tenth of a second and more, by strace, if that is installed.
-func diskFaults(t testing.TB, s *testbed.Daemon) map[string]fault {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
-		return nil
-	}
-	return map[string]fault{"slow fsync": while(s.Addr(), byRenewal, func(r *run) { r.slowDisk(s) })}
-}
-
-func (r *run) slowDisk(s *testbed.Daemon) {
-	delay := 100*time.Millisecond + r.N(ttl/3)
-	cmd := exec.Command("strace", "-f", "-p", strconv.Itoa(s.Pid(r)), "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
-		"-e", fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay.Microseconds()))
-	said, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		r.Fatalf("slow fsync: %v", err)
-	}
-	lines := bufio.NewScanner(said)
-	if !lines.Scan() || !strings.Contains(lines.Text(), "attached") {
-		r.Errorf("slow fsync: strace says %q", lines.Text())
-	}
-	go io.Copy(io.Discard, said)
-	r.wait(ttl, 3*ttl)
-	cmd.Process.Signal(syscall.SIGTERM) // detaches strace from the server
-	cmd.Wait()
 }

@@ -28,8 +28,7 @@ func kubernetesSite(t testing.TB) *Site {
 		return environ("kubernetes", "KUBECONFIG", testbed.KubeconfigAt(t, file, proxies[0].Addr()), "NAMESPACE", namespace)
 	}
 	// A Lease that was restored is observed for the greatest TTL, which here is the TTL of all.
-	return newSite(t, "kubernetes", ttl, []string{k.Addr()}, how,
-		serverFaults(k.Daemon), c.storeFaults(), diskFaults(t, k.Etcd()))
+	return newSite(t, "kubernetes", ttl, []string{k.Addr()}, how, serverFaults(k.Daemon), c.storeFaults())
 }
 
 // storeFaults are faults of the etcd below the API server. They end when the API server

@@ -106,7 +106,7 @@ func mysqlSite(t testing.TB, k testbed.Kind) *Site {
 	d := s.Database(t)
 	makeTables(t, d, "")
 	return newSite(t, "mysql on "+string(k), greatestTTL, []string{s.Addr()}, mysqlEnviron(d),
-		serverFaults(s.Daemon), sqlFaults(s, d), clockFaults(s.Daemon), diskFaults(t, s.Daemon))
+		serverFaults(s.Daemon), sqlFaults(s, d), clockFaults(s.Daemon))
 }
 
 func makeTables(t testing.TB, d *testbed.Database, prefix string) {
@@ -172,8 +172,7 @@ func redisEnviron(prefix string, more ...string) reach {
 
 func etcdSite(t testing.TB) *Site {
 	n, prefix := testbed.StartEtcd(t, testbed.Options{}), rand.Text()+"/"
-	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix),
-		serverFaults(n), diskFaults(t, n))
+	return newSite(t, "etcd", time.Second, []string{n.Addr()}, etcdEnviron(prefix), serverFaults(n))
 }
 
 func etcdEnviron(prefix string) reach {
@@ -193,8 +192,7 @@ func s3Site(t testing.TB) *Site {
 
 func consulSite(t testing.TB) *Site {
 	a, prefix := testbed.StartConsul(t, testbed.Options{}), rand.Text()
-	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix),
-		serverFaults(a), diskFaults(t, a))
+	return newSite(t, "consul", ttl+2*time.Second, []string{a.Addr()}, consulEnviron(prefix), serverFaults(a))
 }
 
 func consulEnviron(prefix string) reach {
@@ -205,7 +203,6 @@ func consulEnviron(prefix string) reach {
 
 func zooKeeperSite(t testing.TB, backend string, how func(root string) reach) *Site {
 	z := testbed.StartZooKeeper(t, testbed.Options{Clock: true})
-	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
 	return newSite(t, backend, ttl, []string{z.Addr()}, how("/"+rand.Text()), serverFaults(z), clockFaults(z))
 }
 

@@ -63,7 +63,7 @@ func TestHelperEnds(t *testing.T) {
 	s := Start(t, MariaDB, Options{})
 	s.Stop(t) // a frozen server must be killed as well
 	dir, _ := scratch()
-	fmt.Printf("server %d in %s\n", s.Pid(t), dir)
+	fmt.Printf("server %d in %s\n", s.running().pid(), dir)
 	switch end {
 	case "exit":
 		os.Exit(0)

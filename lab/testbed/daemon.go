@@ -335,12 +335,6 @@ func (d *Daemon) requireRunning(t testing.TB, what string) *process {
 // Running reports whether the process exists, stopped or not.
 func (d *Daemon) Running() bool { return d.running() != nil }
 
-// Pid returns the id of the daemon's process.
-func (d *Daemon) Pid(t testing.TB) int {
-	t.Helper()
-	return d.requireRunning(t, "Pid").pid()
-}
-
 // Leads reports whether the server says that it leads its cluster, or is on its own.
 func (d *Daemon) Leads(t testing.TB) bool {
 	t.Helper()
