@@ -17,14 +17,10 @@ type attempt struct {
 // Acquire implements [backend.Backend]. It takes the inner leases, then the locks beside them. It releases
 // a lease whose lock it did not get within this call.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.enter(ctx, bids[0].Candidate); err != nil {
+	if err := b.enter(ctx, bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(bids))
-	for i, bid := range bids {
-		names[i] = bid.Election
-	}
-	pairs, err := b.read(ctx, names)
+	pairs, err := b.read(ctx, electionsOf(bids))
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +34,14 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 
 	granted, bidErr := b.bid(ctx, passed)
 	return answers, backend.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
+}
+
+func electionsOf(bids []backend.Bid) []string {
+	names := make([]string, len(bids))
+	for i := range bids {
+		names[i] = bids[i].Election
+	}
+	return names
 }
 
 // wait takes places in the queues of locks that cannot be had yet.
@@ -61,36 +65,28 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 // judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It returns
 // those that are made, and leftovers: those that are not, after an earlier one whose lease must be given back.
 func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
-	most := b.Guarantees().MaxTTL
 	for _, t := range attempts {
-		p, bid := &t.pair, t.bid
+		p, now, bid := &t.pair, t.pair.lease(), t.bid
 		leftover := !p.inner.Vacant() && p.inner.Holder.Nonce == bid.Candidate.Nonce
 
 		switch {
 		case p.state.Err != nil:
 			t.answer.Err = p.state.Err
-		case most > 0 && bid.TTL > most:
-			t.answer.Err = fmt.Errorf("%s: acquire %q: %w: TTL is %v; beside other programs it may be %v at most",
-				b.name, bid.Election, backend.ErrInvalid, bid.TTL, most)
 		case p.state.Firm && (p.state.Free || !p.ours()) && !leftover:
-			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused}
 		case p.state.Most > 0 && bid.TTL > p.state.Most:
-			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused, Err: b.tooLong(&bid, &p.state)}
-		case p.lease.Unchanged(bid.Expected),
-			leftover && p.lease.ObserveFor == 0 && p.lease.MovedTo == bid.Expected.MovedTo:
+			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused, Err: fmt.Errorf(
+				"%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
+				b.name, bid.Election, backend.ErrUnavailable, p.state.Most)}
+		case now.Unchanged(bid.Expected), leftover && now.ObserveFor == 0 && now.MovedTo == bid.Expected.MovedTo:
 			passed = append(passed, t)
 		case leftover: // it must not be granted anew
 			leftovers = append(leftovers, t)
 		default:
-			*t.answer = backend.Answer{Lease: p.lease, Outcome: backend.Refused}
+			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused}
 		}
 	}
 	return passed, leftovers
-}
-
-func (b *Backend) tooLong(bid *backend.Bid, s *State) error {
-	return fmt.Errorf("%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
-		b.name, bid.Election, backend.ErrUnavailable, s.Most)
 }
 
 // bid bids for the inner leases, answers what is not granted, and returns the rest.
@@ -113,8 +109,7 @@ func (b *Backend) bid(ctx context.Context, attempts []*attempt) (granted []*atte
 			granted = append(granted, t)
 		case backend.Refused:
 			t.pair.inner = a.Lease
-			b.combine(&t.pair)
-			t.answer.Lease = t.pair.lease
+			t.answer.Lease = t.pair.lease()
 		}
 	}
 	return granted, err
@@ -140,22 +135,15 @@ func (b *Backend) take(ctx context.Context, attempts []*attempt) error {
 	for i, t := range attempts {
 		r := result(results, i, err)
 		t.pair.inner, t.pair.state = t.answer.Lease, r.State
-		if r.Outcome == backend.Unknown {
-			// Whether the lock is ours is not known. The manager releases what has no outcome: lock and lease.
-			*t.answer = backend.Answer{Err: r.Err}
-			continue
-		}
-		b.combine(&t.pair)
-
-		if most := r.State.Most; r.Outcome == backend.Granted && most > 0 && t.bid.TTL > most {
-			r.Outcome, r.Err = backend.Refused, b.tooLong(&t.bid, &r.State)
-		}
-		t.answer.Err = r.Err
-		if r.Outcome == backend.Refused {
+		switch r.Outcome {
+		case backend.Granted:
+			t.answer.Lease, t.answer.ValidFor = t.pair.lease(), min(t.answer.ValidFor, r.ValidFor)
+		case backend.Refused:
+			t.answer.Err = r.Err
 			back = append(back, t)
-			continue
+		default: // Whether the lock is ours is not known. The manager releases what has no outcome: lock and lease.
+			*t.answer = backend.Answer{Err: r.Err}
 		}
-		t.answer.Lease, t.answer.ValidFor = t.pair.lease, min(t.answer.ValidFor, r.ValidFor)
 	}
 	return backend.Join(err, b.giveBack(ctx, back))
 }
@@ -181,7 +169,7 @@ func (b *Backend) giveBack(ctx context.Context, attempts []*attempt) error {
 			*t.answer = backend.Answer{Err: err}
 			continue
 		}
-		*t.answer = backend.Answer{Lease: now[i].lease, Outcome: backend.Refused, Err: t.answer.Err}
+		*t.answer = backend.Answer{Lease: now[i].lease(), Outcome: backend.Refused, Err: t.answer.Err}
 	}
 	return err
 }

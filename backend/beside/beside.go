@@ -18,24 +18,19 @@ type Inner interface {
 	backend.Marker
 }
 
+// inner is what the methods of a Backend that are not here belong to: only members of this module obey requests
+// and have member records.
+type inner = Inner
+
 // A Backend elects by a lease and a lock. It implements [backend.Backend].
 type Backend struct {
-	inner Inner
+	inner
 	lock  Lock
 	name  string
 	owner single.Owner
 
-	mu        sync.Mutex
-	candidate backend.Candidate // of this Backend, once it is known
-	adopted   bool              // it acts for a process that has ended
-	takenIn   map[string]uint64 // by election: the term in which this process may have the lock
-	shown     map[string]shown  // by election, since the last Listen or Release: see Listen
-}
-
-// A shown lease is one that was returned, and the inner one of which it was made.
-type shown struct {
-	version string
-	inner   backend.Lease
+	mu      sync.Mutex
+	takenIn map[string]uint64 // by election: the term in which this process may have the lock
 }
 
 var (
@@ -49,10 +44,7 @@ var (
 
 // New returns a Backend over both, which belong to it from now on. It does not use them.
 func New(inner Inner, lock Lock) *Backend {
-	return &Backend{
-		inner: inner, lock: lock, name: lock.Limits().Name,
-		takenIn: map[string]uint64{}, shown: map[string]shown{},
-	}
+	return &Backend{inner: inner, lock: lock, name: lock.Limits().Name, takenIn: map[string]uint64{}}
 }
 
 // Format prints only the name of the type: what is within may be secret.
@@ -84,18 +76,14 @@ func (b *Backend) Prepare(ctx context.Context) error {
 // Preflight implements [backend.Preflighter]: for the inner Backend, and for the lock.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
-	if err := b.enter(ctx, bids[0].Candidate); err != nil {
+	if err := b.enter(ctx, bids[0].Candidate.Nonce); err != nil {
 		return slices.Repeat([]error{err}, len(bids))
 	}
 	if p, ok := b.inner.(backend.Preflighter); ok {
 		errs = p.Preflight(ctx, bids)
 	}
 
-	names := make([]string, len(bids))
-	for i, bid := range bids {
-		names[i] = bid.Election
-	}
-	for i, err := range b.lock.Preflight(ctx, names) {
+	for i, err := range b.lock.Preflight(ctx, electionsOf(bids)) {
 		if errs[i] == nil {
 			errs[i] = err
 		}
@@ -111,24 +99,6 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	return nil, nil
 }
 
-// Request implements [backend.Backend]. Only members of this module obey requests.
-func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	return b.inner.Request(ctx, requests)
-}
-
-// Announce implements [backend.Backend].
-func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(ctx, m.Candidate); err != nil {
-		return err
-	}
-	return b.inner.Announce(ctx, m)
-}
-
-// Members implements [backend.Backend]. Other programs have no member records.
-func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
-	return b.inner.Members(ctx, from, limit)
-}
-
 // Close closes the lock and the inner Backend. It gives nothing back.
 func (b *Backend) Close() error {
 	if !b.owner.Close() {
@@ -137,22 +107,11 @@ func (b *Backend) Close() error {
 	return backend.Join(b.lock.Close(), b.inner.Close())
 }
 
-// enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed or serves
-// another candidate.
-func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
-	if err := b.owner.Enter(ctx, c.Nonce); err != nil {
+// enter begins a call for the candidate with this nonce, or for any if that is empty. It fails if the Backend is
+// closed or serves another candidate.
+func (b *Backend) enter(ctx context.Context, nonce backend.Nonce) error {
+	if err := b.owner.Enter(ctx, nonce); err != nil {
 		return fmt.Errorf("%s: %w", b.name, err)
 	}
-	if c.Nonce != "" {
-		b.mu.Lock()
-		b.candidate = c
-		b.mu.Unlock()
-	}
 	return nil
-}
-
-func (b *Backend) self() backend.Candidate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.candidate
 }

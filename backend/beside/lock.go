@@ -21,7 +21,7 @@ type Lock interface {
 	Take(ctx context.Context, takings []Taking) ([]Result, error)
 
 	// Keep renews locks that are ours in these terms. With Owned.Sealed it seals them; without, it
-	// removes a seal.
+	// removes a seal. The Err of a lock that is lost says how.
 	Keep(ctx context.Context, owned []Owned) ([]Result, error)
 
 	// Drop gives locks back that are ours in these terms, so that anybody can take them at once. A seal

@@ -1,18 +1,19 @@
 package beside
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A pair is one election as it was read: the inner lease, the lock, and what both together mean.
+// A pair is one election as it was read: the inner lease, and the lock.
 type pair struct {
 	inner backend.Lease
 	state State
-	lease backend.Lease // of both, for the caller
 }
 
 // ours reports whether no other program has the lock: a member of this module took it in the term of the
@@ -27,8 +28,8 @@ func (p *pair) ours() bool {
 	return p.state.Term == p.inner.Term || p.state.Sealed && p.inner.MovedTo != ""
 }
 
-// combine sets what follows from lease and lock, and remembers the lease for Listen.
-func (b *Backend) combine(p *pair) {
+// lease is what both together mean, for the caller.
+func (p *pair) lease() backend.Lease {
 	l, s := p.inner, &p.state
 	if !p.ours() && s.Err == nil {
 		l.Version += " " + s.Version
@@ -39,11 +40,7 @@ func (b *Backend) combine(p *pair) {
 			l.TTL, l.Renew, l.Age = s.TTL, 0, s.Age
 		}
 	}
-	p.lease = clean.Lease(l)
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.shown[l.Election] = shown{p.lease.Version, p.inner}
+	return clean.Lease(l)
 }
 
 // read reads elections: the locks first, then the leases. See "Readings" in the package documentation.
@@ -72,25 +69,18 @@ func (b *Backend) readOnce(ctx context.Context, names []string) ([]pair, error) 
 
 	pairs := make([]pair, len(names))
 	for i := range names {
-		pairs[i] = pair{inner: leases[i], state: states[i]}
-		b.combine(&pairs[i])
+		pairs[i] = pair{leases[i], states[i]}
 	}
 	return pairs, nil
 }
 
 // readLeases reads the inner leases, in the order of names.
 func (b *Backend) readLeases(ctx context.Context, names []string) ([]backend.Lease, error) {
-	leases := make([]backend.Lease, len(names))
-	at := make(map[string]int, len(names))
+	unread := make([]backend.Lease, len(names))
 	for i, name := range names {
-		leases[i].Election, at[name] = name, i
+		unread[i].Election = name
 	}
-
-	found, err := b.inner.Observe(ctx, leases)
-	for _, l := range found {
-		leases[at[l.Election]] = l
-	}
-	return leases, err
+	return b.inner.Observe(ctx, unread) // it returns each of which it gets only the name
 }
 
 func namesOf(leases []backend.Lease) []string {
@@ -103,7 +93,7 @@ func namesOf(leases []backend.Lease) []string {
 
 // Observe implements [backend.Backend]. A name that the lock cannot have is reported to who bids for it.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
 	pairs, err := b.read(ctx, namesOf(seen))
@@ -112,7 +102,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	}
 
 	for i, old := range seen {
-		if now := pairs[i].lease; old.Version == "" || now.Differs(old) {
+		if now := pairs[i].lease(); old.Version == "" || now.Differs(old) {
 			changed = append(changed, now)
 		}
 	}
@@ -121,7 +111,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // List implements [backend.Backend]: elections that members of this module have led.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
 	list, err := b.inner.List(ctx, from, limit)
@@ -142,7 +132,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 		if p.state.Err != nil {
 			continue
 		}
-		list[i].Lease = p.lease
+		list[i].Lease = p.lease()
 		if !p.ours() && p.state.Who != "" {
 			list[i].Elected = time.Time{} // not known
 		}
@@ -153,27 +143,25 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 // Listen implements [backend.Backend]. It hears of changes by members of this module. When one of them has
 // released, its lock is free already: see "The order" in the package documentation.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
-	inner, known, kept := make([]backend.Lease, len(seen)), true, make(map[string]shown, len(seen))
-	b.mu.Lock()
-	for i, l := range seen {
-		last := b.shown[l.Election]
-		known = known && last.version == l.Version
-		inner[i], kept[l.Election] = last.inner, last
+	names := namesOf(seen)
+	pairs, err := b.read(ctx, names)
+	if err != nil {
+		return cmp.Or(ctx.Err(), err)
 	}
-	b.shown = kept // nobody listens to the others
-	b.mu.Unlock()
-	if !known {
-		return nil // a change that the caller has not seen
+	inner := make([]backend.Lease, len(seen))
+	for i := range pairs {
+		if inner[i] = pairs[i].inner; !onlyRenewed(pairs[i].lease(), seen[i]) {
+			return nil // a change that the caller has not seen
+		}
 	}
 
 	queue, is := b.lock.(Queue)
 	if !is {
 		return ListenPastRenewals(ctx, b.inner, inner)
 	}
-	names := namesOf(seen)
 	return First(ctx, func(ctx context.Context) error { return ListenPastRenewals(ctx, b.inner, inner) },
 		func(ctx context.Context) error { return queue.Listen(ctx, names) })
 }
@@ -209,26 +197,24 @@ func ListenPastRenewals(ctx context.Context, store backend.Backend, seen []backe
 			return err
 		}
 		changed, err := store.Observe(ctx, seen)
-		if err != nil || !onlyRenewed(changed, seen) {
+		if err != nil || len(changed) == 0 {
 			return nil
+		}
+		for _, l := range changed {
+			i := slices.IndexFunc(seen, func(was backend.Lease) bool { return was.Election == l.Election })
+			if !onlyRenewed(l, seen[i]) {
+				return nil
+			}
+			seen[i] = l
 		}
 	}
 }
 
-// onlyRenewed reports whether some of the leases in seen were renewed and nothing else has changed. It
-// updates seen.
-func onlyRenewed(changed, seen []backend.Lease) (some bool) {
-	for _, l := range changed {
-		for i, was := range seen {
-			if was.Election != l.Election || !l.Differs(was) {
-				continue
-			}
-			was.Version = l.Version
-			if l.Vacant() || l.Differs(was) {
-				return false
-			}
-			seen[i], some = l, true
-		}
+// onlyRenewed reports whether a lease is as it was, or was renewed since.
+func onlyRenewed(l, was backend.Lease) bool {
+	if !l.Differs(was) {
+		return true
 	}
-	return some
+	was.Version = l.Version
+	return !l.Vacant() && !l.Differs(was)
 }

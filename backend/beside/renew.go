@@ -10,7 +10,7 @@ import (
 // Renew implements [backend.Backend]. It renews the leases, then the locks. A renewal counts for the lesser
 // time of the two.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.enter(ctx, held[0].Holder); err != nil {
+	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers, err := b.inner.Renew(ctx, held)
@@ -20,11 +20,17 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 // Mark implements [backend.Marker]. A lock is sealed before the mark is written beside its lease, and
 // unsealed after the mark is removed.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.enter(ctx, held[0].Holder); err != nil {
+	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	sealErr := b.seal(ctx, held, answers)
+	for i, h := range held {
+		if h.MovedTo != "" {
+			seal := backend.Lease{Election: h.Election, Holder: h.Holder, Term: h.Term, MovedTo: h.MovedTo}
+			answers[i] = backend.Answer{Lease: seal, Outcome: backend.Granted}
+		}
+	}
+	sealErr := b.keep(ctx, answers)
 
 	var marks []backend.Held
 	var of []int // answer by mark
@@ -45,51 +51,25 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	return answers, err
 }
 
-// seal seals the locks beside those leases that get the mark, and says which are sealed.
-func (b *Backend) seal(ctx context.Context, held []backend.Held, answers []backend.Answer) error {
-	var names []string
-	var sealing []*backend.Answer
-	var owned []Owned
-	for i, h := range held {
-		if h.MovedTo != "" {
-			names = append(names, h.Election)
-			sealing, owned = append(sealing, &answers[i]), append(owned, ownedBy(h))
-		}
-	}
-	if names == nil {
-		return nil
-	}
-
-	pairs, err := b.read(ctx, names)
-	if err != nil {
-		return err
-	}
-	for n, a := range sealing {
-		a.Lease = pairs[n].inner
-	}
-	return b.keepLocks(ctx, sealing, owned)
-}
-
-// keep renews the locks of leases that were renewed or marked, and turns the answers about leases into
-// answers about both.
+// keep renews the locks beside leases that are held, and turns answers about leases into answers about both.
 func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
-	var granted, refused []*backend.Answer
+	var held, lost []*backend.Answer
 	var owned []Owned
 	var names []string
 	for i := range answers {
-		switch a := &answers[i]; a.Outcome {
-		case backend.Granted:
-			granted, owned = append(granted, a), append(owned, ownedBy(a.Held()))
-		case backend.Refused:
-			refused, names = append(refused, a), append(names, a.Election)
+		switch a := &answers[i]; {
+		case a.Outcome == backend.Granted:
+			held, owned = append(held, a), append(owned, ownedBy(a.Held()))
+		case a.Outcome == backend.Refused && a.Election != "": // not for another reason than the lease
+			lost, names = append(lost, a), append(names, a.Election)
 		}
 	}
-	return backend.Join(b.keepLocks(ctx, granted, owned), b.showRefused(ctx, refused, names))
+	return backend.Join(b.keepLocks(ctx, held, owned), b.showLost(ctx, lost, names))
 }
 
 // keepLocks renews locks, and completes the answers about the leases beside them.
 func (b *Backend) keepLocks(ctx context.Context, answers []*backend.Answer, owned []Owned) error {
-	if len(owned) == 0 {
+	if owned == nil {
 		return nil
 	}
 	results, err := b.lock.Keep(ctx, owned)
@@ -99,45 +79,39 @@ func (b *Backend) keepLocks(ctx context.Context, answers []*backend.Answer, owne
 			*a = backend.Answer{Err: r.Err}
 			continue
 		}
-
-		p := pair{inner: a.Lease, state: r.State}
-		b.combine(&p)
-		*a = backend.Answer{Lease: p.lease, Outcome: r.Outcome, ValidFor: min(a.ValidFor, r.ValidFor), Err: r.Err}
+		p := pair{a.Lease, r.State}
+		*a = backend.Answer{Lease: p.lease(), Outcome: r.Outcome, ValidFor: min(a.ValidFor, r.ValidFor), Err: r.Err}
 	}
 	return err
 }
 
-// showRefused completes the answers about leases that were lost: who has the lock now?
-func (b *Backend) showRefused(ctx context.Context, answers []*backend.Answer, names []string) error {
-	if len(names) == 0 {
+// showLost completes the answers about leases that were lost: who has the lock now?
+func (b *Backend) showLost(ctx context.Context, answers []*backend.Answer, names []string) error {
+	if names == nil {
 		return nil
 	}
 	states, err := b.lock.Read(ctx, names)
 	for i, a := range answers {
 		if err != nil {
-			*a = backend.Answer{Err: err}
+			a.Err = err
 			continue
 		}
-		if a.Election == "" {
-			continue // refused for another reason than the lease
-		}
-		p := pair{inner: a.Lease, state: states[i]}
-		b.combine(&p)
-		a.Lease = p.lease
+		p := pair{a.Lease, states[i]}
+		a.Lease = p.lease()
 	}
 	return err
 }
 
 // Release implements [backend.Backend]. It gives the locks back, then the leases.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
 	return b.release(ctx, held)
 }
 
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	if b.self().Nonce == "" {
+	if b.owner.Nonce() == "" {
 		return nil // it has never held anything
 	}
 	owned, err := b.taken(ctx, held)
@@ -156,9 +130,6 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			delete(b.takenIn, o.Election)
 		}
 	}
-	for _, h := range held {
-		delete(b.shown, h.Election)
-	}
 	b.mu.Unlock()
 	return b.inner.Release(ctx, held)
 }
@@ -168,13 +139,12 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 func (b *Backend) taken(ctx context.Context, held []backend.Held) (owned []Owned, err error) {
 	var unknown []string
 	b.mu.Lock()
-	me := b.candidate
 	for _, h := range held {
 		term := b.takenIn[h.Election]
 		switch {
 		case term != 0 && (h.Term == 0 || h.Term == term):
-			owned = append(owned, Owned{Election: h.Election, ID: me.ID, Term: term})
-		case b.adopted && h.Term == 0:
+			owned = append(owned, Owned{Election: h.Election, ID: h.Holder.ID, Term: term})
+		case h.Term == 0: // a guard does not know in which term its process bid last
 			unknown = append(unknown, h.Election)
 		}
 	}
@@ -185,7 +155,7 @@ func (b *Backend) taken(ctx context.Context, held []backend.Held) (owned []Owned
 
 	leases, err := b.readLeases(ctx, unknown)
 	for _, l := range leases {
-		if l.Holder.Nonce == me.Nonce {
+		if l.Holder.Nonce == b.owner.Nonce() {
 			owned = append(owned, Owned{Election: l.Election, ID: l.Holder.ID, Term: l.Term})
 		}
 	}
@@ -202,7 +172,6 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 	}
 
 	b.mu.Lock()
-	b.candidate, b.adopted = backend.Candidate{Nonce: nonce}, true
 	for _, h := range held {
 		b.takenIn[h.Election] = h.Term
 	}

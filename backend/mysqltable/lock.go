@@ -174,12 +174,12 @@ func (t *table) renew(ctx context.Context, elections, pairs []string) ([]row, er
 // kept says what has become of a row that was to be renewed. One that is to be sealed, or no longer, is taken once
 // more as it is.
 func (t *table) kept(ctx context.Context, r *row, o *beside.Owned) beside.Result {
-	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {
-		return t.take(ctx, o, r)
-	}
 	result := t.result(r, o)
+	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {
+		result = t.take(ctx, o, r)
+	}
 	if result.Outcome == backend.Refused {
-		result.Err = fmt.Errorf("mysqltable: %q: the row in %s was deleted, or names another: %.128q", o.Election, t.options.Table, r.holder)
+		result.Err = fmt.Errorf("mysqltable: %q: the row in %s was deleted, or names another: %.128q", o.Election, t.options.Table, result.State.Who)
 	}
 	return result
 }

@@ -16,8 +16,8 @@ func TestEachBrokenCombinerIsFound(t *testing.T) { tryAll(t, "../backend/beside/
 
 var besideMutants = []mutant{
 	{"a member that gets the lease and not the lock leads", "acquire.go",
-		"if r.Outcome == backend.Refused {\n			back = append(back, t)",
-		"if false {\n			back = append(back, t)", "another program has been quicker", pair("TestRules.*/a_lease_without")},
+		"			t.answer.Err = r.Err\n			back = append(back, t)\n",
+		"", "another program has been quicker", pair("TestRules.*/a_lease_without")},
 	{"the inner lease is given back first", "renew.go",
 		"	if owned != nil {\n		if err := b.lock.Drop(ctx, owned); err != nil {\n			return err\n		}\n	}\n",
 		"	if err := b.inner.Release(ctx, held); err != nil {\n		return err\n	}\n	if owned != nil {\n		if err := b.lock.Drop(ctx, owned); err != nil {\n			return err\n		}\n	}\n",
