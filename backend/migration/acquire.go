@@ -103,7 +103,7 @@ func (b *Backend) acquireNew(ctx context.Context, attempts []*attempt) error {
 	}
 	err := b.bid(ctx, newer, attempts)
 
-	marked, markErr := b.mark(ctx, newer, attempts, func(h *backend.Held) {
+	marked, markErr := b.mark(ctx, newer, attempts, func(_ *attempt, h *backend.Held) {
 		if h.MovedFrom != b.names[older] {
 			h.MovedFrom = b.unsealedMark()
 		}
@@ -194,20 +194,15 @@ func (b *Backend) agreed(t *attempt) bool {
 // have given out a greater term than the bid asked for.
 func (b *Backend) agree(ctx context.Context, attempts []*attempt) (err error) {
 	for range 4 {
-		var lesser [2][]*attempt
-		for _, t := range attempts {
-			if !t.hasBoth() || b.agreed(t) {
-				continue
+		for s := range b.stores {
+			var lesser []*attempt
+			for _, t := range attempts {
+				if most := t.got[1-s].Term; t.hasBoth() && !b.agreed(t) && t.got[s].Term < most {
+					t.bid.Expected, t.bid.MinTerm = t.got[s].Lease, most-1
+					lesser = append(lesser, t)
+				}
 			}
-			low, high := older, newer
-			if t.got[low].Term > t.got[high].Term {
-				low, high = high, low
-			}
-			t.bid.Expected, t.bid.MinTerm = t.got[low].Lease, t.got[high].Term-1
-			lesser[low] = append(lesser[low], t)
-		}
-		for s := range lesser {
-			err = errors.Join(err, b.bid(ctx, s, lesser[s]))
+			err = errors.Join(err, b.bid(ctx, s, lesser))
 		}
 	}
 	return err

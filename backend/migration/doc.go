@@ -15,24 +15,14 @@
 // same steps in reverse. Processes at two neighbouring stages may run side by side. A
 // program that elects by the old store and knows nothing of this package is at stage from.
 //
-// A member at to does not lead before it has sealed the old election: it gets both
-// leases, writes into the old store that the election has moved ([backend.Lease].MovedTo),
-// and then records that in the new store (MovedFrom). After that no process can lead by
-// the old store, even one that wakes up late. Going back clears the record, seals the new
-// store, and then removes the seal of the old one.
+// A member at to first gets both leases, and writes into the old store that the election has
+// moved ([backend.Lease].MovedTo). After that no process can lead by the old store, even one
+// that wakes up late.
 //
 // Terms grow across the migration in both directions. At stage both a leadership has the
 // same term in both stores, so that either can fence it. All members know the leader. An
 // observer of the old store alone learns that the election has moved, and where to.
 // Stages are part of the member records.
-//
-// # Options
-//
-// Marks call stores by names ([Options].FromName, ToName), by default their kinds. All
-// members must use the same names at all stages. A second store of a kind needs a name of
-// its own. [Options].Unsealed lets members lead by the new store when the old one cannot
-// be sealed, because it is gone or keeps no seal: an operator then guarantees that no
-// process elects by it any more.
 //
 // # Limits
 //

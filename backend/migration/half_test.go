@@ -87,6 +87,26 @@ func TestWhoHoldsOneHalfIsNotNamed(t *testing.T) {
 	}
 }
 
+// A program without this package has no member record: whether it needs both leases is asked once, and not at each renewal.
+func TestWhoHasNoRecordIsLookedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(false, 0)
+		wire := conformance.Wrap(p.new.Backend())
+		c := newCandidate(t, road(t, migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: both}), "both")
+		stranger := newCandidate(t, p.old.Backend(), "stranger")
+		held := stranger.Leads("jobs")
+		for range 10 {
+			if l := c.Sees("jobs"); l.Holder.ID != "stranger" {
+				t.Errorf("expected the stranger to be named, got %+v", l)
+			}
+			stranger.Keeps(held)
+		}
+		if n := wire.Count("Members"); n != 1 {
+			t.Errorf("the members were read %d times", n)
+		}
+	})
+}
+
 // Members that need only the old lease can lead.
 func TestAHungNewStoreDoesNotKeepTheOldLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -30,9 +30,9 @@ type Backend struct {
 	owner    single.Owner
 
 	mu        sync.Mutex
-	pairs     map[string]*pair        // by election
-	stages    map[backend.Nonce]Stage // of members, by nonce
-	announced backend.Member          // this process, as it was announced last
+	pairs     map[string]*pair       // by election
+	needsBoth map[backend.Nonce]bool // holders of the old lease: see readMembers
+	announced backend.Member         // this process, as it was announced last
 }
 
 var _ interface {
@@ -61,16 +61,16 @@ func New(o Options) (*Backend, error) {
 	b := &Backend{
 		stores: [2]backend.Backend{o.From, o.To}, names: [2]string{o.FromName, o.ToName},
 		stage: o.Stage, unsealed: o.Unsealed,
-		pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{},
+		pairs: map[string]*pair{}, needsBoth: map[backend.Nonce]bool{},
 	}
 	for s, store := range b.stores {
 		if store != nil {
 			b.names[s] = cmp.Or(b.names[s], store.Guarantees().Name)
 		}
 		name := b.names[s]
-		if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return invalid("a store is called %.50q; a name has at most 40 printable ASCII characters, and no spaces",
-				name)
+		bad := func(r rune) bool { return r <= ' ' || r > '~' }
+		if name == "" && store != nil || len(name) > 40 || strings.ContainsFunc(name, bad) {
+			return invalid("a store is called %.50q; a name has 1 to 40 printable ASCII characters, and no spaces", name)
 		}
 	}
 	if b.names[older] == b.names[newer] {

@@ -20,19 +20,19 @@ type pair struct {
 // A half is the lease of one store. since is when it was first read in its present state.
 type half struct {
 	backend.Lease
-	known bool
 	since time.Time
 }
 
+// known reports whether the lease has been read.
+func (h *half) known() bool { return h.Election != "" }
+
 // update stores a lease that was received at now, and reports whether it has changed.
 func (h *half) update(l backend.Lease, now time.Time) bool {
-	if h.known && h.Unchanged(l) {
-		old := h.Lease
-		h.Lease = l
-		return old.Holder != l.Holder || old.Request != l.Request
+	was := h.Lease
+	if h.Lease = l; !l.Unchanged(was) {
+		h.since = now
 	}
-	h.Lease, h.known, h.since = l, true, now
-	return true
+	return l.Differs(was)
 }
 
 // remaining is how much longer a challenger must observe this half before it bids.
@@ -45,7 +45,7 @@ func (h *half) remaining(now time.Time) time.Duration {
 
 // sealRecorded reports whether the new store says that the old one is sealed.
 func (b *Backend) sealRecorded(p *pair) bool {
-	return p.half[newer].known && p.half[newer].MovedFrom == b.names[older]
+	return p.half[newer].known() && p.half[newer].MovedFrom == b.names[older]
 }
 
 // UnsealedMark is the mark in a new store that members led by it while the old store of this
@@ -59,7 +59,7 @@ func (b *Backend) unsealedMark() string { return UnsealedMark(b.names[older]) }
 // sealed itself, neither its record nor Unsealed counts.
 func (b *Backend) newDecides(p *pair) bool {
 	n := &p.half[newer]
-	return b.stage == To && n.known && n.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
+	return b.stage == To && n.known() && n.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
 }
 
 // ambiguous reports whether the new store has the name of the store from which the election
@@ -68,7 +68,7 @@ func (b *Backend) newDecides(p *pair) bool {
 // it is sealed in favour of the old one.
 func (b *Backend) ambiguous(p *pair) bool {
 	o, n := &p.half[older], &p.half[newer]
-	return !b.newDecides(p) && o.known && n.known &&
+	return !b.newDecides(p) && o.known() && n.known() &&
 		o.MovedTo == "" && o.MovedFrom == b.names[newer] && n.MovedTo != b.names[older]
 }
 
@@ -86,7 +86,7 @@ func (b *Backend) movedElsewhere(p *pair) string {
 
 // combine makes the combined lease of a pair of which one half has changed.
 func (b *Backend) combine(p *pair, now time.Time) {
-	if !p.half[newer].known || !p.half[older].known && !b.newDecides(p) {
+	if !p.half[newer].known() || !p.half[older].known() && !b.newDecides(p) {
 		return
 	}
 	v := p.half[newer].Lease
@@ -131,12 +131,11 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 }
 
 // leader returns the half that names the leader: the new one, or the old one if its holder needs no
-// other lease. A process that needs both and holds one does not lead.
+// other lease (see readMembers). A process that needs both and holds one does not lead.
 func (b *Backend) leader(p *pair) *half {
 	o, n := &p.half[older], &p.half[newer]
 	sealed := o.MovedTo != ""
 	recorded := n.MovedTo == "" && (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark())
-	stage := b.stages[o.Holder.Nonce]
 	was := p.combined.Holder
 
 	switch {
@@ -146,7 +145,7 @@ func (b *Backend) leader(p *pair) *half {
 		return o
 	case !n.Vacant() && (sealed || recorded || o.Holder.Nonce == n.Holder.Nonce):
 		return n
-	case !o.Vacant() && !sealed && stage != Both && stage != To:
+	case !o.Vacant() && !sealed && !b.needsBoth[o.Holder.Nonce]:
 		return o
 
 	// The leader gives back one half after the other. Nobody else can lead until both are free, and

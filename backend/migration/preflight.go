@@ -38,8 +38,7 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 		member = backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
 	}
 	errs := make([]error, len(bids))
-	err := store.Announce(ctx, member)
-	if err != nil && !errors.Is(err, backend.ErrInvalid) { // which is about this one bid, which will be refused
+	if err := store.Announce(ctx, member); err != nil {
 		errs = slices.Repeat([]error{err}, len(bids))
 	} else if p, ok := store.(backend.Preflighter); ok {
 		errs = p.Preflight(ctx, bids)

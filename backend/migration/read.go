@@ -62,7 +62,7 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 
 	changed, err := b.stores[s].Observe(ctx, seen)
 	if err == nil && s == older {
-		err = b.readStages(ctx, changed)
+		err = b.readMembers(ctx, changed)
 	}
 	if err != nil {
 		return err
@@ -79,34 +79,32 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	return nil
 }
 
-// readStages reads the stages of all members, if the holder of one of these leases of the old store is not known. A
-// member at stage To has its record in the new store alone. A holder without a record is a program that knows nothing
-// of migrations.
-func (b *Backend) readStages(ctx context.Context, leases []backend.Lease) error {
+// readMembers finds out which holders of these leases of the old store need the new lease, too: those have a member
+// record in the new store before they bid. A holder without one is at stage from, or knows nothing of migrations.
+func (b *Backend) readMembers(ctx context.Context, leases []backend.Lease) error {
+	var unknown []backend.Nonce
 	b.mu.Lock()
-	known := !slices.ContainsFunc(leases, func(l backend.Lease) bool {
-		_, known := b.stages[l.Holder.Nonce]
-		return !known && !l.Vacant() && l.Holder.Nonce != b.owner.Nonce()
-	})
+	for _, l := range leases {
+		if _, known := b.needsBoth[l.Holder.Nonce]; !known && l.Holder.Nonce != "" {
+			unknown = append(unknown, l.Holder.Nonce)
+		}
+	}
 	b.mu.Unlock()
-	if known {
+	if unknown == nil {
 		return nil
 	}
 
-	stages := map[backend.Nonce]Stage{}
 	call := func(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
-	for _, store := range b.stores {
-		for m, err := range page.All(ctx, call, store.Members, nonceOf) {
-			if err != nil {
-				return err
-			}
-			stages[m.Nonce] = Stage(m.Stage)
-		}
+	members, err := page.Members(ctx, call, b.stores[newer])
+	if err != nil {
+		return err
 	}
-
 	b.mu.Lock()
-	b.stages = stages
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	for _, nonce := range unknown {
+		isMember := func(m backend.Member) bool { return m.Nonce == nonce }
+		b.needsBoth[nonce] = slices.ContainsFunc(members, isMember)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -16,25 +17,17 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return b.stores[older].Release(ctx, held)
 	}
 	olds := held
-	if b.stage == To {
-		olds = b.leftInOld(held)
+	if b.stage == To { // a bid before the seal may have left a lease there
+		b.mu.Lock()
+		olds = slices.DeleteFunc(slices.Clone(held), func(l backend.Held) bool {
+			return l.Term != 0 || b.newDecides(b.pairOf(l.Election))
+		})
+		b.mu.Unlock()
 	}
 	if err := b.releaseBoth(ctx, [2][]backend.Held{olds, held}); err != nil {
 		return fmt.Errorf("migration: release: %w", err)
 	}
 	return nil
-}
-
-// leftInOld returns the leases that a bid at stage To may have left in the old store.
-func (b *Backend) leftInOld(held []backend.Held) (left []backend.Held) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range held {
-		if l.Term == 0 && !b.newDecides(b.pairOf(l.Election)) {
-			left = append(left, l)
-		}
-	}
-	return left
 }
 
 // releaseBoth releases leases of both stores at the same time. A store that hangs or fails must not

@@ -76,10 +76,10 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		switch {
 		case errors.Is(newErr, backend.ErrStale):
 			errs = append(errs, oldErr)
-		case newErr != nil:
+		case errors.Is(oldErr, backend.ErrStale):
 			errs = append(errs, newErr)
-		case !errors.Is(oldErr, backend.ErrStale):
-			errs = append(errs, oldErr)
+		default:
+			errs = append(errs, newErr, oldErr)
 		}
 	}
 	return backend.Join(errs...)

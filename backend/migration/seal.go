@@ -14,8 +14,8 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt) error {
 	if b.unsealed && !keepsMarks(b.stores[older]) {
 		record = b.unsealedMark()
 	}
-	sealed, oldErr := b.mark(ctx, older, attempts, func(h *backend.Held) { h.MovedTo = b.names[newer] })
-	recorded, newErr := b.mark(ctx, newer, sealed, func(h *backend.Held) { h.MovedTo, h.MovedFrom = "", record })
+	sealed, oldErr := b.mark(ctx, older, attempts, func(_ *attempt, h *backend.Held) { h.MovedTo = b.names[newer] })
+	recorded, newErr := b.mark(ctx, newer, sealed, func(_ *attempt, h *backend.Held) { h.MovedTo, h.MovedFrom = "", record })
 
 	var needless []backend.Held
 	for _, t := range recorded {
@@ -31,23 +31,16 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt) error {
 // unseal grants leadership at stage Both to attempts that hold both leases. On the way back it first
 // clears the record and seals the new store, and then removes the old seal.
 func (b *Backend) unseal(ctx context.Context, attempts []*attempt) error {
-	var right, wrong []*attempt
-	for _, t := range attempts {
+	cleared, newErr := b.mark(ctx, newer, attempts, func(t *attempt, h *backend.Held) {
 		// Members at To lead by a record under whatever name of the old store.
-		n := &t.got[newer]
-		recorded := n.MovedFrom == b.names[older] || n.MovedFrom != "" && n.MovedTo == ""
+		recorded := h.MovedFrom == b.names[older] || h.MovedFrom != "" && h.MovedTo == ""
 		if recorded || t.got[older].MovedTo != "" {
-			wrong = append(wrong, t)
-		} else {
-			right = append(right, t)
+			h.MovedTo, h.MovedFrom = b.names[older], ""
 		}
-	}
-	cleared, newErr := b.mark(ctx, newer, wrong, func(h *backend.Held) {
-		h.MovedTo, h.MovedFrom = b.names[older], ""
 	})
-	unsealed, oldErr := b.mark(ctx, older, cleared, func(h *backend.Held) { h.MovedTo = "" })
+	unsealed, oldErr := b.mark(ctx, older, cleared, func(_ *attempt, h *backend.Held) { h.MovedTo = "" })
 
-	for _, t := range append(right, unsealed...) {
+	for _, t := range unsealed {
 		b.grant(t)
 	}
 	return backend.Join(oldErr, newErr)
@@ -62,7 +55,7 @@ func keepsMarks(store backend.Backend) bool {
 // mark changes the marks of leases that one store has granted, and returns the attempts without those whose leases have
 // been lost by then, which it releases and answers. It leaves alone a store without marks, and marks that are right.
 func (b *Backend) mark(
-	ctx context.Context, s side, attempts []*attempt, change func(*backend.Held),
+	ctx context.Context, s side, attempts []*attempt, change func(*attempt, *backend.Held),
 ) (done []*attempt, err error) {
 	marker, marks := b.stores[s].(backend.Marker)
 	var wrong []*attempt
@@ -70,7 +63,7 @@ func (b *Backend) mark(
 	for _, t := range attempts {
 		was := t.got[s].Held()
 		h := was
-		change(&h)
+		change(t, &h)
 		if !marks || h == was || t.got[s].Outcome != backend.Granted {
 			done = append(done, t)
 		} else {

@@ -123,6 +123,7 @@ func TestASecondStoreOfAKindNeedsAName(t *testing.T) {
 	for what, o := range map[string]migration.Options{
 		"to_name":             {From: s.open("my1"), To: s.open("my2"), Stage: both},
 		"printable ASCII":     {From: s.open("zk1"), To: s.open("my1"), Stage: both, ToName: "the second zk"},
+		"has 1 to 40":         {From: s.open("1"), To: s.open("my1"), Stage: both}, // nothing is written as no mark
 		"there is no store t": {From: s.open("zk1"), Stage: both},
 	} {
 		if _, err := migration.New(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
