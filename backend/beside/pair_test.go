@@ -77,6 +77,7 @@ var rules = map[string]func(f *fleet){
 	"a leader trusts the half that ends first":            trustsTheLesser,
 	"there is no mark without a seal":                     marksLast,
 	"a lease without its lock is given back":              givesBack,
+	"a lost lease is lost, whatever the lock":             losesTheLease,
 	"a program that renews in time is not followed":       leavesPrograms,
 	"a follower is told when both are free":               toldWhenFree,
 	"a dead member's lock is taken with its lease":        takesFromTheDead,
@@ -159,6 +160,24 @@ func givesBack(f *fleet) {
 	}
 	if l := f.innerLease(); !l.Vacant() {
 		f.Errorf("the inner lease is still held: %+v", l)
+	}
+}
+
+func losesTheLease(f *fleet) {
+	full := errors.New("no lock can be read")
+	var unread error
+	f.lock = func(l beside.Lock) beside.Lock {
+		return lockMutant{Lock: l, read: func([]beside.State) error { return unread }}
+	}
+	a := f.start("a")
+	held := a.Leads(jobs)
+	depose := backend.Request{Election: jobs, Term: held.Term, Kind: backend.Depose}
+	if err := a.Request(f.Context(), []backend.Request{depose}); err != nil {
+		f.Fatal(err)
+	}
+	unread = full
+	if got, err := a.Renew(f.Context(), []backend.Held{held.Held()}); got[0].Outcome != backend.Refused || !errors.Is(err, full) {
+		f.Errorf("a renewal after a deposition: %+v, %v", got, err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (b *Backend) showLost(ctx context.Context, answers []*backend.Answer, names
 	states, err := b.lock.Read(ctx, names)
 	for i, a := range answers {
 		if err != nil {
-			a.Err = err
+			a.Err = backend.Join(a.Err, err)
 			continue
 		}
 		p := pair{a.Lease, states[i]}
