@@ -49,7 +49,7 @@ const (
 	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
  @go_election_results = @@SESSION.character_set_results, @go_election_text = @@SESSION.collation_connection,
  @go_election_big = @@SESSION.sql_big_selects, @go_election_rows = @@SESSION.sql_select_limit,
- SESSION wait_timeout = ?, SESSION innodb_lock_wait_timeout = ?, SESSION character_set_results = utf8mb4, SESSION collation_connection = utf8mb4_bin,
+ SESSION wait_timeout = %[1]d, SESSION innodb_lock_wait_timeout = %[1]d, SESSION character_set_results = utf8mb4, SESSION collation_connection = utf8mb4_bin,
  SESSION sql_big_selects = 1, SESSION sql_select_limit = 1000`
 	fenceSQL         = `SELECT value FROM {table} WHERE kind = X'7265636f7264' AND name = X'%x' LOCK IN SHARE MODE`
 	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock,
@@ -101,13 +101,18 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 	if err != nil {
 		return d.Fail(err)
 	}
-	defer func() { tx.Rollback() }() // does nothing after a commit
+	limited := false
+	defer func() {
+		tx.Rollback() // does nothing after a commit; a broken connection cannot be closed before
+		if limited {
+			c.restoreLimits(ctx)
+		}
+	}()
 	if err := work(tx); err != nil {
 		return err
 	}
-	seconds := int64(hold / time.Second)
-	defer c.restoreLimits(ctx)
-	if _, err := tx.ExecContext(ctx, limitHoldSQL, seconds, seconds); err != nil {
+	limited = true
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(limitHoldSQL, hold/time.Second)); err != nil { // a server may allow no prepared statements
 		return d.Fail(err)
 	}
 	t, err := d.find(ctx, tx)
@@ -120,7 +125,7 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
 	case is(err, rights...):
 		var who string
-		c.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&who) // or the account stays open
+		tx.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&who) // or the account stays open
 		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, grantHint("SELECT", t, accountOf(who)))
 	case err != nil:
 		return d.Fail(err)

@@ -162,6 +162,24 @@ func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	}
 }
 
+// A transaction whose connection breaks ends with an error, also if its context has no end.
+func TestAFenceEndsWithItsConnection(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		l.withAccount(t)
+		lead(t, open(t, Options{Config: l.User}), 1, "n")
+		ended := make(chan error, 1)
+		go func() { ended <- fenced(t, testbed.OpenDB(t, l.User), 1, func() { l.Disconnect(t) }) }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("a transaction without a connection was committed")
+			}
+		case <-time.After(patience):
+			t.Error("it never ends")
+		}
+	})
+}
+
 // A client that is stopped just before COMMIT loses its transaction after Hold, and then a successor is elected.
 func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 	t.Parallel()
