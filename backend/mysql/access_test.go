@@ -199,12 +199,15 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 		l.Exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t), "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
 		with := func(change func(*mysql.Config)) Options { return Options{Config: clone(l.User, change)} }
 		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
+		secured := l.account(t, "secured", "127.0.0.1")
+		l.Exec(t, "ALTER USER "+account(secured.User, "127.0.0.1")+" REQUIRE SSL")
 		for what, c := range map[string]struct {
 			options Options
 			class   error
 			says    string
 		}{
 			"a wrong password":                  {with(func(c *mysql.Config) { c.Passwd = canary }), backend.ErrDenied, "user, password or host are wrong"},
+			"an account that needs TLS":         {Options{Config: secured}, backend.ErrDenied, "tls=true"},
 			"a schema that is not":              {with(func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }), backend.ErrDenied, "CREATE DATABASE"},
 			"a setting that is not":             {with(func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }), backend.ErrDenied, "nonsense"},
 			"nobody at that address":            {with(func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }), backend.ErrUnavailable, "refused"},

@@ -127,7 +127,7 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	case is(err, errUnknownColumn, errNoKey):
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
-		return "; user, password or host are wrong, or an anonymous account (''@'localhost', which an administrator can drop) hides the user's"
+		return "; user, password or host are wrong, the account or the server wants TLS (tls=true in the DSN), or an anonymous account (''@'localhost', which an administrator can drop) hides the user's"
 	case is(err, 1129):
 		return "; an administrator can let it in again: FLUSH HOSTS (mysqladmin flush-hosts)"
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
