@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
@@ -68,7 +70,10 @@ func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, lim
 	return d.reading(ctx, d.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
 }
 
-var errStandby = errors.New("the server is a standby, which is read-only")
+var (
+	errStandby  = errors.New("the server is a standby, which is read-only")
+	errUnlogged = fmt.Errorf("%w: the table is UNLOGGED, and a crash of the server empties it, so that two processes could lead; its owner can alter it: ALTER TABLE … SET LOGGED", backend.ErrDenied)
+)
 
 // reading runs a statement that begins with headSQL.
 func (d *driver) reading(ctx context.Context, statement string) (relational.Answer, error) {
@@ -80,6 +85,9 @@ func (d *driver) reading(ctx context.Context, statement string) (relational.Answ
 	a := relational.Answer{Server: text(head, 0, 0), Origin: text(head, 0, 3), Records: int64(number(head, 0, 4)), Position: number(head, 0, 1), Next: number(head, 0, 2)}
 	if a.Server == "" {
 		return a, errStandby
+	}
+	if strings.HasSuffix(a.Server, noPlace) {
+		return a, errUnlogged
 	}
 	a.Items = func(backTo uint64) (items []lease.Item) {
 		for i := range rows.Rows {

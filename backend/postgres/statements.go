@@ -35,10 +35,15 @@ SELECT set_config('transaction_read_only', current_setting('default_transaction_
 )
 
 // hereSQL is the identity of the server, its timeline, the database and the table. pg_control_checkpoint still has the
-// old timeline for minutes after a promotion. The table is that of the row of the origin, if there is one.
+// old timeline for minutes after a promotion. The table is that of the row of the origin, if there is one. A table that a
+// crash empties is no store: nobody has an epoch with that place.
 const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)
  || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
- || '.' || coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), {named}::regclass)::oid`
+ || '.' || (SELECT CASE WHEN relpersistence = 'u' THEN '` + noPlace + `' ELSE oid::text END FROM pg_class
+ WHERE oid = coalesce((SELECT tableoid FROM {table} WHERE kind = 'origin' AND name = ''), {named}::regclass)::oid)`
+
+// noPlace is the place of a table that is not in the server's log.
+const noPlace = "unlogged"
 
 // positionSQL only grows in one server, whatever crashes: it is flushed.
 const positionSQL = `(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)`
