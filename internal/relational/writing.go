@@ -15,7 +15,7 @@ import (
 
 const (
 	maxChanges   = 500             // changes in one transaction
-	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else
+	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else, or half of the call
 )
 
 // A Batch is the changes of one transaction.
@@ -149,7 +149,11 @@ func (w *writing) messageSize() (n int) {
 // send makes changes in one transaction, and tries those again whose rows were locked. If the
 // transaction failed because of one of them, it sends each half.
 func (w *writing) send(ctx context.Context, part []int) error {
-	for began := time.Now(); ; {
+	until := time.Now().Add(lockPatience)
+	if by, ok := ctx.Deadline(); ok && time.Until(by) < 2*lockPatience {
+		until = time.Now().Add(time.Until(by) / 2) // or the call ends, and nobody says why
+	}
+	for {
 		busy, err := w.try(ctx, part)
 		switch {
 		case err == nil:
@@ -168,7 +172,7 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		if len(part) == 0 {
 			return nil
 		}
-		if time.Since(began) > lockPatience {
+		if time.Now().After(until) {
 			for _, i := range part {
 				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it", backend.ErrUnavailable)
 			}

@@ -133,6 +133,12 @@ func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 
 	unlock := s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' AND name = 'locked' FOR UPDATE")
 	costsOne("a locked row", &lease.Record{Election: "locked", Term: 2}, &lease.Record{Election: "free", Term: 2}, &lease.Record{Election: "new", Term: 1})
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w, err := d.Write(short, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: v.Items[1], Value: &lease.Record{Election: "locked", Term: 2}}}}}, nil)
+	if err != nil || !strings.Contains(fmt.Sprint(w.Results[0].Err), "keeps a row locked") {
+		t.Errorf("a short change of a locked row: %+v, %v; want to be told what it waits for", w, err)
+	}
 	v = Read(t, d, record("locked"))
 	if r := v.Items[0].Value.(*lease.Record); r.Term != 1 {
 		t.Errorf("a locked row was written: %+v", r)
