@@ -122,6 +122,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		add(true, "writing", "default_transaction_read_only is on for this account, the database or the server: nobody can lead until it is off")
 	}
 	switch fence := "Fence off the old primary before a new one is promoted"; {
+	case fact(4) != "" && fact(5) == "0":
+		add(true, "replication", "synchronous (%s), and no standby is connected: each commit waits for one, so nobody can lead until it is there, or synchronous_standby_names is empty", fact(4))
 	case fact(4) != "":
 		add(false, "replication", "synchronous (%s): a failover to such a standby loses nothing. %s", fact(4), fence)
 	case fact(5) != "0":

@@ -65,7 +65,7 @@ func TestTheDoctorNamesBadSettings(t *testing.T) {
 		for _, d := range found {
 			text += d.String() + "\n"
 		}
-		for _, want := range []string{"WARNING encoding: that of the database is LATIN1", "WARNING durability: fsync is off", "replication: synchronous (one)",
+		for _, want := range []string{"WARNING encoding: that of the database is LATIN1", "WARNING durability: fsync is off", "WARNING replication: synchronous (one), and no standby is connected",
 			"WARNING TTL: every bid is refused: the TTL is 11s, and max_ttl 10s", "encryption: the connection has no TLS"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("there is nothing like %q:\n%s%v", want, text, err)
