@@ -194,10 +194,10 @@ const endTransactionSQL = "ROLLBACK AND NO CHAIN NO RELEASE;\nUNLOCK TABLES"
 // sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
 // See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
 // soon after its client has given up. timestamp=DEFAULT undoes a frozen clock. A transaction that a client
-// leaves open ends with its connection. Each text names its character set, since that of the connection may be any.
+// leaves open ends with its connection. A leader with the greatest TTL is silent for 100 s, and keeps its connection (wait_timeout). Each text names its character set, since that of the connection may be any.
 // Errors are in English, since hints depend on which right one names.
 const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1, time_zone=_utf8mb4'+00:00', timestamp=DEFAULT, completion_type=0,
- sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
+ sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=300,
  sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 

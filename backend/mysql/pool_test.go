@@ -36,6 +36,16 @@ func TestAPoolOfTheProgramServes(t *testing.T) {
 	})
 }
 
+// With the greatest TTL a leader is silent for a third of it. Its connection must last, since the server may take no other.
+func TestAConnectionOutlivesTheLongestPauseBetweenRenewals(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		rows, err := open(t, Options{Config: l.User}).query(t.Context(), "SELECT @@SESSION.wait_timeout")
+		if err != nil || number(rows[0][0]) < 300 {
+			t.Errorf("the server closes it after %s s without a message, %v", rows, err)
+		}
+	})
+}
+
 // A change must be one message, or a process that is stopped between two statements keeps rows locked.
 func TestAPoolThatTakesOneStatementIsDenied(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
