@@ -174,7 +174,7 @@ func (w *writing) send(ctx context.Context, part []int) error {
 		}
 		if time.Now().After(until) {
 			for _, i := range part {
-				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it", backend.ErrUnavailable)
+				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: somebody's, or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
 			}
 			return nil
 		}
