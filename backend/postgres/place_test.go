@@ -118,7 +118,7 @@ func TestTablesOfStrangersDoNotMatter(t *testing.T) {
 	db.Exec(t, "CREATE SCHEMA "+stranger, "CREATE TABLE "+stranger+".election_item (a int)", `CREATE SCHEMA "My App's"`, `GRANT ALL ON SCHEMA "My App's" TO `+db.User)
 	d := open(t, Options{DSN: db.DSN("")})
 	v := drivertest.Read(t, d, recordKey("jobs"))
-	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
 	if n := db.Value(t, "SELECT count(*) FROM public.election_item WHERE kind = 'record'"); n != "1" {
 		t.Errorf("the schema public has %s records, want 1", n)
 	}

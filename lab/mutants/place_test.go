@@ -24,7 +24,7 @@ var postgresMutants = []mutant{
 	{"statements name no schema, and follow the search path", "statements.go",
 		`"{table}", ascii(t), `,
 		`"SET LOCAL search_path = pg_catalog, pg_temp; ", "", "{table}", ascii(relational.Table{Quote: t.Quote, Prefix: t.Prefix}), `,
-		"is not in the schema that is meant", postgres("TestEveryStatementNamesTheSchema")},
+		"another schema shows", postgres("TestTablesOfStrangersDoNotMatter")},
 	{"the schema is the one that the connection was told", "place.go",
 		"SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +\n	`SET LOCAL search_path TO DEFAULT; SELECT",
 		"SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` +\n	`SELECT",
