@@ -145,8 +145,9 @@ func (a *agent) List(ctx context.Context, prefix string, after uint64) (api.KVPa
 	return pairs, meta.LastIndex, nil
 }
 
-// listenWait is the longest that one blocking query waits.
-const listenWait = 5 * time.Minute
+// listenWait is the longest that one blocking query waits. The agent keeps the connection of one that was given up until
+// then, and allows one address so many.
+const listenWait = 30 * time.Second
 
 // Index reads the index of the keys with a prefix, which moves with every write and deletion of
 // one. With after, it waits until the index differs from that, or for a while; then the answer is

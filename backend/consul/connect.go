@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -139,7 +140,7 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.URL.RawQuery = q.Encode()
 		}
 	}
-	answer, err := v.Next.RoundTrip(r)
+	answer, err := v.send(r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,4 +155,34 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		io.Closer
 	}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
 	return answer, nil
+}
+
+// tooManyConns is what an agent says that allows this address no more connections. It does nothing else with the request.
+const tooManyConns = "too many concurrent connections"
+
+// send sends a request, and again on the connection of another one while the agent allows no more.
+func (v *transport) send(r *http.Request) (*http.Response, error) {
+	for {
+		answer, err := v.Next.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusTooManyRequests {
+			return answer, err
+		}
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+		answer.Body.Close()
+		answer.Body = io.NopCloser(bytes.NewReader(text))
+		if !strings.Contains(string(text), tooManyConns) || r.Body != nil && r.GetBody == nil {
+			return answer, nil
+		}
+
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-r.Context().Done():
+			return answer, nil
+		}
+		if r.Body != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
 }

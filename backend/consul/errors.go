@@ -75,7 +75,7 @@ func (a *agent) Fail(err error) error {
 		class, hint = backend.ErrDenied, "; raise txn_max_req_len of the agents"
 	case code == 413, has("is too large"): // a program's own client keeps the code of a transaction to itself
 		class, hint = backend.ErrDenied, "; raise kv_max_value_size of the agents"
-	case has("too many concurrent connections"):
+	case has(tooManyConns):
 		hint = "; the agent allows one address no more (http_max_conns_per_client)"
 	case code == 404, code == 405, code == 407, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"

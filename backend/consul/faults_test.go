@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,4 +110,41 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// An agent keeps the connection of a query that was given up for as long as the query would have waited, and counts it
+// among those that one address may have.
+func TestAQueryThatIsGivenUpEndsSoon(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	proxy := testbed.NewProxy(t, l.agent.Addr())
+	n := l.node(t, "n", func(o *Options) { o.Address = proxy.Addr() })
+	held := n.Leads("x")
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		n.Listen(ctx, []backend.Lease{held})
+		cancel()
+	}
+	testbed.Eventually(t, time.Minute, "the connections end", func() error {
+		if open := proxy.Open(); open > maxConns {
+			return fmt.Errorf("there are %d, want at most %d", open, maxConns)
+		}
+		return nil
+	})
+}
+
+// Calls that run at the same time share the connections that an agent allows.
+func TestCallsShareTheConnectionsThatAreAllowed(t *testing.T) {
+	t.Parallel()
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {http_max_conns_per_client = 2}"}})
+	b := open(t, Options{Address: agent.URL()})
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
