@@ -2,7 +2,10 @@ package zookeeper
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -146,6 +149,23 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 		})
 		if l := p.read("jobs"); l.ObserveFor < ttl {
 			t.Errorf("%s sees %+v after the store went back; want a lease that is watched for %v", p.Me.ID, l, ttl)
+		}
+	}
+}
+
+// A server that has no place for another connection of this address says nothing: it ends the connection. So does one that
+// is none of ZooKeeper.
+func TestAServerThatGrantsNoSessionIsNamed(t *testing.T) {
+	t.Parallel()
+	full := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxClientCnxns=1"}})
+	start(t, "a", Options{Servers: []string{full.Addr()}}).read("jobs")
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for _, server := range []string{full.Addr(), other.Listener.Addr().String()} {
+		_, err := start(t, "b", Options{Servers: []string{server}}).Looks("jobs")
+		want := server + " grants no session: it has no majority, or allows this address no more connections (maxClientCnxns)"
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v; want %q", err, want)
 		}
 	}
 }

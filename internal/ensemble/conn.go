@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -70,11 +71,22 @@ func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Con
 	return s.conn, nil
 }
 
+// refused notes why a server has granted no session.
+func (s *Session) refused(c *conn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == c {
+		s.why = fmt.Errorf("%s grants no session: it has no majority, or allows this address no more connections (maxClientCnxns): %w", c.RemoteAddr(), err)
+		s.wake()
+	}
+}
+
 // Read lets the library read what the server sends.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.answered {
 		if err := c.readGrant(); err != nil {
 			c.Close()
+			c.s.refused(c, err)
 			return 0, err
 		}
 		c.answered = true
