@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -23,6 +24,7 @@ type agent struct {
 	token     client.Secret // none with Options.Client
 	tokenFile string        // where it may be replaced; "": nowhere
 	host      string        // or the path of a unix socket; empty with Options.Client
+	full      atomic.Int64  // when the agent last had no connection for a request, as UnixNano; 0: never
 
 	datacenter, namespace, partition string // "": that of Client
 }
@@ -148,6 +150,24 @@ func (a *agent) List(ctx context.Context, prefix string, after uint64) (api.KVPa
 // listenWait is the longest that one blocking query waits. The agent keeps the connection of one that was given up until
 // then, and allows one address so many.
 const listenWait = 30 * time.Second
+
+// listenPause is how long nobody listens after the place of a query was needed.
+const listenPause = 5 * time.Minute
+
+// giveWay waits until the place of a query is no longer needed.
+func (a *agent) giveWay(ctx context.Context) error {
+	for ctx.Err() == nil {
+		left := time.Until(time.Unix(0, a.full.Load()).Add(listenPause))
+		if left <= 0 {
+			break
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
 
 // Index reads the index of the keys with a prefix, which moves with every write and deletion of
 // one. With after, it waits until the index differs from that, or for a while; then the answer is

@@ -174,6 +174,7 @@ func (v *transport) send(r *http.Request) (*http.Response, error) {
 			return answer, nil
 		}
 
+		v.agent.full.Store(time.Now().UnixNano())
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-r.Context().Done():

@@ -326,6 +326,9 @@ const maxTold = 100
 // of the last call, so that no change in between is missed.
 func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
+		if err := d.giveWay(ctx); err != nil {
+			return err
+		}
 		d.mu.Lock()
 		before, tooMany := d.listened, d.tooMany
 		d.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -133,18 +132,12 @@ func TestAQueryThatIsGivenUpEndsSoon(t *testing.T) {
 	})
 }
 
-// Calls that run at the same time share the connections that an agent allows.
-func TestCallsShareTheConnectionsThatAreAllowed(t *testing.T) {
+// An agent allows one connection. The calls of a process share it, and its listener does without for a while.
+func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
 	t.Parallel()
-	agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {http_max_conns_per_client = 2}"}})
-	b := open(t, Options{Address: agent.URL()})
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
+	agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {http_max_conns_per_client = 1}"}})
+	e := drivertest.Join(t, "a", 6*time.Second, open(t, Options{Address: agent.URL()}))
+	led, err := e.Campaign(t.Context())
+	fatal(t, err)
+	drivertest.KeepsLeading(t, led, 20*time.Second)
 }
