@@ -111,13 +111,15 @@ func code(err error) string {
 
 // hints say what an operator does about an error.
 var hints = map[string]string{
-	"AccessDenied":                 "allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket: without it an object that is not there looks forbidden",
-	"NoSuchBucket":                 "make the bucket, or correct bucket",
-	"PermanentRedirect":            "correct region or endpoint",
-	"AuthorizationHeaderMalformed": "correct region",
-	"RequestTimeTooSkewed":         "set this machine's clock",
-	"XMinioStorageFull":            "the store's disk is full: free some of it",
-	"NotImplemented":               "this store has no conditional writes: use another one",
+	"AccessDenied":                   "allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket: without it an object that is not there looks forbidden",
+	"NoSuchBucket":                   "make the bucket, or correct bucket",
+	"PermanentRedirect":              "correct region or endpoint",
+	"AuthorizationHeaderMalformed":   "correct region",
+	"RequestTimeTooSkewed":           "set this machine's clock",
+	"XMinioStorageFull":              "the store's disk is full: free some of it",
+	"XMinioAdminBucketQuotaExceeded": "raise the quota of the bucket",
+	"QuotaExceeded":                  "raise the quota",
+	"NotImplemented":                 "this store has no conditional writes: use another one",
 }
 
 // passing are the codes of what goes away by itself, though the status says that the request is wrong.

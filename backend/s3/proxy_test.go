@@ -70,6 +70,8 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 		class      error
 	}{
 		{http.StatusInsufficientStorage, "XMinioStorageFull", "disk is full", backend.ErrDenied},
+		{http.StatusBadRequest, "XMinioAdminBucketQuotaExceeded", "No.: raise the quota", backend.ErrDenied},
+		{http.StatusForbidden, "QuotaExceeded", "No.: raise the quota", backend.ErrDenied}, // of Ceph
 		{http.StatusForbidden, "RequestTimeTooSkewed", "clock", backend.ErrDenied},
 		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
 		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
