@@ -70,10 +70,13 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 }
 
 // fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed, or no longer
-// denied.
+// denied. Who leads all elections needs no readings.
 func (m *machine) fails(now time.Duration, k callKind) bool {
 	f := m.outage.failing[k]
-	return f != streak{} && now-f.last < 2*m.TTL
+	leadsAll := func() bool {
+		return !slices.ContainsFunc(m.elections, func(e *elec) bool { return !m.mayBeOurs(now, e) })
+	}
+	return f != streak{} && now-f.last < 2*m.TTL && (k != callObserve || f.denied || !leadsAll())
 }
 
 // noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be granted or

@@ -337,3 +337,26 @@ func TestManyElectionsThatAreWonAreOneLine(t *testing.T) {
 		wantLines(t, log, "at the end", away, again, `msg="try acquire leader" candidate=a result=true backend=memory elections=200 first=`, `msg="become leader" candidate=a backend=memory elections=200 first=`)
 	})
 }
+
+// A follower wins all elections with the first calls after an outage. It reads nothing any more, and says soon that the
+// outage is over.
+func TestAnOutageIsOverForWhoLeadsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memory.New()
+		others, store := &script{Backend: memory.Backend()}, &script{Backend: memory.Backend()}
+		logs(t, others, Options{ID: "other"}, "jobs")
+		time.Sleep(time.Minute)
+		m, log := logs(t, store, Options{}, "jobs")
+		time.Sleep(time.Minute)
+		others.fail(errDown)
+		store.fail(errDown)
+		time.Sleep(30 * time.Second)
+		store.heal()
+		for !m.Election("jobs").Leading() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(DefaultTTL / 2)
+		wantLines(t, log, "soon after it leads", away, again)
+		others.heal() // it closes
+	})
+}
