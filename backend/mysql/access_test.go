@@ -30,6 +30,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"missing the slash":    {DSN: "u:" + canary + "@tcp(localhost:1)"},
 		"may hold a password":  {DSN: "u:" + canary + "@" + canary + "/x"},
 		"cannot be used":       {DSN: good + "?timeout=" + canary},
+		"parameter strict":     {DSN: good + "?strict=true"},
 		"(it is not shown":     {DSN: good + "?tls=nowhere"},
 		"no schema is named":   {DSN: "u:" + canary + "@tcp(localhost:1)/"},
 		"prefix is \"a`; DROP": {DSN: good, Prefix: "a`; DROP TABLE x"},

@@ -42,7 +42,7 @@ func (d *driver) openPool(o Options) (err error) {
 	}
 	config := o.Config
 	if config == nil {
-		if config, err = mysql.ParseDSN(strings.TrimSpace(o.DSN)); err != nil {
+		if config, err = parse(o.DSN); err != nil {
 			return errors.New(dsnProblem(err))
 		}
 	}
@@ -79,6 +79,16 @@ func (d *driver) openPool(o Options) (err error) {
 	return nil
 }
 
+// parse reads a DSN. The driver panics at a parameter of its first versions.
+func parse(dsn string) (c *mysql.Config, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("invalid DSN: the parameter strict is no longer supported")
+		}
+	}()
+	return mysql.ParseDSN(strings.TrimSpace(dsn))
+}
+
 // reread returns user and password of the DSN in a file, where somebody may have replaced them: those of before if there is
 // no such file, or no DSN in it, as while it is being written.
 func reread(file, user, password string) (nowUser, nowPassword string) {
@@ -86,7 +96,7 @@ func reread(file, user, password string) (nowUser, nowPassword string) {
 	if err != nil {
 		return user, password
 	}
-	c, err := mysql.ParseDSN(strings.TrimSpace(string(content)))
+	c, err := parse(string(content))
 	if err != nil {
 		return user, password
 	}
