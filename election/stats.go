@@ -185,7 +185,7 @@ func (m *Manager) stats() Stats {
 func (s *Stats) addWatcher(w *watcher) {
 	s.Watchers++
 	w.mu.Lock()
-	s.Waiting += len(w.queue) - w.obsolete
+	s.Waiting += w.queue.Len()
 	w.mu.Unlock()
 }
 
