@@ -9,13 +9,11 @@ import (
 // A ShardCollector collects the metrics of one group of package electionshard. It is safe for
 // concurrent use. All its metrics have the label group, the group's name:
 //
-//	election_shards{group, state}             shards by the state that this process knows: leading (itself),
-//	                                          following (another process), vacant, unknown
-//	election_shard_members{group}             processes that take part
-//	election_shard_share{group}               shards that this process should lead
-//	election_shard_imbalance{group}           shards that would have to move until each process leads its share
-//	election_shard_given_up_total{group}      shards that this process has given up for others
-//	election_shard_beyond_share_total{group}  shards that it has taken beyond its share, since nobody else did
+//	election_shards{group, state}    shards by the state that this process knows: leading (itself),
+//	                                 following (another process), vacant, unknown
+//	election_shard_members{group}    processes that take part
+//	election_shard_share{group}      shards that this process should lead
+//	election_shard_imbalance{group}  shards that would have to move until each process leads its share
 type ShardCollector struct {
 	metrics
 	group *electionshard.Group
@@ -32,8 +30,6 @@ func NewShards(g *electionshard.Group, o Options) *ShardCollector {
 		{"shard_members", "Processes that share the shards."},
 		{"shard_share", "Shards that this process should lead."},
 		{"shard_imbalance", "Shards that would have to move until each process leads its share."},
-		{"shard_given_up_total", "Shards that this process has given up for others."},
-		{"shard_beyond_share_total", "Shards that this process has taken beyond its share, because nobody else did."},
 	})
 	return c
 }
@@ -54,6 +50,4 @@ func (c *ShardCollector) Collect(to chan<- prometheus.Metric) {
 	c.gauge(to, "shard_members", float64(len(s.Members)))
 	c.gauge(to, "shard_share", float64(share))
 	c.gauge(to, "shard_imbalance", float64(s.Imbalance))
-	c.counter(to, "shard_given_up_total", float64(s.GivenUp))
-	c.counter(to, "shard_beyond_share_total", float64(s.Beyond))
 }

@@ -52,8 +52,6 @@ type planner struct {
 	leaderlessSince time.Duration // since when nobody does; always: somebody does
 	holdFor         time.Duration // for how long it has given up nothing, because to give up was in vain
 	holdUntil       time.Duration // it gives up nothing before
-
-	tookExtra, gaveUp int // shards since the start
 }
 
 // newPlanner returns a planner for the process me. All fields of o must be set, but for Weight.
@@ -137,7 +135,6 @@ func (p *planner) noteOutcomes(v *view) {
 		case s.leader != "":
 			if p.extra[i] && s.leader == p.roster.me {
 				p.holdOn(v.now)
-				p.tookExtra++
 			}
 			p.givenUp[i], p.extra[i] = always, false
 		case givenUp && s.running:
@@ -228,7 +225,6 @@ func (p *planner) giveUp(v *view, d *decision) {
 		}
 		if v.shards[i].leader == me.ID {
 			p.givenUp[i] = v.now
-			p.gaveUp++
 			d.giveUp = append(d.giveUp, i)
 			excess--
 		}

@@ -18,10 +18,6 @@ type Status struct {
 	// Imbalance is the number of shards that would have to move until each member leads its
 	// share. While it stays above 0 for longer than Options.Settle, somebody cannot lead.
 	Imbalance int
-
-	// GivenUp counts the shards that this process has given up for others since Lead. Beyond
-	// counts those that it has taken beyond its share, because nobody else did for Patience.
-	GivenUp, Beyond int
 }
 
 // ID returns the id of this process, as it is in Status.Members.
@@ -40,7 +36,6 @@ func (g *Group) Status() Status {
 func (g *Group) newStatus(v *view, d decision) Status {
 	s := Status{
 		Name: g.name, Members: d.members, Shards: len(v.shards), Imbalance: imbalance(d.members),
-		GivenUp: g.planner.gaveUp, Beyond: g.planner.tookExtra,
 	}
 	for i := range v.shards {
 		switch {
