@@ -47,8 +47,6 @@ type Group struct {
 	store   *memory.Store
 	options election.Options
 
-	watchdog *time.Timer
-
 	mu        sync.Mutex
 	processes []*Process
 	down      error
@@ -57,24 +55,18 @@ type Group struct {
 
 // New makes a group without processes. Each process gets these options, and its own ID.
 // The zero Options mean all defaults: a TTL of 10 s.
+//
+// In virtual time a test that waits for an event that never comes would run forever, since the processes
+// go on renewing and bidding. So after 300 hours, which pass in some seconds of real time, the test binary
+// ends with the states of all processes.
 func New(t testing.TB, options election.Options) *Group {
 	g := &Group{t: t, store: memory.New(), options: options, work: map[string]*work{}}
-	g.Limit(100 * time.Hour)
-	t.Cleanup(func() { g.watchdog.Stop() })
-	return g
-}
-
-// Limit ends the test binary with the states of all processes if the test still runs when d
-// has passed since this call. In virtual time a test that waits for an event that never comes
-// would run forever, since the processes go on renewing and bidding. New sets 100 hours, which
-// pass in about a second of real time.
-func (g *Group) Limit(d time.Duration) {
-	if g.watchdog != nil {
-		g.watchdog.Stop()
-	}
-	g.watchdog = time.AfterFunc(d, func() {
-		exit("electiontest: %s still waits after %v; the states are\n%s", g.t.Name(), d, g.states())
+	const limit = 300 * time.Hour
+	watchdog := time.AfterFunc(limit, func() {
+		exit("electiontest: %s still waits after %v; the states are\n%s", t.Name(), limit, g.states())
 	})
+	t.Cleanup(func() { watchdog.Stop() })
+	return g
 }
 
 // A Process is one member of a group: a manager with its own connection to the store.
