@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,10 +28,9 @@ type Key struct {
 }
 
 // Keys returns all keys that this program knows: the general keys and those of each
-// store that it imports. Of o, Keys uses only Prefix.
-func Keys(o Options) []Key {
-	in := &input{prefix: cmp.Or(o.Prefix, DefaultPrefix)}
-	d := in.decoder()
+// store that it imports.
+func Keys() []Key {
+	d := new(input).decoder()
 	d.structure("", nil, reflect.ValueOf(new(general)).Elem(), nil)
 	for _, name := range backend.Names() {
 		d.checkSection(name)
@@ -42,24 +40,13 @@ func Keys(o Options) []Key {
 
 // checkGeneral checks the values of the general keys as far as that needs no store.
 func (d *decoder) checkGeneral(k general) {
-	at := func(key string) place {
-		if at, ok := d.places[key]; ok {
-			return at
-		}
-		return place{d.file, 0}
-	}
 	if k.Backend == "" {
-		d.add(place{d.file, 0}, "backend", "is not set, neither in the file nor as %s; this program has: %s", d.variable("backend"), strings.Join(backend.Names(), ", "))
+		d.add(place{d.file, 0}, "backend", "is not set, neither in the file nor as %s; this program has: %s", variable("backend"), strings.Join(backend.Names(), ", "))
 	} else if problem := unknownBackend(k.Backend); problem != "" {
-		d.add(at("backend"), "backend", "%s", problem)
+		d.add(d.placeOf("backend"), "backend", "%s", problem)
 	}
 
-	bad := func(e *election.OptionError) {
-		key := keyOf(e.Option)
-		where := at(key)
-		problem := &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(keyOf), err: e}
-		d.problems = append(d.problems, problem)
-	}
+	bad := func(e *election.OptionError) { d.problems = append(d.problems, d.wrong(e)) }
 	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}, {Priority: k.Priority}} {
 		_, err := text.Complete(backend.Guarantees{})
 		if e, ok := errors.AsType[*election.OptionError](err); ok {
@@ -82,6 +69,21 @@ func (d *decoder) checkGeneral(k general) {
 	}
 }
 
+// placeOf returns where a key was set, or the file.
+func (d *decoder) placeOf(key string) place {
+	if at, ok := d.places[key]; ok {
+		return at
+	}
+	return place{d.file, 0}
+}
+
+// wrong describes a bad option by its key and place.
+func (d *decoder) wrong(e *election.OptionError) *Error {
+	key := keyOf(e.Option)
+	at := d.placeOf(key)
+	return &Error{Source: at.source, Line: at.line, Key: key, Problem: e.Text(keyOf), err: e}
+}
+
 // unknownBackend describes why this program has no backend of that name. It returns ""
 // if the program has one.
 func unknownBackend(name string) (problem string) {
@@ -90,11 +92,7 @@ func unknownBackend(name string) (problem string) {
 	case slices.Contains(backend.Names(), name):
 		return ""
 	case slices.Contains(stores, name):
-		alternative := ", or backend/all for every one"
-		if name == "kubernetes" {
-			alternative = ", which is a module of its own"
-		}
-		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\"%s", name, available, name, alternative)
+		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\"", name, available, name)
 	}
 	hint := ""
 	if near := nearest(name, backend.Names()); near != "" {
@@ -157,7 +155,7 @@ func (d *decoder) checkEnviron() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.environ)) {
-		rest := strings.TrimPrefix(name, d.prefix)
+		rest := strings.TrimPrefix(name, prefix)
 		switch {
 		case slices.Contains(known, name), isServiceLink(rest, d.environ[name]),
 			strings.HasPrefix(rest, "TEST_"), strings.HasPrefix(rest, "BENCH_"), // of this module's tests
@@ -167,7 +165,7 @@ func (d *decoder) checkEnviron() {
 			}):
 			continue
 		}
-		hint := "variables that begin with " + d.prefix + " configure elections; rename it, or choose another prefix in config.Options"
+		hint := "variables that begin with " + prefix + " configure elections; rename it, or leave it out of config.Options"
 		if near := nearest(name, known); near != "" {
 			hint = "did you mean " + near + "?"
 		}

@@ -17,23 +17,18 @@ import (
 	"github.com/go-election/go-election/electionguard"
 )
 
-// DefaultPrefix is the prefix of environment variables.
-const DefaultPrefix = "ELECTION_"
+// prefix begins the names of environment variables.
+const prefix = "ELECTION_"
 
 // Options selects the environment that Load and Parse read. The zero value is ready to use.
 type Options struct {
-	// Prefix is the prefix of environment variables: capital letters, digits and
-	// underscores, ending in an underscore. Default: DefaultPrefix.
-	Prefix string
-
 	// Environ is the environment, in the form of os.Environ. Nil means
 	// os.Environ(); an empty slice means no environment.
 	Environ []string
 }
 
 // Config is a configuration that has been read and checked. Its methods do not
-// change it. When printed, it shows the backend and the timings, and no value of
-// any store's section.
+// change it. When printed, it shows no value of any store's section.
 type Config struct {
 	// Backend is the name of the selected store.
 	Backend string
@@ -46,15 +41,7 @@ type Config struct {
 	// package electionguard. The program must have called [RunGuard]. Default: false.
 	Guard bool
 
-	source *source // behind a pointer, which no formatting verb follows
-}
-
-// source is the input that a Config was read from. It holds secrets.
-type source struct {
-	*input
-	text   []byte           // the file
-	loaded election.Options // before the program changed Config.Election
-	places map[string]place
+	source *decoder // it holds secrets, behind a pointer, which no formatting verb follows
 }
 
 // general has the keys outside the stores' sections.
@@ -89,28 +76,22 @@ func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
 	}
-	text, err := read(file, maxFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	return Parse(file, text, o)
 }
 
-var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
-
 // Parse is Load for a file that the caller has read. Errors show name as the file's name.
 func Parse(name string, yaml []byte, o Options) (*Config, error) {
-	in := &input{file: name, prefix: cmp.Or(o.Prefix, DefaultPrefix), environ: make(map[string]string)}
-	if !prefixForm.MatchString(in.prefix) {
-		e := &election.OptionError{Option: "Prefix", Value: in.prefix, Reason: fmt.Sprintf("is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
-		return nil, &Error{Problem: strings.TrimPrefix(e.Error(), backend.ErrInvalid.Error()+": "), err: e}
-	}
+	in := &input{file: name, text: slices.Clone(yaml), environ: make(map[string]string)}
 	environ := o.Environ
 	if environ == nil {
 		environ = os.Environ()
 	}
 	for _, v := range environ {
-		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, in.prefix) {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, prefix) {
 			in.environ[name] = value
 		}
 	}
@@ -131,9 +112,7 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	if d.problems != nil {
 		return nil, d.err()
 	}
-	c := &Config{Backend: k.Backend, Election: k.Options, Guard: k.Guard}
-	c.source = &source{in, slices.Clone(yaml), c.Election, d.places}
-	return c, nil
+	return &Config{Backend: k.Backend, Election: k.Options, Guard: k.Guard, source: d}, nil
 }
 
 // sections returns the names that a section can have in this program.
@@ -247,54 +226,10 @@ func keyOf(option string) string {
 	return strings.ToLower(secondWord.ReplaceAllString(option, "${1}_${2}"))
 }
 
-// explain replaces the options in an error of election.New by their keys and places.
+// explain replaces the option in an error of election.New by its key and place.
 func (c *Config) explain(err error) error {
-	wrong, ok := errors.AsType[*election.OptionError](err)
-	if !ok {
-		return fmt.Errorf("config: %w", err)
+	if wrong, ok := errors.AsType[*election.OptionError](err); ok {
+		return c.source.wrong(wrong)
 	}
-	e := &Error{Source: c.source.file, err: err}
-	for _, option := range append([]string{wrong.Option}, wrong.Others...) {
-		if at, ok := c.place(option); ok {
-			e.Source, e.Line, e.Key = at.source, at.line, keyOf(option)
-			break
-		}
-	}
-	e.Problem = wrong.Text(func(option string) string {
-		at, ok := c.place(option)
-		switch {
-		case option == wrong.Option && keyOf(option) == e.Key:
-			return e.Key // the place stands in front
-		case ok && at.line > 0:
-			return fmt.Sprintf("%s (line %d)", keyOf(option), at.line)
-		case ok:
-			return fmt.Sprintf("%s (%s)", keyOf(option), at.source)
-		case c.changed(option):
-			return fmt.Sprintf("%s (set by the program)", keyOf(option))
-		}
-		return fmt.Sprintf("%s (default)", keyOf(option))
-	})
-	return e
-}
-
-// place returns where an option's value was written.
-func (c *Config) place(option string) (at place, ok bool) {
-	if c.changed(option) {
-		return at, false
-	}
-	at, ok = c.source.places[keyOf(option)]
-	return at, ok
-}
-
-// changed reports whether the program has changed an option since Load.
-func (c *Config) changed(option string) bool {
-	field := func(o election.Options) any { return reflect.ValueOf(o).FieldByName(option).Interface() }
-	return field(c.Election) != field(c.source.loaded)
-}
-
-// Format prints the backend and the timings for every verb.
-func (c Config) Format(f fmt.State, _ rune) {
-	o := c.Election
-	fmt.Fprintf(f, "config{backend: %q, id: %q, ttl: %v, renew_every: %v, call_timeout: %v, clock_margin: %v}",
-		c.Backend, o.ID, o.TTL, o.RenewEvery, o.CallTimeout, o.ClockMargin)
+	return fmt.Errorf("config: %w", err)
 }

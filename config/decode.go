@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,14 +27,13 @@ type decoder struct {
 // input is a parsed file and the environment, before values are decoded.
 type input struct {
 	file    string
-	root    *yaml.Node // nil: the file is empty
-	prefix  string
+	text    []byte            // of the file
+	root    *yaml.Node        // nil: the file is empty
 	environ map[string]string // only variables with the prefix
 }
 
 func (in *input) decoder() *decoder { return &decoder{input: in, places: make(map[string]place)} }
 
-// section returns the value of a top-level key.
 func (in *input) section(name string) *yaml.Node {
 	if in.root != nil {
 		for i := 0; i+1 < len(in.root.Content); i += 2 {
@@ -46,8 +46,8 @@ func (in *input) section(name string) *yaml.Node {
 }
 
 // variable returns the environment variable of a key.
-func (in *input) variable(key string) string {
-	return in.prefix + strings.Map(func(r rune) rune {
+func variable(key string) string {
+	return prefix + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r
 		}
@@ -119,9 +119,9 @@ func (d *decoder) unknown(at place, path, key string, names []string) {
 // file is the value of the key with _file added.
 func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	v := f.value
-	k := Key{Name: key, Variable: d.variable(key), Type: typeName(v.Type())}
+	k := Key{Name: key, Variable: variable(key), Type: typeName(v.Type())}
 	if f.inFile {
-		k.FileName, k.FileVariable = key+"_file", d.variable(key+"_file")
+		k.FileName, k.FileVariable = key+"_file", variable(key+"_file")
 	} else {
 		file = nil // a key of its own
 	}
@@ -161,7 +161,7 @@ func (d *decoder) readSecret(at place, key, name string, f field) {
 	if !d.secrets {
 		return
 	}
-	content, err := read(name, maxSecret)
+	content, err := os.ReadFile(name)
 	text := strings.TrimRight(string(content), "\r\n")
 	switch {
 	case err != nil:
@@ -176,7 +176,6 @@ func (d *decoder) readSecret(at place, key, name string, f field) {
 	}
 }
 
-// value decodes n into v.
 func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 	switch v.Type() {
 	case listType:
@@ -188,7 +187,6 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// list decodes a list of strings.
 func (d *decoder) list(at place, key string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
 		d.add(at, key, "must be a list, such as [a, b]; it is %s", kindOf(n))
@@ -245,7 +243,6 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// mapping decodes a map of strings.
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 	switch {
 	case n.Kind != yaml.MappingNode && at.line == 0: // in the environment
@@ -354,7 +351,6 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// typeName describes the values of a type.
 func typeName(t reflect.Type) string {
 	switch {
 	case t == durationType:

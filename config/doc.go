@@ -27,8 +27,7 @@
 //
 // Every key has an environment variable, which overrides the file: ELECTION_TTL for ttl,
 // ELECTION_MYSQL_DSN for mysql.dsn. A list is written as a,b and a map as a=b,c=d. An empty
-// variable counts as not set. [Options] can choose another prefix. Without a file, the
-// environment is the whole configuration.
+// variable counts as not set. Without a file, the environment is the whole configuration.
 //
 // Every string in a store's section can be kept in a file of its own, which the key
 // with _file added names: mysql.dsn_file, ELECTION_MYSQL_DSN_FILE. No error of this
@@ -37,17 +36,17 @@
 //
 // # Mistakes
 //
-// Unknown keys, variables with the prefix that belong to no key (also empty ones), duplicate
-// keys, wrong types and impossible timings are errors. All are returned at once:
+// Unknown keys, variables that begin with ELECTION_ and belong to no key (also empty ones),
+// duplicate keys, wrong types and impossible timings are errors. All are returned at once:
 //
 //	config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
-//	config: election.yaml:2: ttl is 9s, must be more than 9.75s: renew_every (line 3) + call_timeout (default) + …
+//	config: election.yaml:2: ttl is 9s, must be more than 9.75s: renew_every + call_timeout + clock_margin = …
 //	config: ELECTION_MYSQL_DNS: there is no such key; did you mean ELECTION_MYSQL_DSN?
 //
 // # Limits
 //
-// The configuration is read once; a change needs a restart. A file has at most 1 MiB of
-// plain YAML, without tags, anchors and aliases.
+// The configuration is read once; a change needs a restart. A file is plain YAML, without
+// tags, anchors and aliases.
 //
 // All keys, and which variables are exempt from the check: docs/configuration.md. [Keys]
 // lists the keys of a program.

@@ -31,7 +31,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		rows[m[1]] = cmp.Or(m[2], "a string")
 	}
 	var keys []string
-	for _, k := range config.Keys(config.Options{}) {
+	for _, k := range config.Keys() {
 		if strings.HasPrefix(k.Name, "probe.") {
 			continue
 		}

@@ -70,14 +70,8 @@ type place struct {
 	line   int
 }
 
-// show quotes a value that is not secret.
-func show(value string) string {
-	const limit = 40
-	if len(value) > limit {
-		return fmt.Sprintf("%.*q…", limit, value)
-	}
-	return strconv.Quote(value)
-}
+// show quotes the beginning of a value that is not secret.
+func show(value string) string { return fmt.Sprintf("%.40q", value) }
 
 var keyLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 

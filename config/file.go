@@ -3,9 +3,7 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,32 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const (
-	maxFile   = 1 << 20  // bytes of a configuration
-	maxSecret = 64 << 10 // bytes of a secret's file
-)
-
-// read returns the content of a file that has at most limit bytes.
-func read(file string, limit int) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(text) > limit {
-		return nil, fmt.Errorf("read %s: more than %d bytes", file, limit)
-	}
-	return text, err
-}
-
 // parse returns the root of a YAML text: a mapping, or nil if the text is empty.
 // The tree has no aliases, anchors and tags.
 func parse(source string, text []byte) (root *yaml.Node, p problems) {
-	if len(text) > maxFile {
-		p.add(place{source, 0}, "", "has %d bytes, at most %d are allowed", len(text), maxFile)
-		return nil, p
-	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	err := decode(d, &doc)

@@ -18,7 +18,7 @@ func RunGuard() { electionguard.Main(openInGuard) }
 // electionguard.Start.
 func (c *Config) StartGuard() (*electionguard.Guard, error) {
 	s := c.source
-	store, err := json.Marshal(guarded{c.Backend, s.file, s.text, s.prefix, s.environ})
+	store, err := json.Marshal(guarded{c.Backend, s.file, s.text, s.environ})
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,6 @@ func (c *Config) StartGuard() (*electionguard.Guard, error) {
 type guarded struct {
 	Backend, File string
 	Text          []byte
-	Prefix        string
 	Environ       map[string]string
 }
 
@@ -43,7 +42,7 @@ func openInGuard(_ context.Context, store []byte) (backend.Backend, error) {
 	for name, value := range g.Environ {
 		environ = append(environ, name+"="+value)
 	}
-	c, err := Parse(g.File, g.Text, Options{Prefix: g.Prefix, Environ: environ})
+	c, err := Parse(g.File, g.Text, Options{Environ: environ})
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func checker(t *testing.T) func(source string) []error {
 func TestEveryVariableThatAPageNamesExists(t *testing.T) {
 	// Variables of the command, not of the library; see package config.
 	exists := map[string]bool{"ELECTION_CONFIG": true, "ELECTION_NAME": true, "ELECTION_TERM": true}
-	for _, k := range config.Keys(config.Options{}) {
+	for _, k := range config.Keys() {
 		exists[k.Variable], exists[k.FileVariable] = true, true
 	}
 	for page, text := range pages(t) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -130,10 +131,7 @@ type OptionError struct {
 	Must  string
 	Bound time.Duration
 
-	// Others are the options that Bound follows from, such as "RenewEvery". Default: none.
-	Others []string
-
-	// Reason says where Bound comes from, with the names of Others; or what is wrong with a
+	// Reason says where Bound comes from, such as other options; or what is wrong with a
 	// string, and what is allowed. Empty: nothing beyond Bound.
 	Reason string
 }
@@ -146,8 +144,10 @@ func (e *OptionError) Error() string {
 // Unwrap returns backend.ErrInvalid.
 func (e *OptionError) Unwrap() error { return backend.ErrInvalid }
 
-// Text returns the text with other names for Option and Others: name returns the name for a field
-// of [Options]. Package config passes the names of its keys.
+var optionName = regexp.MustCompile(`\b(TTL|RenewEvery|CallTimeout|ClockMargin)\b`)
+
+// Text returns the text with other names of options: name returns the name for a field of [Options]. Package config
+// passes the names of its keys.
 func (e *OptionError) Text(name func(option string) string) string {
 	if e.Must == "" {
 		return name(e.Option) + " " + e.Reason
@@ -156,11 +156,7 @@ func (e *OptionError) Text(name func(option string) string) string {
 	if e.Reason == "" {
 		return text
 	}
-	var names []string
-	for _, option := range e.Others {
-		names = append(names, option, name(option))
-	}
-	return text + ": " + strings.NewReplacer(names...).Replace(e.Reason)
+	return text + ": " + optionName.ReplaceAllStringFunc(e.Reason, name)
 }
 
 // short rounds a duration for a text: a third of 10s is 3.333s.
@@ -192,7 +188,7 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 	o.ClockMargin = cmp.Or(o.ClockMargin, o.TTL/6)
 	o.StepDownTimeout = cmp.Or(o.StepDownTimeout, 30*time.Second)
 
-	if e := cmp.Or(o.checkDurations(), o.checkTimings(g), o.checkPriority(), o.checkText()); e != nil {
+	if e := cmp.Or(o.checkDurations(), o.checkNumbers(g), o.checkText()); e != nil {
 		return Options{}, e
 	}
 	return o, nil
@@ -209,35 +205,30 @@ func (o *Options) checkDurations() *OptionError {
 	} {
 		switch most := maxDuration / 20; {
 		case d.v < d.least:
-			return &OptionError{d.name, d.v, "at least", d.least, nil, ""}
+			return &OptionError{d.name, d.v, "at least", d.least, ""}
 		case d.v > most:
-			return &OptionError{d.name, d.v, "at most", most, nil, ""}
+			return &OptionError{d.name, d.v, "at most", most, ""}
 		}
 	}
 	return nil
 }
 
-// checkTimings compares the durations with each other and with the store's limits.
-func (o *Options) checkTimings(g backend.Guarantees) *OptionError {
+// checkNumbers checks the priority, and compares the durations with each other and with the store's limits.
+func (o *Options) checkNumbers(g backend.Guarantees) *OptionError {
 	onStore := "a limit of backend " + g.Name
 	switch sum := o.RenewEvery + o.CallTimeout + o.ClockMargin; {
 	case o.TTL < g.MinTTL:
-		return &OptionError{"TTL", o.TTL, "at least", g.MinTTL, nil, onStore}
+		return &OptionError{"TTL", o.TTL, "at least", g.MinTTL, onStore}
 	case g.MaxTTL > 0 && o.TTL > g.MaxTTL:
-		return &OptionError{"TTL", o.TTL, "at most", g.MaxTTL, nil, onStore}
+		return &OptionError{"TTL", o.TTL, "at most", g.MaxTTL, onStore}
 	case o.ClockMargin < o.TTL/20:
-		return &OptionError{"ClockMargin", o.ClockMargin, "at least", o.TTL / 20, []string{"TTL"}, "a twentieth of TTL"}
+		return &OptionError{"ClockMargin", o.ClockMargin, "at least", o.TTL / 20, "a twentieth of TTL"}
 	case sum >= o.TTL:
-		return &OptionError{"TTL", o.TTL, "more than", sum, []string{"RenewEvery", "CallTimeout", "ClockMargin"},
+		return &OptionError{"TTL", o.TTL, "more than", sum,
 			fmt.Sprintf("RenewEvery + CallTimeout + ClockMargin = %v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))}
 	case o.Reclaim > 0 && o.Reclaim < o.TTL:
-		return &OptionError{"Reclaim", o.Reclaim, "at least", o.TTL, []string{"TTL"}, "TTL, or 0 for never"}
-	}
-	return nil
-}
-
-func (o *Options) checkPriority() *OptionError {
-	if o.Priority < 0 || o.Priority > maxPriority {
+		return &OptionError{"Reclaim", o.Reclaim, "at least", o.TTL, "TTL, or 0 for never"}
+	case o.Priority < 0 || o.Priority > maxPriority:
 		return &OptionError{Option: "Priority", Value: o.Priority, Reason: fmt.Sprintf("is %d, must be 0 to %d", o.Priority, maxPriority)}
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^- `(kubernetes\\.[^`]+)`(?:, ([^(:]+?))?(?: \\(.*?\\))?: ").FindAllStringSubmatch(string(text), -1) {
 		rows[m[1]] = cmp.Or(m[2], "a string")
 	}
-	for _, k := range config.Keys(config.Options{}) {
+	for _, k := range config.Keys() {
 		if !strings.HasPrefix(k.Name, "kubernetes.") {
 			continue
 		}

@@ -1,4 +1,4 @@
-// One is a program that imports one backend. It prints its configuration.
+// One is a program that imports one backend. It prints which one is configured.
 package main
 
 import (
@@ -15,5 +15,5 @@ func main() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(c)
+	fmt.Println("backend:", c.Backend)
 }
