@@ -132,15 +132,10 @@ func (m *Manager) logOutage(a action) {
 
 // logDoubt says until when elections cannot be won because the store may have lost a grant.
 func (m *Manager) logDoubt() {
-	var doubted []string
-	until := time.Duration(0)
+	l := line{level: slog.LevelWarn, until: m.wall(m.machine.doubt.until), text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
 	for _, e := range m.machine.elections {
-		if e.doubted {
-			doubted, until = append(doubted, e.name), max(until, e.unchangedSince+e.observed.ObserveFor)
+		if m.machine.doubtful(e) {
+			m.say(e.name, l)
 		}
-	}
-	l := line{level: slog.LevelWarn, until: m.wall(until), text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
-	for _, name := range doubted {
-		m.say(name, l)
 	}
 }

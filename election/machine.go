@@ -99,7 +99,6 @@ type elec struct {
 	hasObserved    bool           // observed at least once since this process last held the lease
 	readSinceTry   bool           // a reading has been answered that a Try may use
 	sameIDReported bool           // watchers were told that another process uses this id
-	doubted        bool           // it cannot be won for a while: see doubt
 	denied         bool           // watchers were told that the store denies calls of the kind deniedCall
 	deniedCall     callKind
 
@@ -266,6 +265,7 @@ func (m *machine) step(now time.Duration, in input) []action {
 	}
 	for _, e := range m.due(now) {
 		m.advance(now, e)
+	m.endDoubt(now)
 	}
 	if now >= m.unreachableAt() {
 		m.unreachable()
@@ -331,7 +331,6 @@ func (m *machine) each(one *elec, do func(*elec)) {
 
 // remove removes an election that has left.
 func (m *machine) remove(e *elec) {
-	m.endDoubt(e)
 	last := len(m.elections) - 1
 	m.elections[e.index], m.wakes[e.index] = m.elections[last], m.wakes[last]
 	m.elections[e.index].index = e.index

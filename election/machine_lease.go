@@ -253,7 +253,6 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 			e.mode = modeNone
 		}
 		m.emit(action{kind: doLead, e: e, term: e.term, until: e.trustedUntil})
-		m.endDoubt(e)
 		m.report(Elected, e, &m.me, e.term, reason, nil)
 	default: // the answer came too late, or the store's session ends soon: nobody has led, so nobody has failed
 		m.on(e, wonUnusable)

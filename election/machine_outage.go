@@ -101,11 +101,10 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 	m.outage.told, m.outage.denied = false, false
 }
 
-// A doubt is a time in which elections cannot be won, because the store may have lost a grant.
+// A doubt is a time in which elections cannot be won, because the store may have lost a grant. The zero value is none.
 type doubt struct {
-	elections int
-	since     time.Duration // when the first of them was noticed
-	told      bool
+	since, until time.Duration // since the first reading that showed one, until all can be won
+	told         bool
 }
 
 // untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count
@@ -122,34 +121,30 @@ func (m *machine) doubtful(e *elec) bool {
 	return m.byChallengers && e.observed.ObserveFor > usual
 }
 
-// noteDoubt notes whether the observed lease is doubtful. It takes two readings: one alone may have been overtaken by a
+// noteDoubt notes that e cannot be won for a while. It takes two readings: one alone may have been overtaken by a
 // later one of this process, and is then taken for an older copy. The line waits until all elections have been read.
 func (m *machine) noteDoubt(now time.Duration, e *elec) {
-	d := &m.doubt
-	switch {
-	case !m.doubtful(e):
-		m.endDoubt(e)
-	case !e.doubted && now > e.unchangedSince:
-		e.doubted = true
-		d.elections++
-		if d.elections == 1 {
-			d.since = now
-		}
-	case e.doubted && !d.told && now >= d.since+m.RenewEvery/2:
+	d, until := &m.doubt, e.unchangedSince+e.observed.ObserveFor
+	if !m.doubtful(e) || now == e.unchangedSince || now >= until {
+		return
+	}
+	if d.until == 0 {
+		d.since = now
+	}
+	d.until = max(d.until, until)
+	if !d.told && now >= d.since+m.RenewEvery/2 {
 		d.told = true
 		m.emit(action{kind: doLogDoubt, since: d.since})
 	}
 }
 
-// endDoubt notes that e can be won again, or was won, or is no longer of interest.
-func (m *machine) endDoubt(e *elec) {
-	if !e.doubted {
+// endDoubt notes when all elections can be won again.
+func (m *machine) endDoubt(now time.Duration) {
+	if now < m.doubt.until {
 		return
 	}
-	e.doubted = false
-	m.doubt.elections--
-	if m.doubt.elections == 0 && m.doubt.told {
-		m.doubt.told = false
+	if m.doubt.told {
 		m.emit(action{kind: doLogDoubtOver, since: m.doubt.since})
 	}
+	m.doubt = doubt{}
 }
