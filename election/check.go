@@ -24,7 +24,12 @@ func (m *Manager) Check(ctx context.Context) error {
 	if err != nil || m.opts.Observer {
 		return err
 	}
-	if err := m.callStore(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigningFor()) }); err != nil {
+	var campaigns string
+	m.ask(func(time.Duration) (input, error) {
+		campaigns = m.machine.announcement()
+		return nil, nil
+	})
+	if err := m.callStore(ctx, func(ctx context.Context) error { return m.announce(ctx, campaigns) }); err != nil {
 		return err
 	}
 	var bids []backend.Bid
@@ -36,13 +41,4 @@ func (m *Manager) Check(ctx context.Context) error {
 		return nil
 	}
 	return m.callStore(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
-}
-
-// campaigningFor returns the names of the elections that this process leads or campaigns for.
-func (m *Manager) campaigningFor() (names string) {
-	m.ask(func(time.Duration) (input, error) {
-		names = m.machine.announcement()
-		return nil, nil
-	})
-	return names
 }

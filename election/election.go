@@ -301,7 +301,6 @@ func (e *Election) extendLeadership(until time.Duration) {
 	m.counters.remaining.add(max(0, before-m.now-m.ahead))
 }
 
-// run runs the lead function of one leadership.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
 	var err error
 	// Deferred, because fn may end its goroutine (runtime.Goexit).
@@ -318,7 +317,8 @@ func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}
-	l.scope().cancel(&EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err})
+	l.Context() // also of a caller that asks for it later
+	l.cancel(&EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err})
 
 	level := slog.LevelWarn
 	switch reason {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,15 +18,14 @@ type Leadership struct {
 	// the largest it has seen.
 	Term uint64
 
-	election  *Election
-	parent    context.Context       // of the leadership's context
-	lazyScope atomic.Pointer[scope] // nil until Context is called
-	until     atomic.Int64          // the deadline on the manager's clock; 0 after the end
-}
+	election *Election
+	parent   context.Context // of the leadership's context
+	until    atomic.Int64    // the deadline on the manager's clock; 0 after the end
 
-// A scope is the context of a leadership.
-type scope struct {
-	context.Context
+	// The context is made when it is first asked for: a program that leads thousands of elections without a
+	// function (Lead) needs none.
+	made   sync.Once
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
@@ -46,20 +46,9 @@ func (l *Leadership) Remaining() time.Duration {
 // Context returns a context that is cancelled when the leadership ends; context.Cause then
 // returns an [*EndError] with the reason. After the process was stopped, the cancellation takes
 // a moment, while Leading is right at once.
-func (l *Leadership) Context() context.Context { return l.scope().Context }
-
-// scope returns the context, and creates it at the first call: a program that leads thousands of
-// elections without a function (Lead) needs none.
-func (l *Leadership) scope() *scope {
-	if s := l.lazyScope.Load(); s != nil {
-		return s
-	}
-	s := new(scope)
-	s.Context, s.cancel = context.WithCancelCause(l.parent)
-	if !l.lazyScope.CompareAndSwap(nil, s) {
-		s.cancel(nil) // another goroutine was faster
-	}
-	return l.lazyScope.Load()
+func (l *Leadership) Context() context.Context {
+	l.made.Do(func() { l.ctx, l.cancel = context.WithCancelCause(l.parent) })
+	return l.ctx
 }
 
 // Resign ends this leadership and releases its lease. Stop all work of the leadership first. A

@@ -38,7 +38,6 @@ func (m *Manager) say(election string, l line) {
 	m.lines[i].elections = append(m.lines[i].elections, election)
 }
 
-// writeLines logs the lines of this step.
 func (m *Manager) writeLines() {
 	for _, l := range m.lines {
 		var attrs []any
@@ -92,14 +91,6 @@ func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - 
 // sinceRounded returns for how long something has lasted, for a line.
 func (m *Manager) sinceRounded(since time.Duration) time.Duration {
 	return (m.now - since).Round(time.Millisecond)
-}
-
-func (m *Manager) logHealth(err error) {
-	if err != nil {
-		m.log.Warn("health check failed, stepping down", "error", err)
-	} else {
-		m.log.Info("health check passed, campaigning again")
-	}
 }
 
 // logBid logs the answer to a bid in the words of older systems, for which operators have searches.

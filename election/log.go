@@ -17,12 +17,18 @@ const maxQueuedRecords = 256
 // from WithAttrs would not be queued.
 type logQueue struct {
 	slog.Handler
+	least slog.Level
 	start func(func()) // starts a goroutine
 
 	mu      sync.Mutex
 	waiting []slog.Record
 	dropped int // records, since the queue was full
 	running bool
+}
+
+// Enabled implements [slog.Handler].
+func (q *logQueue) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= q.least && q.Handler.Enabled(ctx, l)
 }
 
 // Handle queues a record. It drops the record if the queue is full. It does not block.
@@ -60,16 +66,3 @@ func (q *logQueue) run() {
 		}
 	}
 }
-
-// warnings is a handler that drops records below level Warn.
-type warnings struct{ slog.Handler }
-
-func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelWarn && w.Handler.Enabled(ctx, l)
-}
-
-func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warnings{w.Handler.WithAttrs(attrs)}
-}
-
-func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }

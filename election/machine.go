@@ -26,10 +26,7 @@ import (
 type machine struct {
 	Options
 	me             backend.Candidate
-	listen         bool // the store pushes changes (Guarantees.Push)
-	poll           bool // the store must be polled, even if it pushes (Guarantees.Poll)
-	byChallengers  bool // a lease is free when a challenger has observed it (Guarantees.Expiry)
-	byKernel       bool // the store knows when a holder's process has ended
+	store          backend.Guarantees
 	random         *rand.Rand
 	jitterFraction float64 // drawn for each reply; see jitter
 
@@ -232,8 +229,7 @@ const (
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
 	m := &machine{
-		Options: o, me: me, random: rnd,
-		listen: g.Push, poll: g.Poll, byChallengers: g.Expiry == backend.ByChallengers, byKernel: g.Expiry == backend.ByKernel,
+		Options: o, me: me, store: g, random: rnd,
 		// The grid's offset is random, its period is not: followers predict the next renewal.
 		gridOffset: time.Duration(rnd.Int64N(int64(o.RenewEvery))),
 		announceAt: never, announced: now - o.RenewEvery,
@@ -265,11 +261,11 @@ func (m *machine) step(now time.Duration, in input) []action {
 	}
 	for _, e := range m.due(now) {
 		m.advance(now, e)
-	m.endDoubt(now)
 	}
 	if now >= m.unreachableAt() {
 		m.unreachable()
 	}
+	m.endDoubt(now)
 	m.dispatch(now)
 	m.wakeAt = m.next()
 	out := m.actions
@@ -329,7 +325,6 @@ func (m *machine) each(one *elec, do func(*elec)) {
 	}
 }
 
-// remove removes an election that has left.
 func (m *machine) remove(e *elec) {
 	last := len(m.elections) - 1
 	m.elections[e.index], m.wakes[e.index] = m.elections[last], m.wakes[last]

@@ -93,7 +93,7 @@ func (m *machine) callDueAt(k callKind) time.Duration {
 		due = m.priorities.readAt
 	case k == callHealth:
 		due = m.healthAt
-	case k == callListen && m.listen && !m.notificationUnread:
+	case k == callListen && m.store.Push && !m.notificationUnread:
 		due = m.listenAt
 	case len(m.queues[k]) > 0:
 		due = 0
@@ -101,7 +101,6 @@ func (m *machine) callDueAt(k callKind) time.Duration {
 	return max(due, m.retryAt[k])
 }
 
-// dispatch starts the calls that are due.
 func (m *machine) dispatch(now time.Duration) {
 	if m.relisten && m.inFlight[callListen] == nil {
 		m.listenAt = min(m.listenAt, now)
@@ -125,7 +124,7 @@ func (m *machine) startCall(now time.Duration, k callKind) {
 		// Listen is restarted at intervals, in case it hangs. Where leases are also polled, that costs only a slower
 		// handover.
 		c.timeout, c.restartAt = 0, now+2*m.TTL
-		if m.poll {
+		if m.store.Poll {
 			c.restartAt = now + 6*m.TTL
 		}
 		m.relisten = false
@@ -168,7 +167,6 @@ func (m *machine) announceSoon(now time.Duration) {
 	}
 }
 
-// announcement returns what this process announces.
 func (m *machine) announcement() string { return backend.ElectionList(m.Priority, m.campaigns) }
 
 // campaigns yields the elections that this process leads, or for which it campaigns.
@@ -187,7 +185,7 @@ func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 	for _, e := range m.elections {
 		switch {
 		case !e.hasObserved || m.mayBeOurs(now, e):
-		case !m.poll:
+		case !m.store.Poll:
 			leases = append(leases, *e.observed)
 		default:
 			if held[e.observed.Holder.Nonce]++; held[e.observed.Holder.Nonce] == 1 {
@@ -195,7 +193,7 @@ func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 			}
 		}
 	}
-	if m.poll {
+	if m.store.Poll {
 		slices.SortStableFunc(leases, func(a, b backend.Lease) int { return held[b.Holder.Nonce] - held[a.Holder.Nonce] })
 	}
 	return leases
@@ -223,7 +221,6 @@ func (m *machine) fillCall(c *call, now time.Duration) {
 	m.queues[c.kind] = slices.Clone(queue) // a copy, so that what was done can be freed
 }
 
-// addItem adds the item about e to c.
 func (m *machine) addItem(c *call, e *elec, now time.Duration) {
 	switch c.kind {
 	case callAcquire:
@@ -257,7 +254,7 @@ func (m *machine) addItem(c *call, e *elec, now time.Duration) {
 // leaves out those whose holder is not yet expected to have renewed.
 func (m *machine) addNearlyDue(queue []*elec, now time.Duration) []*elec {
 	soon := now + m.renewalSpread() + m.shortWait()/2
-	if m.listen && !m.poll {
+	if m.store.Push && !m.store.Poll {
 		soon = now + m.TTL/4 // any moment will do
 	}
 	for _, e := range m.elections {

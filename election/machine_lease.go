@@ -386,7 +386,6 @@ func (m *machine) released(now time.Duration, e *elec) {
 	m.on(e, released)
 }
 
-// endTry ends a Try without success.
 func (m *machine) endTry(e *elec, err error) {
 	if e.mode == modeTry {
 		e.mode = modeNone
@@ -394,7 +393,6 @@ func (m *machine) endTry(e *elec, err error) {
 	}
 }
 
-// deadlinePassed ends e's leadership at its deadline.
 func (m *machine) deadlinePassed(now time.Duration, e *elec) {
 	if e.lastErr == nil || m.resumedAt >= e.trustedUntil {
 		m.lose(now, e, ReasonDeadline, nil) // the process was stopped, and continued too late

@@ -94,20 +94,16 @@ func (m *machine) nominated(e *elec) bool {
 	return req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID && m.isCandidate(e) && e.mode != modeTry
 }
 
-// setObserved stores an observation.
+// setObserved stores an observation. It makes text from the store harmless, unless it is unchanged since the last one.
 func (m *machine) setObserved(e *elec, l *backend.Lease) {
-	cleanUnlessSeen(l, e.observed)
+	seen := e.observed
+	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
+		*l = clean.Lease(*l)
+	}
 	if !e.hasObserved {
 		e.hasObserved, e.observed = true, new(backend.Lease)
 	}
 	*e.observed = *l
-}
-
-// cleanUnlessSeen makes text from the store harmless, unless it is unchanged since seen.
-func cleanUnlessSeen(l, seen *backend.Lease) {
-	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
-		*l = clean.Lease(*l)
-	}
 }
 
 // reportObserved reports the observed leader. The reading was sent at sent.
@@ -119,7 +115,7 @@ func (m *machine) reportObserved(e *elec, sent time.Duration) {
 	case l.Holder.Nonce == m.me.Nonce:
 		// The record names this process, which does not lead.
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.ObserveFor == 0 && m.byKernel: // it is free, since the holder has ended
+	case !l.Vacant() && l.ObserveFor == 0 && m.store.Expiry == backend.ByKernel: // it is free, since the holder has ended
 		m.report(Vacant, e, nil, l.Term, ReasonFailed, nil)
 	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.unchangedSince+max(l.TTL, l.ObserveFor):
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
@@ -164,7 +160,7 @@ func (m *machine) nextRead(now time.Duration, e *elec) {
 	l := e.observed
 	every := max(min(l.Renew, m.TTL), m.shortWait())
 	switch {
-	case m.listen && !m.poll:
+	case m.store.Push && !m.store.Poll:
 		e.readAt = now + m.TTL/2 // only to check that the store answers
 	case l.Vacant(): // it will be taken soon, if there are candidates, and a notification may be lost
 		e.readAt = now + min(m.readDelay()<<min(e.tooEarly, 16), m.RenewEvery)

@@ -118,7 +118,7 @@ func (m *machine) doubtful(e *elec) bool {
 	if !e.observed.Vacant() {
 		usual += e.observed.TTL
 	}
-	return m.byChallengers && e.observed.ObserveFor > usual
+	return m.store.Expiry == backend.ByChallengers && e.observed.ObserveFor > usual
 }
 
 // noteDoubt notes that e cannot be won for a while. It takes two readings: one alone may have been overtaken by a

@@ -185,7 +185,6 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 
 var errOverdue = errors.New("the health check has not returned in time")
 
-// healthReplied handles the result of a health check.
 func (m *machine) healthReplied(now time.Duration, err error) {
 	m.healthAt = now + m.RenewEvery
 	first, unhealthy := !m.healthKnown, err != nil

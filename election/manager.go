@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -36,8 +36,7 @@ type Manager struct {
 	goroutines sync.WaitGroup // watchers, lead functions, and the log writer
 	callers    sync.Map       // goroutine → the *Election whose lead function it runs, or nil for a callback
 
-	preparing chan struct{} // held while the store is prepared
-	prepared  atomic.Bool
+	unprepared chan struct{} // has one item, which whoever prepares the store takes; closed when it is prepared
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil after Close
@@ -77,13 +76,18 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 	}
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),
-		me:        backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
-		inputs:    make(chan func(time.Duration) input),
-		preparing: make(chan struct{}, 1),
-		ended:     make(chan struct{}),
-		elections: make(map[string]*Election),
+		me:         backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
+		inputs:     make(chan func(time.Duration) input),
+		unprepared: make(chan struct{}, 1),
+		ended:      make(chan struct{}),
+		elections:  make(map[string]*Election),
 	}
-	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.goroutines.Go})
+	m.unprepared <- struct{}{}
+	log, least := o.Logger, slog.Level(math.MinInt)
+	if log == nil {
+		log, least = slog.Default(), slog.LevelWarn
+	}
+	m.log = slog.New(&logQueue{Handler: log.With("candidate", o.ID).Handler(), least: least, start: m.goroutines.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
@@ -192,7 +196,11 @@ func (m *Manager) do(a action) {
 	case doEvent:
 		e.publish(a.state)
 	case doLogHealth:
-		m.logHealth(a.err)
+		if a.err != nil {
+			m.log.Warn("health check failed, stepping down", "error", a.err)
+		} else {
+			m.log.Info("health check passed, campaigning again")
+		}
 	case doLogOutage:
 		m.logOutage(a)
 	case doLogOutageOver:

@@ -169,7 +169,7 @@ func short(d time.Duration) time.Duration {
 	return d
 }
 
-// Complete checks o and returns it with all defaults filled in, as [New] uses it. g has the
+// Complete checks o and returns it with all defaults but Logger filled in, as [New] uses it. g has the
 // store's limits. The error is an [*OptionError].
 func (o Options) Complete(g backend.Guarantees) (Options, error) {
 	if o.ID == "" {
@@ -178,9 +178,6 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 			host = "unknown-host"
 		}
 		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce().Short())
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
 	o.TTL = cmp.Or(o.TTL, DefaultTTL)
 	o.RenewEvery = cmp.Or(o.RenewEvery, o.TTL/3)

@@ -11,21 +11,21 @@ import (
 // others wait for the outcome, until ctx ends.
 func (m *Manager) prepare(ctx context.Context) error {
 	p, ok := m.backend.(backend.Preparer)
-	if !ok || m.opts.Observer || m.prepared.Load() {
+	if !ok || m.opts.Observer {
 		return nil
 	}
 	select {
-	case m.preparing <- struct{}{}:
-		defer func() { <-m.preparing }()
+	case _, unprepared := <-m.unprepared:
+		if !unprepared {
+			return nil
+		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if m.prepared.Load() {
-		return nil
-	}
 	if err := p.Prepare(ctx); err != nil {
+		m.unprepared <- struct{}{}
 		return fmt.Errorf("election: prepare the store: %w", err)
 	}
-	m.prepared.Store(true)
+	close(m.unprepared)
 	return nil
 }
