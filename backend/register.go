@@ -8,17 +8,7 @@ import (
 	"sync"
 )
 
-// An Opener makes a Backend from its section of a configuration. decode fills a
-// struct of the backend's own from that section, strictly: an unknown key or a
-// wrong type is an error that names the key. The fields are strings, bool, integers,
-// time.Duration, []string, map[string]string or Named. Its key is the yaml tag of the field, or else its name in lower case with
-// underscores, such as max_ttl. The store need not be reachable.
-//
-// An Opener calls decode once, before it opens anything, and returns decode's
-// error. So a configuration can be checked without opening what it describes.
-type Opener func(decode func(into any) error) (Backend, error)
-
-// A Named is another backend that a section names: a text in the struct that decode fills.
+// A Named is another backend that a section names: a text in the configuration.
 // Open makes that backend from its own section.
 type Named struct {
 	Name string
@@ -27,21 +17,32 @@ type Named struct {
 
 var registry struct {
 	sync.Mutex
-	openers map[string]Opener
+	openers map[string]func(decode func(into any) error) (Backend, error)
 }
 
-// Register makes a backend available by name, for programs that choose at run time.
-// Backends call it from init. It panics if the name is taken.
-func Register(name string, open Opener) {
+// Register makes a backend available by name, for programs that choose at run time. Backends call it from init. It panics if
+// the name is taken.
+//
+// section has the defaults of a struct of the backend's own. A copy of it is filled from the section of a configuration,
+// strictly: an unknown key or a wrong type is an error that names the key. Then open gets it. The fields are strings, bool,
+// integers, time.Duration, []string, map[string]string or Named. A key is the yaml tag of the field, or else its name in lower
+// case with underscores, such as max_ttl. The store need not be reachable.
+func Register[Section any, B Backend](name string, section Section, open func(Section) (B, error)) {
 	registry.Lock()
 	defer registry.Unlock()
 	if _, taken := registry.openers[name]; taken {
 		panic("backend: Register called twice for " + name)
 	}
 	if registry.openers == nil {
-		registry.openers = make(map[string]Opener)
+		registry.openers = make(map[string]func(func(any) error) (Backend, error))
 	}
-	registry.openers[name] = open
+	registry.openers[name] = func(decode func(any) error) (Backend, error) {
+		filled := section
+		if err := decode(&filled); err != nil { // a configuration is checked without opening what it describes
+			return nil, err
+		}
+		return open(filled)
+	}
 }
 
 // Open makes the backend that is registered as name. A nil decode is an empty section.

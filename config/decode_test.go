@@ -33,11 +33,7 @@ type probe struct {
 var probed probe
 
 func init() {
-	backend.Register("probe", func(decode func(any) error) (backend.Backend, error) {
-		var p probe
-		if err := decode(&p); err != nil {
-			return nil, err
-		}
+	backend.Register("probe", probe{}, func(p probe) (backend.Backend, error) {
 		probed = p
 		return memory.New().Backend(), nil
 	})

@@ -73,15 +73,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Backend") }
 
-func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var o Options
-		if err := decode(&o); err != nil {
-			return nil, err
-		}
-		return Open(o)
-	})
-}
+func init() { backend.Register(Name, Options{}, Open) }
 
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.
 // Errors are [backend.ErrInvalid].

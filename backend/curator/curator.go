@@ -65,18 +65,15 @@ var _ backend.Backend = (*Backend)(nil)
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "curator.Options") }
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			ensemble.Config `yaml:",inline"`
-			Layout          Layout            `yaml:"layout" json:"layout"`
-			Path            string            `yaml:"path" json:"path"`
-			Paths           map[string]string `yaml:"paths" json:"paths"`
-			Tick            time.Duration     `yaml:"tick" json:"tick"`
-			Session         time.Duration     `yaml:"session" json:"session"`
-		}
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	type section struct {
+		ensemble.Config `yaml:",inline"`
+		Layout          Layout            `yaml:"layout" json:"layout"`
+		Path            string            `yaml:"path" json:"path"`
+		Paths           map[string]string `yaml:"paths" json:"paths"`
+		Tick            time.Duration     `yaml:"tick" json:"tick"`
+		Session         time.Duration     `yaml:"session" json:"session"`
+	}
+	backend.Register(Name, section{}, func(c section) (*Backend, error) {
 		z, err := c.Config.Options()
 		if err != nil {
 			return nil, fmt.Errorf("curator: %w", err)

@@ -204,15 +204,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Options") }
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Backend") }
 
-func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var o Options
-		if err := decode(&o); err != nil {
-			return nil, err
-		}
-		return Open(o)
-	})
-}
+func init() { backend.Register(Name, Options{}, Open) }
 
 // Open checks o and returns a Backend. The cluster may be down: the first call connects to it.
 func Open(o Options) (*Backend, error) {

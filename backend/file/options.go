@@ -21,12 +21,4 @@ type Options struct {
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 }
 
-func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var o Options
-		if err := decode(&o); err != nil {
-			return nil, err
-		}
-		return Open(o)
-	})
-}
+func init() { backend.Register(Name, Options{}, Open) }

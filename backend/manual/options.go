@@ -40,15 +40,7 @@ type Options struct {
 	Store *memory.Store `yaml:"-" json:"-"`
 }
 
-func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var o Options
-		if err := decode(&o); err != nil {
-			return nil, err
-		}
-		return Open(o)
-	})
-}
+func init() { backend.Register(Name, Options{}, Open) }
 
 // Open checks o and returns a Backend. It does not read the file. All errors are ErrInvalid, except those of
 // package backend/file about Dir.

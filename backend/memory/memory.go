@@ -249,10 +249,5 @@ func (c *client) Close() error {
 
 func init() {
 	shared := New() // opened by name, all managers of the process get this store, so that they meet
-	backend.Register("memory", func(decode func(any) error) (backend.Backend, error) {
-		if err := decode(new(struct{})); err != nil { // the section has no keys
-			return nil, err
-		}
-		return shared.Backend(), nil
-	})
+	backend.Register("memory", struct{}{}, func(struct{}) (backend.Backend, error) { return shared.Backend(), nil })
 }

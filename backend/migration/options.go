@@ -49,18 +49,15 @@ type Options struct {
 const Name = "migration"
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			From     backend.Named `yaml:"from"`
-			To       backend.Named `yaml:"to"`
-			FromName string        `yaml:"from_name"`
-			ToName   string        `yaml:"to_name"`
-			Stage    Stage         `yaml:"stage"`
-			Unsealed bool          `yaml:"unsealed"`
-		}
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	type section struct {
+		From     backend.Named `yaml:"from"`
+		To       backend.Named `yaml:"to"`
+		FromName string        `yaml:"from_name"`
+		ToName   string        `yaml:"to_name"`
+		Stage    Stage         `yaml:"stage"`
+		Unsealed bool          `yaml:"unsealed"`
+	}
+	backend.Register(Name, section{}, func(c section) (*Backend, error) {
 		for _, side := range []struct{ key, name string }{{"from", c.From.Name}, {"to", c.To.Name}} {
 			if side.name == "" || side.name == Name {
 				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store",

@@ -73,15 +73,11 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			Options      `yaml:",inline"`
-			CreateTables bool `yaml:"create_tables" json:"create_tables"`
-		}
-		c.CreateTables = true
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	type section struct {
+		Options      `yaml:",inline"`
+		CreateTables bool `yaml:"create_tables" json:"create_tables"`
+	}
+	backend.Register(Name, section{CreateTables: true}, func(c section) (*Backend, error) {
 		c.KeepSchema = !c.CreateTables
 		return Open(c.Options)
 	})

@@ -55,20 +55,16 @@ type Backend struct {
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options") }
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			mysql.Options `yaml:",inline"`
-			Table         string            `yaml:"table" json:"table"`
-			Layout        Layout            `yaml:"layout" json:"layout"`
-			Threshold     time.Duration     `yaml:"threshold" json:"threshold"`
-			Zone          string            `yaml:"zone" json:"zone"`
-			Keys          map[string]string `yaml:"keys" json:"keys"`
-			Create        bool              `yaml:"create_tables" json:"create_tables"`
-		}
-		c.Create = true
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	type section struct {
+		mysql.Options `yaml:",inline"`
+		Table         string            `yaml:"table" json:"table"`
+		Layout        Layout            `yaml:"layout" json:"layout"`
+		Threshold     time.Duration     `yaml:"threshold" json:"threshold"`
+		Zone          string            `yaml:"zone" json:"zone"`
+		Keys          map[string]string `yaml:"keys" json:"keys"`
+		Create        bool              `yaml:"create_tables" json:"create_tables"`
+	}
+	backend.Register(Name, section{Create: true}, func(c section) (*Backend, error) {
 		c.KeepSchema = !c.Create
 		return Open(Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone, Keys: c.Keys})
 	})

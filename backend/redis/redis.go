@@ -91,14 +91,11 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redis.Options") }
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redis.Backend") }
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			Options `yaml:",inline"`
-			TLS     bool `yaml:"tls" json:"tls"`
-		}
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	type section struct {
+		Options `yaml:",inline"`
+		TLS     bool `yaml:"tls" json:"tls"`
+	}
+	backend.Register(Name, section{}, func(c section) (*Backend, error) {
 		if c.TLS && c.CAFile+c.CertFile+c.KeyFile == "" {
 			c.Options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		}

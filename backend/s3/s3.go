@@ -80,15 +80,7 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "s3.Backend") }
 // Location implements [backend.Located].
 func (b *Backend) Location() string { return b.where }
 
-func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var o Options
-		if err := decode(&o); err != nil {
-			return nil, err
-		}
-		return Open(o)
-	})
-}
+func init() { backend.Register(Name, Options{}, Open) }
 
 // limits are what an object allows. Each write sends all of it.
 var limits = register.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, MaxBytes: 8 << 20}

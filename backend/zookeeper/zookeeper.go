@@ -64,11 +64,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options"
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend") }
 
 func init() {
-	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
-		var c ensemble.Config
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	backend.Register(Name, ensemble.Config{}, func(c ensemble.Config) (*Backend, error) {
 		o, err := c.Options()
 		if err != nil {
 			return nil, fmt.Errorf("zookeeper: %w", err)
