@@ -70,9 +70,6 @@ var (
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
 
-// Format prints only the name of the type, whatever the verb: the fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Backend") }
-
 func init() { backend.Register(Name, Options{}, Open) }
 
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.

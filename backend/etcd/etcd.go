@@ -201,9 +201,6 @@ type Backend struct {
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Options") }
 
-// Format prints only the name of the type, whatever the verb: fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Backend") }
-
 func init() { backend.Register(Name, Options{}, Open) }
 
 // Open checks o and returns a Backend. The cluster may be down: the first call connects to it.

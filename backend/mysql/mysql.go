@@ -69,9 +69,6 @@ type Backend struct {
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
 
-// Format prints only the name of the type, whatever the verb: fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
-
 func init() {
 	type section struct {
 		Options      `yaml:",inline"`

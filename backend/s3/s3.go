@@ -74,9 +74,6 @@ type Backend struct {
 	won             atomic.Int32 // races on the scratch object that the store has passed
 }
 
-// Format prints only the name of the type, whatever the verb: fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "s3.Backend") }
-
 // Location implements [backend.Located].
 func (b *Backend) Location() string { return b.where }
 

@@ -60,9 +60,6 @@ var _ backend.Located = (*Backend)(nil)
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
 
-// Format prints only the name of the type, whatever the verb: fields may be secret.
-func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend") }
-
 func init() {
 	backend.Register(Name, ensemble.Config{}, func(c ensemble.Config) (*Backend, error) {
 		o, err := c.Options()
