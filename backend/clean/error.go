@@ -17,16 +17,8 @@ func inOneLine(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return line{err, text}
+	return redacted{text, []error{err}}
 }
-
-type line struct {
-	error
-	text string
-}
-
-func (l line) Error() string { return l.text }
-func (l line) Unwrap() error { return l.error }
 
 // Secrets returns err with *** in place of these secrets, which a server or a client library may
 // have put into its text. It leaves alone secrets of less than four bytes, which are words of many
