@@ -130,18 +130,18 @@ var mutants = []struct {
 	}, []string{"what was swapped is read by all from then on", contest}},
 	{"takes the time in coarse steps for a version", func() mutant {
 		return versioned(func(_ []byte, swaps int) string { return fmt.Sprint(swaps / 3) })
-	}, []string{"no version comes twice", "a swap needs the present version"}},
+	}, []string{"a swap needs the present version, which never comes twice"}},
 	{"takes the size for a version", func() mutant {
 		return versioned(func(value []byte, _ int) string { return fmt.Sprint(len(value)) })
-	}, []string{"no version comes twice", "a store that went back refuses the versions that it lost"}},
+	}, []string{"a swap needs the present version, which never comes twice", "a store that went back refuses the versions that it lost"}},
 	{"counts versions in a circle", func() mutant {
 		return versioned(func(_ []byte, swaps int) string { return fmt.Sprint(swaps % 16) })
-	}, []string{"no version comes twice"}},
+	}, []string{"a swap needs the present version, which never comes twice"}},
 	{"swaps unconditionally", func() mutant {
 		return mutant{swap: func(m *mutant, _ context.Context, _ string, value []byte) (string, error) {
 			return unconditional(m, value), nil
 		}}
-	}, []string{"a swap needs the present version", contest, "a store that went back refuses the versions that it lost"}},
+	}, []string{"a swap needs the present version, which never comes twice", contest, "a store that went back refuses the versions that it lost"}},
 	{"makes a value though there is one", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if version == "" {
@@ -149,7 +149,7 @@ var mutants = []struct {
 			}
 			return m.client.Swap(ctx, version, value)
 		}}
-	}, []string{"a swap needs the present version"}},
+	}, []string{"a swap needs the present version, which never comes twice"}},
 	{"makes a value that was deleted", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if _, present, _ := m.client.Get(ctx); present == "" {
@@ -157,7 +157,7 @@ var mutants = []struct {
 			}
 			return m.client.Swap(ctx, version, value)
 		}}
-	}, []string{"at first there is no value", "no version comes twice"}},
+	}, []string{"at first there is no value", "a swap needs the present version, which never comes twice"}},
 	{"compares and swaps in two steps", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			if _, present, _ := m.client.Get(ctx); present != version {
@@ -175,7 +175,7 @@ var mutants = []struct {
 			}
 			return now, err
 		}}
-	}, []string{"a swap needs the present version", contest}},
+	}, []string{"a swap needs the present version, which never comes twice", contest}},
 	{"believes an answer that was lost", func() mutant {
 		return mutant{swap: func(m *mutant, ctx context.Context, version string, value []byte) (string, error) {
 			now, err := m.client.Swap(ctx, version, value)

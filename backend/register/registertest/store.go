@@ -62,14 +62,12 @@ func (s *Store) set(value []byte) {
 
 type client struct{ s *Store }
 
-// Get implements [register.Register].
 func (c client) Get(ctx context.Context) ([]byte, string, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return bytes.Clone(c.s.value), c.s.version, ctx.Err()
 }
 
-// Swap implements [register.Register].
 func (c client) Swap(ctx context.Context, version string, value []byte) (string, error) {
 	now, err := c.swap(ctx, version, value)
 	if c.s.mute.Load() {
@@ -92,7 +90,6 @@ func (c client) swap(ctx context.Context, version string, value []byte) (string,
 	return c.s.version, nil
 }
 
-// Wait implements [register.Waiter].
 func (c client) Wait(ctx context.Context, version string) error {
 	for {
 		c.s.mu.Lock()
@@ -109,5 +106,4 @@ func (c client) Wait(ctx context.Context, version string) error {
 	}
 }
 
-// Close implements [register.Register].
 func (c client) Close() error { return nil }
