@@ -35,7 +35,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			tellPool(t, pool, "SET search_path TO tenant1")
 			return Options{Pool: pool}
 		}},
-		"with two tables on the search path": {`the schemas public, tenant1 have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"with two tables on the search path": {`these schemas have one: public, tenant1;`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			withTable(t, withTable(t, db), "tenant1")
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public, tenant1", db.User))
 			return Options{DSN: db.DSN("")}
@@ -49,7 +49,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = nowhere", db.User))
 			return Options{DSN: db.DSN("")}
 		}},
-		"with a role's own schema": {`have one each`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"with a role's own schema": {`these schemas have one: `, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			withTable(t, db)
 			db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", db.User, db.User))
 			withTable(t, db, db.User)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,13 +21,10 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	if err == nil {
 		err = b.driver.tryOut(ctx)
 	}
-	errs := make([]error, len(bids))
-	for i := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("redis: preflight %q: %w", bids[i].Election, err)
-		}
+	if err != nil {
+		err = fmt.Errorf("redis: preflight: %w", err)
 	}
-	return errs
+	return slices.Repeat([]error{err}, len(bids))
 }
 
 func (d *driver) tryOut(ctx context.Context) error {

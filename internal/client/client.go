@@ -160,22 +160,15 @@ func Name() string {
 	return "go-election/" + program[:min(len(program), 48)]
 }
 
-// Connections describes how many connections each process has while nothing happens, and at most, how many those have that
-// were seen, and how many the server has left for their account, of how many.
+// Connections describes how many connections each process has while nothing happens, and at most, how many processes were
+// seen, and how many connections the server has left for their account, of how many.
 func Connections(idle, most, processes, left, of int) backend.Diagnostic {
-	have, advice := fmt.Sprintf("the %d processes that were seen lately have %d to %d in all", processes, idle*processes, most*processes), ""
-	switch processes {
-	case 0:
-		have = "no process was seen lately"
-	case 1:
-		have = "one process was seen lately"
-	}
-	warning := left < processes+most
+	warning, advice := left < processes+most, ""
 	if warning {
 		advice = ". That is little: a busy moment or a few more processes fill it"
 	}
-	return clean.Diagnosticf(warning, "connections", "each process has %d, and up to %d for a moment; %s. The server has %d left of %d%s",
-		idle, most, have, left, of, advice)
+	return clean.Diagnosticf(warning, "connections", "each process has %d, and up to %d for a moment; processes seen lately: %d. The server has %d left of %d%s",
+		idle, most, processes, left, of, advice)
 }
 
 // PoolBusy completes the error of a call that has found no connection: the program's pool may have none left. The pool

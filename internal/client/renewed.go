@@ -17,9 +17,8 @@ type Renewed[T any] struct {
 	mu      sync.Mutex
 	now     T
 	since   time.Time
-	opening bool            // the next one
-	within  context.Context // ends with End
-	end     context.CancelFunc
+	opening bool // the next one
+	ended   bool
 }
 
 const (
@@ -29,10 +28,7 @@ const (
 )
 
 // Set sets the first one, which need not be connected.
-func (r *Renewed[T]) Set(first T) {
-	r.now, r.since = first, time.Now()
-	r.within, r.end = context.WithCancel(context.Background())
-}
+func (r *Renewed[T]) Set(first T) { r.now, r.since = first, time.Now() }
 
 // Get returns the present one.
 func (r *Renewed[T]) Get() T {
@@ -44,7 +40,7 @@ func (r *Renewed[T]) Get() T {
 	return r.now
 }
 
-// Renew begins to replace the present one, if that is not old and was not put in the place of old already.
+// Renew begins to replace the present one.
 func (r *Renewed[T]) Renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,12 +48,12 @@ func (r *Renewed[T]) Renew() {
 }
 
 func (r *Renewed[T]) renew() {
-	if r.opening || r.within.Err() != nil {
+	if r.opening || r.ended {
 		return
 	}
 	r.opening = true
 	go func() {
-		ctx, cancel := context.WithTimeout(r.within, openLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 		defer cancel()
 		next, err := r.Open(ctx)
 
@@ -67,30 +63,22 @@ func (r *Renewed[T]) renew() {
 		switch {
 		case err != nil:
 			r.since = time.Now().Add(againAfter - r.Age)
-		case r.within.Err() != nil:
+		case r.ended:
 			go r.Close(next)
 		default:
-			go r.closeLater(r.now)
+			last := r.now
+			time.AfterFunc(lateCalls, func() { r.Close(last) })
 			r.now, r.since = next, time.Now()
 		}
 	}()
 }
 
-// closeLater closes one that was replaced, after lateCalls or at the end.
-func (r *Renewed[T]) closeLater(one T) {
-	select {
-	case <-time.After(lateCalls):
-	case <-r.within.Done():
-	}
-	r.Close(one)
-}
-
-// End closes the present one and those that it has replaced, and replaces it no more.
+// End closes the present one, and replaces it no more. One that it has replaced is closed soon.
 func (r *Renewed[T]) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.within.Err() == nil {
-		r.end()
+	if !r.ended {
+		r.ended = true
 		go r.Close(r.now)
 	}
 }

@@ -86,12 +86,8 @@ func (d *Driver) settle(s *Survey) (Table, error) {
 	for i, schema := range s.Found {
 		shown[i] = clean.Text(schema, maxName, false)
 	}
-	has := "the schema " + shown[0] + " has one"
-	if len(shown) > 1 {
-		has = "the schemas " + strings.Join(shown, ", ") + " have one each"
-	}
-	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s %s, and the connection leads to the schema %q; name the schema in the configuration, the same for all processes%s",
-		backend.ErrDenied, t, s.Where, has, s.Default, s.Hint)
+	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s these schemas have one: %s; and the connection leads to the schema %q; name the schema in the configuration, the same for all processes%s",
+		backend.ErrDenied, t, s.Where, strings.Join(shown, ", "), s.Default, s.Hint)
 }
 
 // create creates the table if it is not there, unless it is in doubt where.

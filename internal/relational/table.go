@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,12 +50,7 @@ func (t Table) String() string {
 // CheckOptions returns what is wrong with a greatest TTL, and with the number of sources: only one of
 // them may be given.
 func (d *Driver) CheckOptions(sources string, given ...bool) error {
-	count := 0
-	for _, g := range given {
-		if g {
-			count++
-		}
-	}
+	count := len(slices.DeleteFunc(given, func(is bool) bool { return !is }))
 	d.MaxTTL = cmp.Or(d.MaxTTL, DefaultMaxTTL)
 	switch {
 	case count != 1:
@@ -77,13 +73,10 @@ func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend
 		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Inserts: true, Updates: true, Deletes: true})
 		err = d.Explain(ctx, err)
 	}
-	errs := make([]error, len(bids))
-	for i := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("%s: preflight %q: %w", d.Name, bids[i].Election, err)
-		}
+	if err != nil {
+		err = fmt.Errorf("%s: preflight: %w", d.Name, err)
 	}
-	return errs
+	return slices.Repeat([]error{err}, len(bids))
 }
 
 // InspectTTL returns what a doctor says of a TTL.

@@ -56,7 +56,7 @@ func TestTheDoctorCountsConnections(t *testing.T) {
 				}
 				return ""
 			}
-			if text := connections(); strings.Contains(text, "WARNING") || !strings.Contains(text, "; one process was seen lately. ") {
+			if text := connections(); strings.Contains(text, "WARNING") || !strings.Contains(text, "; processes seen lately: 1. ") {
 				t.Errorf("the doctor says %q", text)
 			}
 			limit()
