@@ -139,7 +139,6 @@ type driver struct {
 	store *store
 }
 
-// Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v, err := d.Driver.Read(ctx, keys)
 	fates := d.store.fates() // of processes that have appeared before a record could name them

@@ -34,13 +34,11 @@ type store struct {
 	since    time.Time // when it was found, or earlier if nobody could lead; zero: there is no doubt
 }
 
-// Get implements [register.Register].
 func (s *store) Get(ctx context.Context) (value []byte, version string, err error) {
 	c, _, err := s.current(ctx)
 	return c.value, c.version, fail("read", err)
 }
 
-// Swap implements [register.Register].
 func (s *store) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
 	began := time.Now()
 	c, root, err := s.current(ctx)
@@ -84,7 +82,6 @@ func (s *store) Wait(ctx context.Context, version string) error {
 	}
 }
 
-// Close implements [register.Register].
 func (s *store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,6 @@ type object struct {
 	credentials *aws.CredentialsCache // read again once they are refused: somebody may have replaced them in their file
 }
 
-// Close implements [register.Register].
 func (o *object) Close() error {
 	if c, ok := o.api.Options().HTTPClient.(*http.Client); ok {
 		c.CloseIdleConnections()
@@ -42,7 +41,6 @@ func (o *object) Close() error {
 	return nil
 }
 
-// Get implements [register.Register].
 func (o *object) Get(ctx context.Context) (value []byte, version string, err error) {
 	got, err := o.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &o.Bucket, Key: &o.key})
 	if code(err) == "NoSuchKey" {
@@ -61,7 +59,6 @@ func (o *object) Get(ctx context.Context) (value []byte, version string, err err
 	return value, aws.ToString(got.ETag), tagged(got.ETag)
 }
 
-// Swap implements [register.Register].
 func (o *object) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
 	put := &s3.PutObjectInput{Bucket: &o.Bucket, Key: &o.key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), CacheControl: aws.String("no-store")}
 	switch version {
@@ -99,11 +96,10 @@ func tagged(etag *string) error {
 
 // code returns the code of an error that the store has answered: "" for none, "?" for one without a code.
 func code(err error) string {
-	var api smithy.APIError
-	switch {
-	case err == nil:
+	if err == nil {
 		return ""
-	case errors.As(err, &api) && api.ErrorCode() != "":
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() != "" {
 		return api.ErrorCode()
 	}
 	return "?"
@@ -127,9 +123,9 @@ var passing = []string{"RequestTimeout", "OperationAborted", "ConditionalRequest
 
 // fail returns err with its class. What is no answer of a store may be one of a proxy.
 func (o *object) fail(what string, err error) error {
-	var answer *awshttp.ResponseError
 	class := backend.ErrDenied
-	if !errors.As(err, &answer) || answer.HTTPStatusCode() == 0 {
+	answer, ok := errors.AsType[*awshttp.ResponseError](err)
+	if !ok || answer.HTTPStatusCode() == 0 {
 		if text := err.Error(); !strings.Contains(text, "x509: ") && !strings.Contains(text, "tls: ") {
 			class = backend.ErrUnavailable
 		}
@@ -137,8 +133,7 @@ func (o *object) fail(what string, err error) error {
 	}
 	status := answer.HTTPStatusCode()
 	text, hint := http.StatusText(status), "is this the address of the store?"+client.ByProxy(o.url)
-	var api smithy.APIError
-	if errors.As(err, &api) && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
 	}
