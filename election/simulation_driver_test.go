@@ -105,11 +105,11 @@ func (d *simDriver) notice(a *itemsAnswer, newest uint64, wentBack int) (went bo
 }
 
 func (d *simDriver) Limits() lease.Limits {
-	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, Checks: d.items.batch - 1, MaxValue: 64 << 10, ReadsToo: d.items.batch > 4}
+	return lease.Limits{Name: "simulated", MinTTL: time.Millisecond, MaxTTL: d.items.st.maxTTL, Batch: d.items.batch, Checks: d.items.batch - 1, MaxValue: 64 << 10, ReadsToo: d.items.batch > 4,
+		Now: func() time.Time { return epoch.Add(d.items.st.clock()) }}
 }
 
-func (d *simDriver) Now() time.Time { return epoch.Add(d.items.st.clock()) }
-func (d *simDriver) Close() error   { return nil }
+func (d *simDriver) Close() error { return nil }
 
 func (d *simDriver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	a, _, err := d.ask(ctx, false, func(reply func(itemsAnswer)) { reply(d.place().read(keys)) })

@@ -43,9 +43,6 @@ func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
 }
 
-// Now implements [lease.Driver].
-func (d *driver) Now() time.Time { return time.Now() }
-
 // Close implements [lease.Driver].
 func (d *driver) Close() error {
 	if !d.ownClient {

@@ -43,6 +43,9 @@ var (
 func New(d Driver) *Backend {
 	limits := d.Limits()
 	limits.MaxValue = min(limits.MaxValue, MaxValue)
+	if limits.Now == nil {
+		limits.Now = time.Now
+	}
 	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]reading{}}
 	b.keeper, _ = d.(Keeper)
 	b.cache.clear()
@@ -65,7 +68,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 // closeLimit bounds the calls to the store that Close makes.
 const closeLimit = 500 * time.Millisecond
 
-// Close deletes the session. If leases may be held it stays, marked as left, so that no
+// Close deletes the session. If leases may be held it stays, as that of no member, so that no
 // challenger begins its watch anew. Then Close closes the driver.
 func (b *Backend) Close() error {
 	if !b.owner.Close() {

@@ -8,10 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A cache has items as they were last read, or as Listen has told of them since. It lets Observe
-// answer that leases have changed, and Acquire bid, without a reading. It never answers that a
-// lease is unchanged, and whatever is bid by it is compared by the store:
-// "What is remembered" in doc.go.
+// A cache has items as they were last read, or as Listen has told of them since: "What is remembered" in doc.go.
 type cache struct {
 	place
 	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
@@ -92,17 +89,17 @@ func (c *cache) addRead(v *view, now time.Time) {
 		case it.Version == "": // nothing is said by it; a process that begins reads thousands
 			delete(c.items, key)
 		default:
-			c.add(it, &now)
+			c.add(it)
 		}
 	}
 }
 
 // add keeps an item, unless a newer one is known. One without an Order was read later: addRead has seen to that.
-func (c *cache) add(it Item, now *time.Time) {
+func (c *cache) add(it Item) {
 	if old, ok := c.items[it.Key]; ok && it.Version != "" && 0 < it.Order && it.Order < old.Order {
 		return
 	}
-	it.Remembered, it.rememberedAt = true, now
+	it.Remembered, it.Age = true, -1 // it gets older
 	c.items[it.Key] = it
 }
 

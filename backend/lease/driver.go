@@ -45,10 +45,6 @@ type Driver interface {
 	// Limits never change, and the call does not use the store.
 	Limits() Limits
 
-	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed: the
-	// store's if that costs no call, otherwise time.Now. It may jump, as clocks do that are set.
-	Now() time.Time
-
 	// Close frees what the Driver opened. A second call does nothing.
 	Close() error
 }
@@ -111,6 +107,10 @@ type Limits struct {
 	// MaxValue is the greatest size of an encoded value in bytes; at least 64 KiB. More than the constant
 	// MaxValue counts as that.
 	MaxValue int
+
+	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed. It may jump, as
+	// clocks do that are set. Default: time.Now.
+	Now func() time.Time
 }
 
 // A Kind says what an item is. It is part of the item's key.
@@ -169,8 +169,6 @@ type Item struct {
 	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown; 0 says that
 	// it was written just now.
 	Age time.Duration
-
-	rememberedAt *time.Time // when Age was so; nil: now
 }
 
 // A Process is what a store knows of a process. Most know nothing.

@@ -37,7 +37,12 @@ type setBack struct {
 	writes int
 }
 
-func (d *setBack) Now() time.Time { return time.Now().Add(-d.by).Round(0) }
+func (d *setBack) Limits() lease.Limits {
+	limits := d.Driver.Limits()
+	limits.Now = func() time.Time { return time.Now().Add(-d.by).Round(0) }
+	return limits
+}
+
 func (d *setBack) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	d.writes++
 	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)

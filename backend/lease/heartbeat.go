@@ -25,8 +25,7 @@ type Session struct {
 	Metadata  string `json:"metadata,omitempty"`
 	Stage     string `json:"stage,omitempty"`
 	Elections string `json:"elections,omitempty"`
-	TTL       Span   `json:"ttl,omitempty"`  // 0: no member, as before it announces itself and after it has left
-	Left      bool   `json:"left,omitempty"` // the process has closed its Backend while it may have held leases
+	TTL       Span   `json:"ttl,omitempty"` // 0: no member, as before it announces itself and after it has left
 }
 
 // Of returns the heartbeat of an election; 0 if there is no session.
@@ -70,15 +69,6 @@ func (s *Session) successor() Session {
 	next := *s
 	next.Generation, next.Heartbeat, next.Apart = string(backend.NewNonce()[:16]), NewHeartbeat(), nil
 	return next
-}
-
-// size returns about how many bytes the encoded session has.
-func (s *Session) size() int {
-	n := 512 + len(s.Address) + 2*len(s.Metadata) + 2*len(s.Elections)
-	for name := range s.Apart {
-		n += len(name) + 32
-	}
-	return n
 }
 
 // A Heartbeat is a random value. It is written as text, because JSON parsers round large numbers.

@@ -67,7 +67,7 @@ func (b *Backend) forget(election string, term uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.held[election]; term == 0 || g != nil && g.record.term == term {
-		b.known[election] = reading{b.seenTerm(election), b.driver.Now().Unix()}
+		b.known[election] = reading{b.seenTerm(election), b.limits.Now().Unix()}
 		delete(b.held, election)
 	}
 }
@@ -94,17 +94,6 @@ func (b *Backend) invalidate(election string) {
 	defer b.mu.Unlock()
 	if g := b.held[election]; g != nil {
 		g.version = ""
-	}
-}
-
-// invalidateAll notes that the records of all held leases must be read.
-func (b *Backend) invalidateAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, g := range b.held {
-		if g != nil {
-			g.version = ""
-		}
 	}
 }
 

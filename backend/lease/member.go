@@ -90,7 +90,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 
 // due reports whether the session must be written again to show that the member is there.
 func (b *Backend) due(s *session, after time.Duration) bool {
-	age := b.driver.Now().Sub(s.at)
+	age := b.limits.Now().Sub(s.at)
 	return (age < 0 || age >= after) && (b.keeper == nil || !b.keeper.Kept())
 }
 
@@ -121,15 +121,13 @@ func (b *Backend) announceWith(ctx context.Context, s *session, keys []Key) *Vie
 	select {
 	case b.sessionMutex <- struct{}{}:
 		defer func() { <-b.sessionMutex }()
-	case <-ctx.Done():
-		return nil
 	default:
 		return nil
 	}
 	if b.currentSession() != s {
 		return nil
 	}
-	next, now := s.value, b.driver.Now()
+	next, now := s.value, b.limits.Now()
 	next.At = now.UTC().Round(0)
 	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Read: keys}}, nil)
 	r := w.result(0)
@@ -160,7 +158,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			from = it.Name + "\x00"
 			s, ok := it.Value.(*Session)
 			passable := clean.Text(it.Name, 64, false) == it.Name // as from of the next call
-			if !ok || s.Left || s.TTL == 0 || !passable {
+			if !ok || s.TTL == 0 || !passable {
 				continue
 			}
 			m := clean.Member(backend.Member{

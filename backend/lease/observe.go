@@ -18,7 +18,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if changed, ok := b.changedByCache(seen); ok {
 		return changed, nil
 	}
-	_, states, err := b.readBy(ctx, b.readAnnouncing, namesOf(seen))
+	_, states, err := b.read(ctx, namesOf(seen))
 	if err != nil {
 		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
 	}
@@ -97,7 +97,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	defer b.mu.Unlock()
 	c := &b.cache
 	var s state
-	age, v := b.driver.Now().Sub(c.at), b.cachedView()
+	age, v := b.limits.Now().Sub(c.at), b.cachedView()
 	ok = !c.at.IsZero() && age >= 0
 	for i := range seen {
 		ok = ok && b.loadCached(v, seen[i].Election, &s) && !changedBeyondRenewal(&seen[i], &s.Lease) && age <= max(s.TTL, b.limits.MinTTL)
@@ -114,7 +114,6 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 // election in names has changed, or of another one that this process has read and does not hold; or the driver has only
 // said that something has changed. The caller holds b.mu.
 func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (news bool) {
-	now := b.driver.Now()
 	if news = len(items) == 0; news {
 		b.cache.untold = b.cache.begun
 	}
@@ -140,9 +139,9 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 			}
 			b.cache.idle++
 		}
-		b.cache.add(it, &now)
+		b.cache.add(it)
 	}
-	b.cache.position, b.cache.at = max(b.cache.position, position), now
+	b.cache.position, b.cache.at = max(b.cache.position, position), b.limits.Now()
 	return news
 }
 
@@ -153,7 +152,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	}
 
 	for len(list) < limit {
-		number := b.beginReading()
+		_, number := b.beginReading(nil)
 		want := limit - len(list)
 		page, err := b.driver.List(ctx, Records, from, want)
 		if err != nil {
@@ -188,7 +187,7 @@ func (b *Backend) listed(ctx context.Context, number uint64, page *View, names [
 		return nil, err
 	}
 	b.mu.Lock()
-	b.cache.refresh(v, b.driver.Now())
+	b.cache.refresh(v, b.limits.Now())
 	b.mu.Unlock()
 
 	for i := range states {

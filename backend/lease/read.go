@@ -53,13 +53,8 @@ func (s *state) heldBy(nonce backend.Nonce) bool {
 
 // read reads elections that this process takes part in or observes, and remembers what it has read.
 func (b *Backend) read(ctx context.Context, names []string) (*view, []state, error) {
-	return b.readBy(ctx, b.driver.Read, names)
-}
-
-// readBy is read, by Driver.Read or readAnnouncing.
-func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) (View, error), names []string) (*view, []state, error) {
-	number := b.beginReading()
-	got, err := read(ctx, b.keysFor(names))
+	keys, number := b.beginReading(names)
+	got, err := b.readAnnouncing(ctx, keys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,19 +69,12 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 	return v, states, nil
 }
 
-// beginReading returns the number of a reading that begins.
-func (b *Backend) beginReading() uint64 {
+// beginReading returns the number of a reading that begins, and the keys of records and, as the cache has them, of
+// their holders' sessions: they will probably be needed, too.
+func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cache.begun++
-	return b.cache.begun
-}
-
-// keysFor returns the keys of records and, as the cache has them, of their holders' sessions: they will
-// probably be needed, too.
-func (b *Backend) keysFor(names []string) (keys []Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	asked := make(map[Key]bool, len(names))
 	for _, name := range names {
 		keys = addKey(keys, asked, Key{Records, name})
@@ -97,7 +85,7 @@ func (b *Backend) keysFor(names []string) (keys []Key) {
 			keys = addKey(keys, asked, key)
 		}
 	}
-	return keys
+	return keys, b.cache.begun
 }
 
 // complete reads what is needed besides a reading or listing of records to tell whether the
@@ -256,7 +244,7 @@ func (b *Backend) deriveSuspect(v *view, s *state) {
 func (b *Backend) noteEpoch(epoch string) {
 	if b.epoch != "" && b.epoch != epoch {
 		b.replaced++
-		b.replacedAt = b.driver.Now()
+		b.replacedAt = b.limits.Now()
 	}
 	b.epoch = epoch
 }
@@ -265,7 +253,7 @@ func (b *Backend) noteEpoch(epoch string) {
 // leaders and records of its own, while those of the one before go on. Or it is the wrong one, and the next
 // answer comes from the one before again. The caller holds b.mu.
 func (b *Backend) justReplaced(v *view) bool {
-	since := b.driver.Now().Sub(b.replacedAt)
+	since := b.limits.Now().Sub(b.replacedAt)
 	return b.replaced > 0 && since >= 0 && since < b.longest(v)
 }
 
@@ -350,13 +338,10 @@ func (b *Backend) unnoticed(v *view) time.Duration {
 
 // age returns how long ago an item was written, by the store's clock or by that of its writer.
 func (b *Backend) age(it *Item, written time.Time) time.Duration {
-	switch {
-	case it.Age < 0:
-		return max(0, b.driver.Now().Sub(written))
-	case it.rememberedAt == nil:
-		return it.Age
+	if it.Age < 0 {
+		return max(0, b.limits.Now().Sub(written))
 	}
-	return it.Age + max(0, b.driver.Now().Sub(*it.rememberedAt))
+	return it.Age
 }
 
 // version makes the Version of a lease. What comes before the space changes with each grant and

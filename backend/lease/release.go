@@ -106,7 +106,7 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 
 // vacated returns the vacant record that follows a leadership of this process.
 func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
-	now := b.driver.Now().UTC()
+	now := b.limits.Now().UTC()
 	r := &Record{Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now, Request: st.record.Request, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom}
 	r.End, r.LastID, r.History = st.endLeadership(how, now)
 	if st.suspect || !b.mayHold(st.Election) {

@@ -94,8 +94,8 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 		g, _ := b.heldInTerm(&r.held[i])
 		records[n] = g.item(names[n]) // its value need not be compared: the session's version is, which is newer
 	}
-	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())
-	if next.size() > b.limits.MaxValue/2 && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
+	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.limits.Now())
+	if next.Apart != nil && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
 		_, err := b.writeSession(ctx, s, s.value.successor(), nil)
 		return err // the next round moves the leases to the new generation
 	}
@@ -231,7 +231,7 @@ func (r *renewing) inSession(st *state) bool {
 func (r *renewing) rewritten(i int, st *state, s *session) *Record {
 	next := *st.record
 	next.Session, next.Heartbeat = s.value.Generation, NewHeartbeat()
-	next.Written = r.b.driver.Now().UTC()
+	next.Written = r.b.limits.Now().UTC()
 	if r.mark {
 		next.MovedTo, next.MovedFrom = r.held[i].MovedTo, r.held[i].MovedFrom
 	}

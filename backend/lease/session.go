@@ -112,7 +112,7 @@ type sessionWrite struct {
 // not changed: in the same step if they are few, otherwise they are compared after it. The caller holds
 // the session mutex.
 func (b *Backend) writeSession(ctx context.Context, s *session, next Session, check []Item) (sessionWrite, error) {
-	now := b.driver.Now()
+	now := b.limits.Now()
 	next.At = now.UTC().Round(0)
 	c := Change{Put: []Put{{s.item, &next}}}
 	if len(check) <= b.limits.Checks {
@@ -159,7 +159,9 @@ func (b *Backend) rereadSession(ctx context.Context, s *session, next *Session, 
 	}
 	SetWrite(next, v.Write)
 	if Encode(v) != Encode(next) {
-		b.invalidateAll() // a restored store that was not noticed may count the records' versions anew, too
+		for _, election := range b.Held() { // a restored store that was not noticed may count their versions anew, too
+			b.invalidate(election)
+		}
 		return sessionWrite{outcome: sessionChanged}, nil
 	}
 
@@ -176,16 +178,13 @@ var errUnknown = errors.New("the store did not say whether it has applied the ch
 
 // result returns what became of a change, if the driver has said it.
 func (w *Written) result(i int) Result {
-	if i >= len(w.Results) {
-		return Result{Err: errUnknown}
-	}
-	if r := w.Results[i]; r.Outcome != backend.Unknown || r.Err != nil {
-		return r
+	if i < len(w.Results) && (w.Results[i].Outcome != backend.Unknown || w.Results[i].Err != nil) {
+		return w.Results[i]
 	}
 	return Result{Err: errUnknown}
 }
 
-// leave deletes the session, or marks it as left if leases may be held.
+// leave deletes the session, or makes it that of no member if leases may be held.
 func (b *Backend) leave(ctx context.Context) {
 	unlock, err := b.lockSession(ctx)
 	if err != nil {
@@ -201,7 +200,7 @@ func (b *Backend) leave(ctx context.Context) {
 	put := Put{Over: s.item}
 	if holding {
 		next := s.value
-		next.Left = true
+		next.TTL = 0
 		put.Value = &next
 	}
 	b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{put}}}, nil)

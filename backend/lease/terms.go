@@ -9,7 +9,7 @@ import (
 
 // nextTerm returns the term of a grant. It jumps if the last grant may be lost.
 func (a *acquiring) nextTerm(v *view, st *state, bid *backend.Bid) (uint64, error) {
-	now := a.b.driver.Now()
+	now := a.b.limits.Now()
 	last := max(st.lastTerm(now), bid.Expected.Term)
 	jump := st.suspect || st.missing && v.lostTerms()
 
@@ -57,7 +57,7 @@ const unreadFor = int64(time.Hour / time.Second)
 // noteReading remembers what was read. Elections and processes come and go: if much is remembered, those of the past
 // are forgotten. The caller holds b.mu.
 func (b *Backend) noteReading(v *view, states []state) {
-	now := b.driver.Now()
+	now := b.limits.Now()
 	for i := range states {
 		s := &states[i]
 		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now.Unix()}

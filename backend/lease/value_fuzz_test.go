@@ -15,9 +15,9 @@ import (
 type still struct{ Driver }
 
 func (still) Limits() Limits {
-	return Limits{Name: "still", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 40, MaxValue: MaxValue}
+	return Limits{Name: "still", MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 40, MaxValue: MaxValue,
+		Now: func() time.Time { return time.Unix(1e9, 0).UTC() }}
 }
-func (still) Now() time.Time { return time.Unix(1e9, 0).UTC() }
 
 // FuzzValues classifies one election from items with arbitrary values. there has a bit for each
 // item that exists, and for what is known besides.

@@ -41,8 +41,6 @@ func (d *driver) Limits() lease.Limits {
 		Batch: 100, Checks: 99, MaxValue: d.limits.MaxBytes / 8}
 }
 
-func (d *driver) Now() time.Time { return time.Now() }
-
 // A reading is a document as this process sees it.
 type reading struct {
 	*document
@@ -111,7 +109,6 @@ func (r *reading) view(keys []lease.Key) lease.View {
 	return v
 }
 
-// Read implements [lease.Driver].
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	r, err := d.get(ctx)
 	if err == nil {
@@ -120,7 +117,6 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, err
 }
 
-// List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	r, err := d.get(ctx)
 	if err != nil {

@@ -43,9 +43,6 @@ func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, Checks: 24, MaxValue: 1 << 19}
 }
 
-// Now implements [lease.Driver].
-func (d *driver) Now() time.Time { return time.Now() }
-
 // Kept implements [lease.Keeper].
 func (d *driver) Kept() bool {
 	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID

@@ -125,9 +125,6 @@ func (d *Driver) Limits() lease.Limits {
 	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: maxValue}
 }
 
-// Now implements [lease.Driver].
-func (d *Driver) Now() time.Time { return time.Now() }
-
 // Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one, since it must not
 // be older than any other.
 func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {

@@ -62,8 +62,8 @@ var leaseMutants = []mutant{
 		"return sessionWrite{outcome: recordsChanged}, nil",
 		"return sessionWrite{outcome: sessionWritten}, nil", "S13:", overLease},
 	{"a renewal renews all leases of the process", "renew.go",
-		"s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.driver.Now())",
-		"s.value.Renew(names, nil, b.driver.Now())", "a lease expires though its session goes on", protocol("TestALeaseThatIsNotRenewed")},
+		"s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.limits.Now())",
+		"s.value.Renew(names, nil, b.limits.Now())", "a lease expires though its session goes on", protocol("TestALeaseThatIsNotRenewed")},
 	{"a deposed leader is renewed", "renew.go",
 		"return g, st.Request.Kind != backend.Depose",
 		"return g, true", "a deposed leader is not renewed", protocol("TestARequestDoesNot")},
@@ -108,8 +108,8 @@ var leaseMutants = []mutant{
 
 	// What is remembered.
 	{"a remembered record is compared by its version alone", "cache.go",
-		"it.Remembered, it.rememberedAt = true, now",
-		"it.rememberedAt = now", "a bid by a remembered vacancy is granted", protocol("TestARememberedVacancy")},
+		"it.Remembered, it.Age = true, -1",
+		"it.Age = -1", "a bid by a remembered vacancy is granted", protocol("TestARememberedVacancy")},
 	{"Observe says by what is remembered that a lease is unchanged", "cache.go",
 		"		if seen[i].Version == \"\" || !ordered || !s.Differs(seen[i]) {\n			return nil, false\n		}",
 		"		if seen[i].Version == \"\" || !ordered {\n			return nil, false\n		}\n		if !s.Differs(seen[i]) {\n			continue\n		}", "that a lease is unchanged is true at the call", differential},

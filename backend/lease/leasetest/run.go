@@ -80,7 +80,7 @@ func Run(t *testing.T, h Harness) {
 // lab makes a new store.
 func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return &lab{TB: t, Harness: h, ctx: ctx, open: open, d: open(t)}
 }

@@ -163,7 +163,6 @@ type driver struct {
 }
 
 func (d *driver) Limits() lease.Limits { return d.s.Limits }
-func (d *driver) Now() time.Time       { return time.Now() }
 func (d *driver) Close() error         { return nil }
 
 // notice notes whether the store went back, and reports whether it did. The caller holds s.mu, as in item and view.
@@ -283,13 +282,12 @@ func (s *Store) apply(c *lease.Change) (r lease.Result) {
 		return lease.Result{Outcome: backend.Refused}
 	}
 	for _, p := range c.Put {
-		if p.Value == nil {
-			r.Items = append(r.Items, s.put(p.Over.Key, "", 0, false))
-			continue
+		text, writes := "", s.entries[p.Over.Key].writes+1
+		if p.Value != nil {
+			lease.SetWrite(p.Value, writes)
+			text = lease.Encode(p.Value)
 		}
-		writes := s.entries[p.Over.Key].writes + 1
-		lease.SetWrite(p.Value, writes)
-		r.Items = append(r.Items, s.put(p.Over.Key, lease.Encode(p.Value), writes, true))
+		r.Items = append(r.Items, s.put(p.Over.Key, text, writes, p.Value != nil))
 	}
 	r.Outcome = backend.Granted
 	return r
@@ -310,7 +308,6 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, ctx.Err()
 }
 
-// Listen implements [lease.Listener].
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	for {
 		s := d.s
