@@ -46,9 +46,16 @@ func init() { backend.Register(Name, Options{}, Open) }
 // package backend/file about Dir.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, 15*time.Second)
-	if wrong := o.wrong(); wrong != "" {
-		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, wrong)
+	named := o.Leader != "" || len(o.Leaders) > 0
+	switch {
+	case named == (o.File != ""):
+		return nil, fmt.Errorf("manual: %w: set either leader (an id, or self) and leaders, or file", backend.ErrInvalid)
+	case o.File != "" && !filepath.IsAbs(o.File):
+		return nil, fmt.Errorf("manual: %w: the file is %q, a relative path: processes started in different places would each read another; give an absolute one", backend.ErrInvalid, o.File)
+	case o.MaxTTL < 50*time.Millisecond || o.MaxTTL > time.Hour:
+		return nil, fmt.Errorf("manual: %w: the greatest TTL is %v; it must be from 50ms to 1h", backend.ErrInvalid, o.MaxTTL)
 	}
+
 	b := &Backend{file: o.File, maxTTL: o.MaxTTL, led: map[string]uint64{}}
 	if o.File == "" {
 		b.current = assignment{Version: 1, Leader: o.Leader, Elections: maps.Clone(o.Leaders)}
@@ -65,17 +72,4 @@ func Open(o Options) (*Backend, error) {
 		b.Backend, b.inDir = inner, true
 	}
 	return b, nil
-}
-
-func (o Options) wrong() string {
-	named := o.Leader != "" || len(o.Leaders) > 0
-	switch {
-	case named == (o.File != ""):
-		return "set either leader (an id, or self) and leaders, or file"
-	case o.File != "" && !filepath.IsAbs(o.File):
-		return fmt.Sprintf("the file is %q, a relative path: processes started in different places would each read another; give an absolute one", o.File)
-	case o.MaxTTL < 50*time.Millisecond || o.MaxTTL > time.Hour:
-		return fmt.Sprintf("the greatest TTL is %v; it must be from 50ms to 1h", o.MaxTTL)
-	}
-	return ""
 }
