@@ -50,7 +50,6 @@ func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
 }
 
-// Close implements [lease.Driver].
 func (d *driver) Close() error {
 	if d.Transport != nil {
 		d.Transport.idle()

@@ -43,7 +43,6 @@ func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
 }
 
-// Close implements [lease.Driver].
 func (d *driver) Close() error {
 	if !d.ownClient {
 		return d.fail(d.watcher.Close())
@@ -144,7 +143,6 @@ func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err
 	return v, nil
 }
 
-// List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	get := clientv3.OpGet(d.keys.directory(kind)+from, clientv3.WithRange(d.keys.end(kind)), clientv3.WithLimit(int64(limit)))
 	resp, o, err := d.txn(ctx, nil, []clientv3.Op{get})

@@ -77,7 +77,6 @@ func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, Checks: maxItems - 1, ReadsToo: true, MaxValue: lease.MaxValue}
 }
 
-// Close implements [lease.Driver].
 func (d *driver) Close() error {
 	d.cancel()
 	d.mu.Lock()

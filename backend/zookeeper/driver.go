@@ -38,12 +38,10 @@ var (
 	_ lease.Keeper   = (*driver)(nil)
 )
 
-// Limits implements [lease.Driver].
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, Checks: 24, MaxValue: 1 << 19}
 }
 
-// Kept implements [lease.Keeper].
 func (d *driver) Kept() bool {
 	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID
 }
@@ -171,7 +169,6 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	}
 }
 
-// List implements [lease.Driver].
 func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	if err := d.session.Sync(ctx); err != nil {
 		return v, d.fail(err)
