@@ -21,15 +21,10 @@ import (
 
 func main() {
 	r := newRun(os.Stdout)
-	in := bufio.NewReader(os.Stdin)
-	for {
-		line, err := in.ReadBytes('\n')
-		if len(line) > 0 {
-			r.handle(line)
-		}
-		if err != nil {
-			break
-		}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<30) // a line may be very long
+	for in.Scan() {
+		r.handle(in.Bytes())
 	}
 	r.end()
 	if !r.ok() {
@@ -49,12 +44,14 @@ type event struct {
 type run struct {
 	out     io.Writer
 	running map[string]*pkg
-	build   []string
-	total   map[outcome]int
+	total   counts
 	broken  bool     // a package failed
 	notes   []string // for the end
 	slowest []event  // the ends of tests without their subtests, the slowest first
 }
+
+// counts has numbers of tests by how they ended: pass, fail, skip, or left to the full tier.
+type counts map[string]int
 
 // mostSlow is how many of the slowest tests are named.
 const mostSlow = 20
@@ -63,20 +60,10 @@ const mostSlow = 20
 type pkg struct {
 	path    string
 	output  map[string][]string // of tests that run; "": outside of tests
-	count   map[outcome]int     // tests without their subtests
-	subs    map[string]map[outcome]int
+	count   counts              // of tests without their subtests
 	servers map[string]bool
 	missing map[string]bool // servers and programs that are not installed
 }
-
-type outcome string
-
-const (
-	passed  outcome = "passed"
-	failed  outcome = "failed"
-	left    outcome = "left"    // to the full tier
-	skipped outcome = "skipped" // for another reason
-)
 
 // forVerify begins the reason why the fast tier skips a test (see testbed.ForVerify).
 const forVerify = "left to make verify: "
@@ -85,7 +72,7 @@ const forVerify = "left to make verify: "
 const repeatedTrial = "REPEATED: "
 
 func newRun(out io.Writer) *run {
-	r := &run{out: out, running: map[string]*pkg{}, total: map[outcome]int{}}
+	r := &run{out: out, running: map[string]*pkg{}, total: counts{}}
 	fmt.Fprintf(out, "%-24s %6s %6s %6s %7s  %s\n", "package", "passed", "failed", "left", "seconds", "on")
 	return r
 }
@@ -94,24 +81,18 @@ func newRun(out io.Writer) *run {
 func (r *run) handle(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {
-		fmt.Fprintf(r.out, "%s", line) // not the output of a test
+		fmt.Fprintf(r.out, "%s\n", line) // not the output of a test
 		return
 	}
-	if e.Package == "" { // a build: show the compiler's output if it fails
-		r.build = append(r.build, e.Output)
-		if e.Action == "build-fail" {
-			r.show(r.build)
-		}
-		if e.Action != "build-output" {
-			r.build = nil
-		}
+	if e.Package == "" { // of the compiler
+		fmt.Fprint(r.out, e.Output)
 		return
 	}
 
 	path := short(e.Package)
 	p := r.running[path]
 	if p == nil {
-		p = &pkg{path, map[string][]string{}, map[outcome]int{}, map[string]map[outcome]int{}, map[string]bool{}, map[string]bool{}}
+		p = &pkg{path, map[string][]string{}, counts{}, map[string]bool{}, map[string]bool{}}
 		r.running[path] = p
 	}
 	switch {
@@ -134,7 +115,7 @@ func short(path string) string {
 	return strings.TrimPrefix(path, "github.com/go-election/go-election/")
 }
 
-// said keeps a line of output. A test that has begun has some.
+// said keeps a line of output. A test that has begun has some: "=== RUN".
 func (r *run) said(p *pkg, e event) {
 	p.output[e.Test] = append(p.output[e.Test], e.Output)
 	// The suite's own tests let trials fail.
@@ -145,46 +126,33 @@ func (r *run) said(p *pkg, e event) {
 
 // testEnded counts a test, and shows one that failed.
 func (r *run) testEnded(p *pkg, e event) {
-	output := slices.DeleteFunc(p.output[e.Test], func(line string) bool { return strings.HasPrefix(line, "=== ") })
-	subs := p.subs[e.Test]
+	output := written(p.output[e.Test])
 	delete(p.output, e.Test)
-	delete(p.subs, e.Test)
-	is := passed
+	ended := e.Action
 	switch {
-	case e.Action == "fail":
-		is = failed
-		r.show(append([]string{fmt.Sprintf("\n%s %s\n", p.path, e.Test)}, output...))
-	case e.Action == "skip" && strings.Contains(strings.Join(output, ""), forVerify):
-		is = left
-	case e.Action == "skip":
-		is = skipped
-		r.note("skipped: %s %s: %s", p.path, e.Test, reason(output))
-	case subs[left] > 0 && subs[passed]+subs[skipped] == 0: // if all its subtests are left to the full tier, so is the test
-		is = left
+	case ended == "fail":
+		fmt.Fprintf(r.out, "\n%s %s\n%s", p.path, e.Test, output)
+	case ended == "skip" && strings.Contains(output, forVerify):
+		ended = "left"
+	case ended == "skip":
+		r.note("skipped: %s %s: %s", p.path, e.Test, strings.TrimSpace(output))
 	}
-
-	i := strings.LastIndexByte(e.Test, '/')
-	if i < 0 {
-		p.count[is]++
-		r.slowest = append(r.slowest, e)
-		slices.SortStableFunc(r.slowest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-		r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
+	if strings.Contains(e.Test, "/") {
 		return
 	}
-	if p.subs[e.Test[:i]] == nil {
-		p.subs[e.Test[:i]] = map[outcome]int{}
-	}
-	p.subs[e.Test[:i]][is]++
+
+	p.count[ended]++
+	r.slowest = append(r.slowest, e)
+	slices.SortStableFunc(r.slowest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
 }
 
-// reason returns the last line that a skipped test printed.
-func reason(output []string) string {
-	for _, line := range slices.Backward(output) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--- ") {
-			return line
-		}
-	}
-	return "no reason given"
+// written returns what a test has written, without the lines of go test itself.
+func written(output []string) string {
+	return strings.Join(slices.DeleteFunc(output, func(line string) bool {
+		line = strings.TrimSpace(line)
+		return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
+	}), "")
 }
 
 // packageEnded prints the row of a package. If it failed outside of a test's result, as by a panic, the output that was
@@ -192,42 +160,35 @@ func reason(output []string) string {
 func (r *run) packageEnded(p *pkg, e event) {
 	delete(r.running, p.path)
 	note := strings.Join(slices.Sorted(maps.Keys(p.servers)), "; ")
-	outside := p.output[""]
+	outside := written(p.output[""])
 	delete(p.output, "")
 	if e.Action == "fail" {
 		r.broken = true
-		if p.count[failed] == 0 || len(p.output) > 0 {
+		if p.count["fail"] == 0 || len(p.output) > 0 {
 			note = "FAILED AS A WHOLE"
-			r.showUnended(p)
-			r.show(outside)
+			for _, test := range slices.Sorted(maps.Keys(p.output)) {
+				fmt.Fprintf(r.out, "\n%s %s has not ended\n%s", p.path, test, written(p.output[test]))
+			}
+			fmt.Fprint(r.out, outside)
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(p.missing)) {
 		r.note("MISSING for %s: %s", p.path, m)
 	}
-	for is, n := range p.count {
-		r.total[is] += n
+	for ended, n := range p.count {
+		r.total[ended] += n
 	}
 	if len(p.count) > 0 || e.Action == "fail" {
-		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], e.Elapsed, note)
+		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count["pass"], p.count["fail"], p.count["left"], e.Elapsed, note)
 	}
 }
-
-// showUnended shows what the tests have written that have not ended.
-func (r *run) showUnended(p *pkg) {
-	for _, name := range slices.Sorted(maps.Keys(p.output)) {
-		r.show(append([]string{fmt.Sprintf("\n%s %s has not ended\n", p.path, name)}, p.output[name]...))
-	}
-}
-
-func (r *run) show(output []string) { fmt.Fprint(r.out, strings.Join(output, "")) }
 
 func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 // ok reports whether tests ran and none failed.
-func (r *run) ok() bool { return !r.broken && len(r.running) == 0 && r.total[passed] > 0 }
+func (r *run) ok() bool { return !r.broken && len(r.running) == 0 && r.total["pass"] > 0 }
 
 // end prints what the run has noted, and the sum of all tests.
 func (r *run) end() {
@@ -240,5 +201,5 @@ func (r *run) end() {
 	}
 	slices.Sort(r.notes)
 	slices.Reverse(r.notes) // what is missing comes last, where it is not overlooked
-	fmt.Fprintf(r.out, "\n%s\n%d passed, %d failed, %d skipped\n", strings.Join(r.notes, "\n"), r.total[passed], r.total[failed], r.total[left]+r.total[skipped])
+	fmt.Fprintf(r.out, "\n%s\n%d passed, %d failed, %d skipped\n", strings.Join(r.notes, "\n"), r.total["pass"], r.total["fail"], r.total["left"]+r.total["skip"])
 }
