@@ -2,6 +2,7 @@ package electionhttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,8 @@ const maxReplay = 64 << 10
 
 // ForwardOptions configure [Forward].
 type ForwardOptions struct {
-	// Wait is how long a request may wait, in all, while nobody leads or the leader cannot be reached. 10 ms
-	// to 10 min, or negative: not at all. Default: 10 s.
+	// Wait is how long a request may wait while nobody leads, and, if the leader cannot be reached, for the next
+	// one. Negative: not at all. Default: 10 s.
 	Wait time.Duration
 
 	// URL returns where a leader serves. Default: its Address, which may be host:port or a URL that begins
@@ -68,14 +69,10 @@ type ForwardOptions struct {
 // A client can set the headers itself. It gains nothing: a header that the client sets is replaced, or the request
 // is refused.
 func Forward(e *election.Election, next http.Handler, o ForwardOptions) (http.Handler, error) {
-	switch {
-	case e == nil || next == nil:
+	if e == nil || next == nil {
 		return nil, fmt.Errorf("electionhttp: %w: Forward needs an election and a handler", backend.ErrInvalid)
-	case o.Wait == 0:
-		o.Wait = 10 * time.Second
-	case o.Wait > 0 && (o.Wait < 10*time.Millisecond || o.Wait > 10*time.Minute):
-		return nil, fmt.Errorf("electionhttp: %w: Wait is %v, must be 10ms to 10m, or negative", backend.ErrInvalid, o.Wait)
 	}
+	o.Wait = cmp.Or(o.Wait, 10*time.Second)
 	if o.URL == nil {
 		o.URL = addressURL
 	}
@@ -105,6 +102,13 @@ type destination struct {
 	term   uint64
 }
 
+// Errors of a request that was not answered. The client sees their texts.
+var (
+	errVacant    = errors.New("nobody leads")
+	errNoAddress = errors.New("the leader has no address that a request can be sent to: see Address in its options")
+	errUnreached = errors.New("the leader could not be reached, or is no longer the leader; it may have served the request")
+)
+
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.Clone(r.Context())
 	if r.Header.Get(forwardedHeader) != "" {
@@ -118,36 +122,35 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "the request's body could not be read")
 		return
 	}
-	left := f.options.Wait
-	after := uint64(0) // the term of the leader that could not be reached
-	for {
-		to, ok := f.find(r.Context(), after, &left)
-		switch {
-		case !ok && after == 0:
-			fail(w, http.StatusServiceUnavailable, "nobody leads")
-			return
-		case !ok:
-			fail(w, http.StatusBadGateway, "the leader could not be reached")
-			return
-		case to.own != nil:
-			f.serve(w, r, to.own)
-			return
-		}
-		err := f.send(w, r, to)
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, errNoAddress):
-			fail(w, http.StatusBadGateway, "the leader has no address that a request can be sent to: see Address in its options")
-			return
-		}
-		if again == nil || r.Context().Err() != nil {
-			fail(w, http.StatusBadGateway, "the leader could not be reached, or is no longer the leader; it may have served the request")
-			return
-		}
+	term, err := f.try(w, r, 0)
+	if errors.Is(err, errUnreached) && again != nil {
 		again()
-		after = to.term
+		if _, second := f.try(w, r, term); !errors.Is(second, errVacant) {
+			err = second
+		}
 	}
+	switch {
+	case errors.Is(err, errVacant):
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case err != nil:
+		fail(w, http.StatusBadGateway, err.Error())
+	}
+}
+
+// try serves a request here, or sends it to the leader, whose term it returns. While nobody leads, or only a leader of the
+// term after or of an earlier one is known, it waits. If it returns an error, nothing was answered.
+func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (term uint64, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), max(f.options.Wait, 0))
+	defer cancel()
+	to, ok := f.find(ctx, after)
+	switch {
+	case !ok:
+		return 0, errVacant
+	case to.own != nil:
+		f.serve(w, r, to.own)
+		return to.term, nil
+	}
+	return to.term, f.send(w, r, to)
 }
 
 // receive serves a request that another process has forwarded. That one may hear of a new leader before the leader itself,
@@ -188,13 +191,8 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, l *election.Le
 	f.next.ServeHTTP(w, r)
 }
 
-// find returns who leads. While nobody does, or only a leader of the term after or an earlier one is known, it waits, at
-// most for what is left.
-func (f *forwarder) find(ctx context.Context, after uint64, left *time.Duration) (to destination, ok bool) {
-	began := time.Now()
-	defer func() { *left -= time.Since(began) }()
-	ctx, cancel := context.WithTimeout(ctx, max(*left, 0))
-	defer cancel()
+// find waits until a leader of a later term than after is known.
+func (f *forwarder) find(ctx context.Context, after uint64) (to destination, ok bool) {
 	ok = f.await(ctx, func() (known bool) {
 		to, known = f.now(after)
 		return known
@@ -228,9 +226,9 @@ func (f *forwarder) event(election.Event) {
 	f.changed = make(chan struct{})
 }
 
-// now returns who leads, as far as this process knows.
+// now returns the leader of a later term than after, as far as this process knows.
 func (f *forwarder) now(after uint64) (to destination, ok bool) {
-	if l := f.election.Leadership(); l != nil {
+	if l := f.election.Leadership(); l != nil && l.Term >= after {
 		return destination{own: l, term: l.Term}, true
 	}
 	s := f.election.Current()
@@ -240,13 +238,7 @@ func (f *forwarder) now(after uint64) (to destination, ok bool) {
 	return destination{leader: s.Leader, term: s.Term}, true
 }
 
-// errNoAddress says that nothing can be sent to the leader.
-var errNoAddress = errors.New("the leader has no address that a request can be sent to")
-
-// errRefused says that the process that was asked does not lead.
-var errRefused = errors.New("the process that was asked does not lead")
-
-// send forwards a request. If it returns an error, nothing was answered.
+// send forwards a request. It gives up a leader that another one has followed: its host may be gone, and never answer.
 func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination) (err error) {
 	target, err := f.options.URL(to.leader)
 	if err != nil {
@@ -254,7 +246,10 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	go f.giveUp(ctx, to, cancel)
+	go func() {
+		f.find(ctx, to.term)
+		cancel()
+	}()
 
 	proxy := httputil.ReverseProxy{
 		Transport: f.options.Transport,
@@ -268,24 +263,14 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination)
 		},
 		ModifyResponse: func(a *http.Response) error {
 			if a.StatusCode == http.StatusMisdirectedRequest && a.Header.Get(forwardedHeader) != "" {
-				return errRefused
+				return errUnreached
 			}
 			return nil
 		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, e error) { err = e },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { err = errUnreached },
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return err
-}
-
-// giveUp cancels a request to a leader that another one has followed: its host may be gone, and never answer.
-func (f *forwarder) giveUp(ctx context.Context, to destination, cancel func()) {
-	if f.await(ctx, func() bool {
-		now, ok := f.now(to.term)
-		return ok && now.term > to.term
-	}) {
-		cancel()
-	}
 }
 
 // replayable returns a function that makes a request ready to be sent once more, or nil if it must not be sent twice.
