@@ -135,26 +135,21 @@ func (a Action) check() string {
 
 // do does an action in e, or in all elections if that is nil.
 func (h *Handler) do(ctx context.Context, a Action, e *election.Election) error {
-	switch a.Verb {
-	case Resign:
+	switch {
+	case a.Verb == Resign:
 		return e.Resign(ctx)
-	case Nominate:
+	case a.Verb == Nominate:
 		return e.Nominate(ctx, a.ID)
-	case Depose:
+	case a.Verb == Depose:
 		return e.Depose(ctx)
-	}
-
-	of := interface {
-		Pause()
-		Resume()
-	}(h.manager)
-	if e != nil {
-		of = e
-	}
-	if a.Verb == Pause {
-		of.Pause()
-	} else {
-		of.Resume()
+	case a.Verb == Pause && e != nil:
+		e.Pause()
+	case a.Verb == Pause:
+		h.manager.Pause()
+	case e != nil:
+		e.Resume()
+	default:
+		h.manager.Resume()
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package electionhttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -58,18 +60,6 @@ type Handler struct {
 //go:embed page
 var page embed.FS
 
-type file struct{ name, kind string }
-
-// files are the files of the page, by path. Their types do not depend on the tables of the machine.
-var files = map[string]file{
-	"/{$}":       {"index.html", "text/html; charset=utf-8"},
-	"/page.css":  {"page.css", "text/css; charset=utf-8"},
-	"/page.js":   {"page.js", "text/javascript; charset=utf-8"},
-	"/detail.js": {"detail.js", "text/javascript; charset=utf-8"},
-	"/kit.js":    {"kit.js", "text/javascript; charset=utf-8"},
-	"/icon.svg":  {"icon.svg", "image/svg+xml"},
-}
-
 // New returns a handler for the elections that m has joined and will join. It watches
 // m; the caller closes m, before or after the handler. Without m it returns an error of
 // class backend.ErrInvalid.
@@ -79,9 +69,7 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)
 	}
 	h.observer = m.Status().Observer
-	if h.log = options.Logger; h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
-	}
+	h.log = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	h.routes()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.seen = changeLog{instance: rand.Text()[:10], next: make(chan struct{})}
@@ -123,8 +111,9 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("GET /changes", h.changes)
 	h.mux.HandleFunc("GET /events", h.events)
 	h.mux.HandleFunc("POST /actions", h.action)
-	for path, f := range files {
-		h.mux.HandleFunc("GET "+path, f.answer)
+	files, _ := fs.Sub(page, "page") // the name is valid
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/detail.js", "/kit.js", "/icon.svg"} {
+		h.mux.Handle("GET "+path, http.FileServerFS(files))
 	}
 }
 
@@ -140,11 +129,6 @@ func setSecurityHeaders(head http.Header) {
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
-}
-
-func (f file) answer(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", f.kind)
-	http.ServeFileFS(w, r, page, "page/"+f.name)
 }
 
 // number reads a number from 0 to limit from the query.
@@ -183,13 +167,7 @@ func fail(w http.ResponseWriter, status int, text string) {
 
 // failStore answers after an error of the store or of the manager.
 func (h *Handler) failStore(w http.ResponseWriter, err error) {
-	e := h.describeError(err)
-	status := http.StatusServiceUnavailable
-	switch e.Error {
-	case "denied":
-		status = http.StatusBadGateway
-	case "invalid", "stale":
-		status = http.StatusConflict
-	}
-	reply(w, status, e)
+	e := describe(err, h.options.Details)
+	status := map[string]int{"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict}[e.Error]
+	reply(w, cmp.Or(status, http.StatusServiceUnavailable), e)
 }

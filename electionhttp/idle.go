@@ -53,12 +53,22 @@ func (h *Handler) readMembers() (m membership, err error) {
 	if m.list, err = h.manager.Members(h.ctx); err != nil {
 		return m, err
 	}
-	for i := range m.list {
+	m.campaigns = campaigns{}
+	for i, member := range m.list {
 		if !h.options.Details {
 			m.list[i].Metadata = ""
 		}
+		if member.TTL > 0 && member.Age > 2*member.TTL {
+			continue
+		}
+		names := slices.Collect(member.Campaigns())
+		if slices.Contains(names, "") { // it counts for all elections, once
+			names = []string{""}
+		}
+		for _, name := range names {
+			m.campaigns[name]++
+		}
 	}
-	m.campaigns = campaignsOf(m.list)
 	return m, nil
 }
 
@@ -67,22 +77,4 @@ func (h *Handler) readMembers() (m membership, err error) {
 func (h *Handler) campaigns() campaigns {
 	m, _ := h.members.newest("", h.readMembers, time.Minute, 250*time.Millisecond)
 	return m.campaigns
-}
-
-// campaignsOf counts the members that campaign for each election.
-func campaignsOf(list []backend.Member) campaigns {
-	found := campaigns{}
-	for _, m := range list {
-		if m.TTL > 0 && m.Age > 2*m.TTL {
-			continue
-		}
-		names := slices.Collect(m.Campaigns())
-		if slices.Contains(names, "") { // it counts for all elections, once
-			names = []string{""}
-		}
-		for _, name := range names {
-			found[name]++
-		}
-	}
-	return found
 }

@@ -128,12 +128,12 @@ func CandidatesFor(r backend.Record, members []backend.Member) []Member {
 	}
 	slices.SortStableFunc(list, func(a, b Member) int {
 		switch {
-		case a.Leads && !b.Leads:
+		case a.Leads == b.Leads:
+			return strings.Compare(a.ID, b.ID)
+		case a.Leads:
 			return -1
-		case b.Leads && !a.Leads:
-			return 1
 		}
-		return strings.Compare(a.ID, b.ID)
+		return 1
 	})
 	return list[:min(len(list), maxCandidates)]
 }
@@ -175,7 +175,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 	}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
-		j.Store.errorJSON = h.describeError(err)
+		j.Store.errorJSON = describe(err, h.options.Details)
 		reply(w, http.StatusOK, j)
 		return
 	}

@@ -92,8 +92,6 @@ type errorJSON struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (h *Handler) describeError(err error) errorJSON { return describe(err, h.options.Details) }
-
 func describe(err error, details bool) (j errorJSON) {
 	if err == nil {
 		return j
@@ -218,7 +216,7 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store:     storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: h.describeError(s.Err)},
+		Store:     storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: describe(s.Err, h.options.Details)},
 		Elections: []electionJSON{},
 	}
 	switch {
