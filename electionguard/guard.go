@@ -15,7 +15,7 @@ import (
 // Options describe the guard of a process.
 type Options struct {
 	// Store is passed to the function that [Main] got, in the guard, for it to open the store. It
-	// reaches the guard through a pipe, so it may hold secrets. Up to 4 MiB.
+	// reaches the guard through a pipe, so it may hold secrets.
 	Store []byte
 
 	// Grace is for how long the guard waits after the program has ended, before it releases. Default: 0.
@@ -138,13 +138,8 @@ const variable = "GO_ELECTION_GUARD"
 // isMain is set if main has called Main, so that another process of this program can be a guard.
 var isMain atomic.Bool
 
-// maxStore is the most that Options.Store may have.
-const maxStore = 4 << 20
-
 func (o *Options) check() error {
 	switch {
-	case len(o.Store) > maxStore:
-		return fmt.Errorf("electionguard: %w: Store has %d bytes, at most %d are allowed", backend.ErrInvalid, len(o.Store), maxStore)
 	case o.Grace < 0:
 		return fmt.Errorf("electionguard: %w: Grace is %v, must be at least 0", backend.ErrInvalid, o.Grace)
 	case !isMain.Load():
