@@ -4,7 +4,9 @@
 //
 //	export DSN='app:secret@tcp(127.0.0.1:3306)/app'
 //	export ELECTION_BACKEND=mysql ELECTION_MYSQL_DSN="$DSN"
-//	go run . -create     # once: creates the tables; needs CREATE
+//	elect schema --apply  # once; needs CREATE
+//	mysql app -e 'CREATE TABLE job_run (n BIGINT AUTO_INCREMENT PRIMARY KEY,
+//	  job VARCHAR(64) NOT NULL, term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)'
 //	ELECTION_ID=a go run . -web 127.0.0.1:8080    # /metrics
 //	ELECTION_ID=b go run . -web 127.0.0.1:8081
 //
@@ -47,7 +49,6 @@ const name = "jobs"
 func main() {
 	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
 	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
-	create := flag.Bool("create", false, "create the tables and exit; the store in MySQL needs multiStatements=true in DSN")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -60,28 +61,13 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if *create {
-		err = createTables(ctx, db, c.Backend)
-	} else {
-		var l net.Listener
-		if l, err = net.Listen("tcp", *web); err == nil {
-			err = node{c, db, l, "@every 1m", "@every 5m"}.run(ctx)
-		}
-	}
+	l, err := net.Listen("tcp", *web)
 	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-func createTables(ctx context.Context, db *sql.DB, backend string) error {
-	if backend == mysql.Name {
-		if err := mysql.CreateTables(ctx, db, "", ""); err != nil {
-			return err
-		}
+	if err := (node{c, db, l, "@every 1m", "@every 5m"}).run(ctx); err != nil {
+		log.Fatal(err)
 	}
-	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS job_run (
- n BIGINT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(64) NOT NULL, term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)`)
-	return err
 }
 
 // A node is one process of the service.

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 const patience = 3 * time.Minute // bounds every wait, on a busy machine
+
+const jobTable = "CREATE TABLE job_run (n BIGINT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(64) NOT NULL, term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)"
 
 // A member is a running node.
 type member struct {
@@ -105,7 +108,8 @@ func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
-		if err := createTables(t.Context(), testbed.OpenDB(t, d.Admin), "mysql"); err != nil {
+		d.Exec(t, jobTable)
+		if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
 			t.Fatal(err)
 		}
 		db := testbed.OpenDB(t, d.User)
@@ -140,9 +144,7 @@ func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 func TestASingleProcessRunsTheJobsWithoutAnElection(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
-	if err := createTables(t.Context(), testbed.OpenDB(t, d.Admin), "manual"); err != nil {
-		t.Fatal(err)
-	}
+	d.Exec(t, jobTable)
 	db := testbed.OpenDB(t, d.User)
 	m := startNode(t, db, "ELECTION_BACKEND=manual", "ELECTION_MANUAL_LEADER=self", "ELECTION_TTL=1m", "ELECTION_ID=a")
 	if node, term := bothJobs(t, db, 0); node != "a" || term == 0 {
