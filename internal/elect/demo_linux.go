@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,74 +20,75 @@ import (
 
 // demoCommands are those that only Linux has.
 func (a *app) demoCommands() []*cobra.Command {
-	var length, every time.Duration
+	var length time.Duration
 	c := &cobra.Command{
 		Use: "demo", Short: "Show a leader being elected, killed and replaced, without installation or configuration", Args: cobra.NoArgs,
 		Long: `Start five processes on this machine, each an "elect run", on lock files in a directory that
-is removed afterwards. Every few seconds the leader is ended: first by kill -9 of its elect, then by
+is removed afterwards. Every two seconds the leader is ended: first by kill -9 of its elect, then by
 kill -9 of its command, then in order by SIGTERM of its elect. Ended processes are restarted. On
 a terminal the demo shows a picture; in a pipe, a line for each event.`,
 		Example: "  elect demo --for 5s",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if every < 500*time.Millisecond {
-				return fmt.Errorf("--every is %v; it must be at least 500ms", every)
-			}
 			ctx, stop := untilSignal(c.Context(), 0)
 			defer stop()
 			out, ok := a.out.(*os.File)
-			return a.runDemo(ctx, length, every, ok && isTerminal(out))
+			return a.runDemo(ctx, length, ok && isTerminal(out))
 		},
 	}
 	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long to run, from the first leader on")
-	c.Flags().DurationVar(&every, "every", 2*time.Second, "how long each leader leads")
 	return []*cobra.Command{c}
 }
 
 type node struct {
-	name    string
-	elect   *exec.Cmd
-	command int // the process id of its command
-	row     []rune
-}
-
-// A message says that the command of a node has started, or, with pid 0, that the node has ended.
-type message struct {
-	node *node
-	pid  int
-	term uint64
-	at   time.Time
+	name  string
+	elect *exec.Cmd
+	row   []rune
 }
 
 type demo struct {
-	out      io.Writer
-	live     bool // draw a picture on a terminal
-	environ  []string
-	began    time.Time
-	messages chan message
-	running  sync.WaitGroup // of nodes
-	nodes    []*node
-	leader   *node
-	term     uint64
-	command  int       // the process id of the last command that has led
-	killed   time.Time // when the last leader was ended; zero while there is a leader
-	gaps     []time.Duration
-	log      []string
+	out     io.Writer
+	live    bool // draw a picture on a terminal
+	environ []string
+	began   time.Time
+	said    *os.File       // where the commands of all nodes write
+	ended   chan *node     // whose elect has ended
+	running sync.WaitGroup // of nodes
+	nodes   []*node
+	leader  *node
+	term    uint64
+	command int       // the process id of the last command that has led
+	killed  time.Time // when the last leader was ended; zero while there is a leader
+	gaps    []time.Duration
+	log     []string
 }
 
-func (a *app) runDemo(ctx context.Context, length, every time.Duration, live bool) error {
+// killEvery is how long each leader leads.
+const killEvery = 2 * time.Second
+
+func (a *app) runDemo(ctx context.Context, length time.Duration, live bool) error {
 	dir, err := os.MkdirTemp("", "elect-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	d := &demo{out: a.out, live: live, began: time.Now(), messages: make(chan message, 100)}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	d := &demo{out: a.out, live: live, began: time.Now(), said: write, ended: make(chan *node, 5)}
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(read); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {
 			d.environ = append(d.environ, v)
 		}
 	}
 	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
-	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", every, dir) // a narrow terminal cuts the end
+	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", killEvery, dir) // a narrow terminal cuts the end
 	nodes, end := context.WithCancel(context.Background())
 	defer d.running.Wait()
 	defer end()
@@ -99,7 +99,7 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 			return err
 		}
 	}
-	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(every)
+	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(killEvery)
 	defer picture.Stop()
 	defer kill.Stop()
 	over := time.NewTimer(length + time.Minute) // if no leader is elected
@@ -110,14 +110,20 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 			return d.summary()
 		case <-over.C:
 			return d.summary()
-		case msg := <-d.messages:
-			first := d.term == 0
-			if err := d.handle(nodes, msg); err != nil {
+		case x := <-d.ended:
+			if d.leader == x {
+				d.leader = nil
+			}
+			if err := d.start(nodes, x); err != nil {
 				return err
 			}
-			if first && d.term != 0 {
+		case line := <-lines:
+			if d.term == 0 { // the first leader
 				over.Reset(length)
-				kill.Reset(every)
+				kill.Reset(killEvery)
+			}
+			if err := d.elected(line); err != nil {
+				return err
 			}
 		case <-kill.C:
 			if d.leader != nil {
@@ -130,71 +136,51 @@ func (a *app) runDemo(ctx context.Context, length, every time.Duration, live boo
 	}
 }
 
-// start starts a node. Its command prints its process id and term. When ctx ends, the node has 20 seconds
-// to end.
+// start starts a node. Its command writes who leads. When ctx ends, the node has 20 seconds to end.
 func (d *demo) start(ctx context.Context, x *node) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	const command = `echo "$$ $ELECTION_TERM"; exec sleep 3600`
+	const command = `echo "$ELECTION_ID $$ $ELECTION_TERM"; exec sleep 3600`
 	cmd := exec.CommandContext(ctx, self, "run", "demo", "--quiet", "--id", x.name, "--", "sh", "-c", command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = d.environ
 	cmd.Dir = os.TempDir() // without an election.yaml
-	cmd.Stderr = os.Stderr
+	cmd.Stdout, cmd.Stderr = d.said, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only this process
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	x.elect, x.command = cmd, 0
+	x.elect = cmd
 	d.running.Go(func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			pid, term, _ := strings.Cut(s.Text(), " ")
-			msg := message{node: x, at: time.Now()}
-			msg.pid, _ = strconv.Atoi(pid)
-			msg.term, _ = strconv.ParseUint(term, 10, 64)
-			d.messages <- msg
-		}
 		cmd.Wait()
-		d.messages <- message{node: x}
+		d.ended <- x
 	})
 	return nil
 }
 
-// handle handles a message. It returns an error if two commands were alive at the same time.
-func (d *demo) handle(nodes context.Context, msg message) error {
-	x := msg.node
-	if msg.pid == 0 { // restart it
-		if d.leader == x {
-			d.leader = nil
-		}
-		return d.start(nodes, x)
+// elected handles the line of a command. It returns an error if two commands were alive at the same time.
+func (d *demo) elected(line string) error {
+	var name string
+	var pid int
+	var term uint64
+	if _, err := fmt.Sscan(line, &name, &pid, &term); err != nil {
+		return err
 	}
-	if msg.term <= d.term {
-		// Messages of different nodes come in no particular order.
-		if msg.term == d.term || alive(msg.pid) {
-			return fmt.Errorf("process %d leads in term %d after one in term %d: this must never happen, please report it", msg.pid, msg.term, d.term)
-		}
-		return nil
+	if term <= d.term || alive(d.command) {
+		return fmt.Errorf("process %d of term %d, and %d leads in term %d: this must never happen, please report it", d.command, d.term, pid, term)
 	}
-	x.command = msg.pid
 	gap := ""
 	if !d.killed.IsZero() {
-		t := msg.at.Sub(d.killed).Round(100 * time.Microsecond)
+		t := time.Since(d.killed).Round(100 * time.Microsecond)
 		d.gaps = append(d.gaps, t)
 		gap = fmt.Sprintf(": its command runs %v later", t)
 	}
-	if alive(d.command) {
-		return fmt.Errorf("process %d of term %d is alive, and %d leads in term %d: this must never happen, please report it", d.command, d.term, msg.pid, msg.term)
-	}
-	d.leader, d.term, d.killed, d.command = x, msg.term, time.Time{}, msg.pid
-	d.say("%s leads, term %d%s", x.name, msg.term, gap)
+	d.leader = d.nodes[slices.IndexFunc(d.nodes, func(x *node) bool { return x.name == name })]
+	d.term, d.killed, d.command = term, time.Time{}, pid
+	d.say("%s leads, term %d%s", name, term, gap)
 	return nil
 }
 
@@ -214,9 +200,7 @@ func (d *demo) kill(n int) {
 		x.elect.Process.Kill()
 	case 1:
 		d.say("kill -9 of %s's command", x.name)
-		if c, err := os.FindProcess(x.command); err == nil {
-			c.Kill()
-		}
+		syscall.Kill(d.command, syscall.SIGKILL)
 	case 2:
 		d.say("%s is asked to end (SIGTERM)", x.name)
 		x.elect.Process.Signal(syscall.SIGTERM)
@@ -266,15 +250,10 @@ func (d *demo) summary() error {
 		}
 		return nil
 	}
-	d.say("%s without a leader: %v median, %v longest. Never two leaders.", counted(len(d.gaps), "time", "times"), median(d.gaps), slices.Max(d.gaps))
+	slices.Sort(d.gaps)
+	d.say("%s without a leader: %v median, %v longest. Never two leaders.", counted(len(d.gaps), "time", "times"), d.gaps[len(d.gaps)/2], d.gaps[len(d.gaps)-1])
 	if d.live {
 		fmt.Fprintln(d.out, d.log[len(d.log)-1])
 	}
 	return nil
-}
-
-func median(times []time.Duration) time.Duration {
-	times = slices.Clone(times)
-	slices.Sort(times)
-	return times[len(times)/2]
 }

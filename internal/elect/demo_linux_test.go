@@ -12,7 +12,7 @@ import (
 func TestDemoReplacesLeaders(t *testing.T) {
 	t.Parallel()
 	testbed.Full(t, "kills and stops processes")
-	out, code := call(t, environ(), "demo", "--for", "20s", "--every", "1500ms")
+	out, code := call(t, environ(), "demo", "--for", "20s")
 	if code != 0 || strings.Count(out, " leads, term ") < 3 || !strings.Contains(out, "Never two") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
