@@ -3,7 +3,6 @@ package elect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,17 +89,17 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	list.ok("configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 
 	if err := s.checkReading(ctx, &list); err != nil {
-		list.problem("store", "%v\nNothing else was checked.", advise(err))
+		list.problem("store", "%v\nNothing else was checked.", err)
 		return list
 	}
 	s.checkServers(ctx, &list)
 	if err := s.checkElections(ctx, &list); err != nil {
-		list.problem("elections", "%v", advise(err))
+		list.problem("elections", "%v", err)
 	}
 	if members, err := s.members(ctx); err != nil {
-		list.problem("members", "%v", advise(err))
+		list.problem("members", "%v", err)
 	} else {
-		list.checkMembers(members)
+		list.ok("members", "%s announced lately that they take part", counted(len(members), "process", "processes"))
 	}
 	if write {
 		s.checkWriting(ctx, &list)
@@ -127,7 +126,6 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 	}
 	list.ok("store", "it can be reached and read")
 	list.checkLatency(times[1:], s.CallTimeout)
-	list.ok("connecting", "the first reading took %v", times[0].Round(10*time.Microsecond))
 	return nil
 }
 
@@ -142,12 +140,12 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 		return err
 	})
 	if err != nil {
-		list.problem("servers", "%v", advise(err))
+		list.problem("servers", "%v", err)
 	}
 	*list = append(*list, reported...)
 }
 
-// checkElections counts elections, and warns of moved ones and of clocks that differ.
+// checkElections counts elections.
 func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	records, err := s.records(ctx, "")
 	if err != nil {
@@ -157,48 +155,14 @@ func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
 	if err != nil {
 		return err
 	}
-	led, moved, ahead := 0, map[string]int{}, time.Duration(0)
+	led := 0
 	for _, r := range seen {
-		if r.MovedTo != "" {
-			moved[r.MovedTo]++
-		} else if !r.Vacant() && !r.silent {
+		if !r.Vacant() && !r.silent {
 			led++
 		}
-		if !r.Elected.IsZero() {
-			ahead = max(ahead, time.Until(r.Elected))
-		}
 	}
-	if len(seen) == 0 {
-		d.ok("elections", "the store has none yet")
-	} else {
-		all := counted(len(seen), "election", "elections")
-		d.ok("elections", "the store has %s; %s a leader now", all, counted(led, "of them has", "of them have"))
-	}
-	for to, n := range moved {
-		if s.config.Backend != "migration" {
-			d.warn("elections", "%d have moved to %s; nobody leads them by this store", n, to)
-		}
-	}
-	if ahead > 10*time.Second {
-		d.warn("clock", "a leadership began %v in the future: clocks differ. No decision depends on them, but the times shown are wrong", ahead.Round(time.Second))
-	}
+	d.ok("elections", "the store has %s; %s a leader now", counted(len(seen), "election", "elections"), counted(led, "of them has", "of them have"))
 	return nil
-}
-
-// checkMembers counts members, and warns of ids that two candidates of an election share.
-func (d *diagnostics) checkMembers(members []backend.Member) {
-	d.ok("members", "%s announced lately that they take part", counted(len(members), "process", "processes"))
-	type candidacy struct{ id, election string }
-	seen := map[candidacy]bool{}
-	for _, m := range members {
-		for name := range m.Campaigns() {
-			if c := (candidacy{m.ID, name}); name != "" && seen[c] {
-				d.warn("members", "two processes have the id %q and campaign for %q; give each its own id", m.ID, name)
-			} else {
-				seen[c] = true
-			}
-		}
-	}
 }
 
 // counted returns a number of things: 1 election, 2 elections.
@@ -207,17 +171,6 @@ func counted(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// advise adds to an error what its class means for an operator.
-func advise(err error) string {
-	switch {
-	case errors.Is(err, backend.ErrDenied):
-		return fmt.Sprintf("%v\nAn operator must act: check credentials, rights and layout.", err)
-	case errors.Is(err, backend.ErrUnavailable):
-		return fmt.Sprintf("%v\nThe store cannot be reached from here, or does not answer in time.", err)
-	}
-	return err.Error()
 }
 
 // checkLatency compares how long readings took with the timeout of calls.
@@ -241,7 +194,7 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	term, err := s.tryToLead(ctx)
 	if err != nil {
-		list.problem("writing", "not elected after %v: %v", took(), advise(err))
+		list.problem("writing", "not elected after %v: %v", took(), err)
 		return
 	}
 	list.ok("writing", "elected in term %d, released and forgotten within %v", term, took())
@@ -254,29 +207,17 @@ func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), s.TTL) // the store may hang
-		defer cancel()
-		m.Close(end)
-	}()
+	defer closeWithin(m, s.TTL)
 	e, err := m.Join(trialElection)
 	if err != nil {
 		return 0, err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer e.Watch(func(ev election.Event) {
-		if errors.Is(ev.Err, backend.ErrDenied) || errors.Is(ev.Err, backend.ErrInvalid) {
-			stop(ev.Err) // waiting does not help
-		}
-	})()
+	if err := m.Check(ctx); err != nil {
+		return 0, err
+	}
 	lead, err := e.Campaign(ctx)
-	cause := context.Cause(ctx)
-	switch {
-	case errors.Is(cause, backend.ErrDenied) || errors.Is(cause, backend.ErrInvalid):
-		return 0, cause
-	case err != nil: // an error of the store says more than that ctx has ended
-		return 0, cmp.Or(m.Status().Err, cause, err)
+	if err != nil { // an error of the store says more than that ctx has ended
+		return 0, cmp.Or(m.Status().Err, err)
 	}
 	return lead.Term, m.Forget(ctx, trialElection)
 }
@@ -284,26 +225,19 @@ func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 // addExpectations says what this configuration promises, by the formulas of package backend.
 func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, guard bool) {
 	delay := o.FailoverDelay + o.IncumbentGrace
-	crash, more := "", ""
+	soon := "milliseconds without a leader"
 	if delay > 0 {
-		more = fmt.Sprintf(" (%v more for failover delay and incumbent grace)", delay)
+		soon = fmt.Sprintf("%v without a leader, for failover delay and incumbent grace", delay)
 	}
-	switch g.Expiry {
-	case backend.ByKernel:
-		crash = "milliseconds without a leader: the kernel releases the lease with the process" + more
-	case backend.ByOperator:
+	// The crash comes at some time between two renewals.
+	crash := fmt.Sprintf("from %v to %v without a leader", rounded(o.TTL-o.RenewEvery), rounded(o.TTL+o.RenewEvery+o.CallTimeout+delay))
+	switch {
+	case g.Expiry == backend.ByKernel:
+		crash = soon + ": the kernel releases the lease with the process"
+	case g.Expiry == backend.ByOperator:
 		crash = "no leader until an operator names another one"
-	default:
-		// The crash comes at some time between two renewals.
-		longest := o.TTL + o.RenewEvery + o.CallTimeout + delay
-		shortest := o.TTL - o.RenewEvery
-		crash = fmt.Sprintf("from %v to %v without a leader", rounded(shortest), rounded(longest))
-		if delay > 0 {
-			crash += fmt.Sprintf(", of which %v are failover delay and incumbent grace", delay)
-		}
-		if guard {
-			crash = "of the process: milliseconds without a leader, since its guard releases the lease" + more + "; of the machine: " + crash
-		}
+	case guard:
+		crash = "of the process: " + soon + ", since its guard releases the lease; of the machine: " + crash
 	}
 	d.ok("crash", "%s", crash)
 	if g.Push {

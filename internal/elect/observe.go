@@ -28,11 +28,7 @@ func (a *app) observing(ctx context.Context, limit time.Duration, names []string
 	if err != nil {
 		return err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		m.Close(end)
-	}()
+	defer closeWithin(m, time.Second)
 
 	for _, name := range names {
 		if _, err := m.Join(name); err != nil {
@@ -48,6 +44,13 @@ func openManager(ctx context.Context, c *config.Config, observer bool) (*electio
 	own := *c
 	own.Election.ID, own.Election.Observer = "", observer
 	return own.Open(ctx)
+}
+
+// closeWithin closes a manager. The store may hang.
+func closeWithin(m *election.Manager, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return m.Close(ctx)
 }
 
 // follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx
