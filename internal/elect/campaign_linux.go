@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -49,27 +50,20 @@ func (r *runner) campaign(m *election.Manager) (int, error) {
 // begin campaigns in the background: in the election, or for one of the slots.
 func (r *runner) begin(m *election.Manager) error {
 	if r.slots == 0 {
-		return r.elections[0].Lead(r.lead)
+		return r.election.Lead(r.lead)
 	}
 	var slots []string
 	for n := range r.slots {
 		slots = append(slots, fmt.Sprintf("%s/%d", r.name, n+1))
 	}
-	if _, err := electionshard.Lead(m, r.name, slots, r.lead, electionshard.Options{Limit: 1}); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, slot := range slots {
-		r.elections = append(r.elections, m.Election(slot))
-	}
-	return nil
+	_, err := electionshard.Lead(m, r.name, slots, r.lead, electionshard.Options{Limit: 1})
+	return err
 }
 
 // finish waits until the lease is released. A signal ends the wait; then the lease expires.
 func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan os.Signal) (int, error) {
 	closed := make(chan error, 1)
-	go func() { closed <- r.close(m) }()
+	go func() { closed <- closeWithin(m, 2*r.ttl) }()
 	for {
 		select {
 		case closed := <-closed:
@@ -154,13 +148,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 		return nil
 	}
 	r.end(c.code, c.err)
-	switch {
-	case c.err != nil:
-		return c.err
-	case c.code != 0:
-		return ended // the reason that watch tells
-	}
-	return nil
+	return cmp.Or(c.err, ended) // the reason that watch tells
 }
 
 // startCommand starts the command with its guard, which inherits lock unless that is nil. It

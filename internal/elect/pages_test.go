@@ -102,7 +102,7 @@ func TestTheTimeLineHasTheDefaultTimings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := (&runOptions{}).limits(o)
+	l, err := limits{}.complete(o)
 	if err != nil {
 		t.Fatal(err)
 	}

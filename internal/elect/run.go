@@ -11,15 +11,15 @@ import (
 
 // runOptions are the flags of "elect run".
 type runOptions struct {
-	id                          string
-	grace, reserve, stopTimeout time.Duration
-	http                        string
-	quiet                       bool
-	wait                        time.Duration // for the first leadership; 0: for ever
-	noWait                      bool
-	podLabel                    string
-	label                       PodLabel
-	slots                       int // greatest number of commands in the fleet; 0: one, in the election itself
+	limits
+	id       string
+	http     string
+	quiet    bool
+	wait     time.Duration // for the first leadership; 0: for ever
+	noWait   bool
+	podLabel string
+	label    PodLabel
+	slots    int // greatest number of commands in the fleet; 0: one, in the election itself
 }
 
 // limits say how long a command may take to end.
@@ -71,7 +71,6 @@ elect run import --slots 3 -- echo one of three`),
 			a.code = code
 			return err
 		},
-		Hidden: !canRun,
 	}
 	o.addFlags(c)
 	o.label = a.label
@@ -96,9 +95,6 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if o.podLabel != "" && o.label == nil {
 		return fmt.Errorf("--pod-label needs the elect of the module backend/kubernetes; this one has no client of Kubernetes")
 	}
-	if o.podLabel != "" && o.slots > 0 {
-		return fmt.Errorf("--pod-label needs one leader: it cannot be used with --slots")
-	}
 	return nil
 }
 
@@ -107,7 +103,7 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
 	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
 	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
-	f.DurationVar(&o.stopTimeout, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
+	f.DurationVar(&o.stop, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
 	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected, "+
 		"or else end with code 124, without the command (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once, with code 124, if another process leads")
@@ -116,16 +112,16 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 		"all processes must have the same number (default: in one)")
 	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
+	c.MarkFlagsMutuallyExclusive("pod-label", "slots")
 	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
 }
 
-// limits returns the timings of the guard process. The guard sends SIGTERM at grace + reserve
+// complete returns the limits with defaults. The guard sends SIGTERM at grace + reserve
 // before the lease can no longer be trusted. By default grace + reserve are less than slack, so
 // a renewal that hangs for CallTimeout can be repeated before SIGTERM. They must be less than
 // longest, or the guard would end the command before a renewal that is on time.
-func (o *runOptions) limits(e election.Options) (limits, error) {
-	l := limits{grace: o.grace, reserve: o.reserve, stop: o.stopTimeout}
+func (l limits) complete(e election.Options) (limits, error) {
 	slack := e.TTL - e.ClockMargin - e.RenewEvery - e.CallTimeout
 	if l.grace == 0 {
 		l.grace = slack * 3 / 5

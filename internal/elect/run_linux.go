@@ -16,20 +16,16 @@ import (
 	"github.com/go-election/go-election/electionguard"
 )
 
-// canRun says that "elect run" works on this system.
-const canRun = true
-
 // A runner runs a command whenever this process leads.
 type runner struct {
 	runOptions
-	limits
 	extendEvery time.Duration // how often elect tells the guard the deadline of the lease
 	ttl         time.Duration
 	name        string
 	command     []string
 	environ     []string
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
-	elections   []*election.Election                    // one, or the slots
+	election    *election.Election                      // nil: slots
 
 	result chan result // makes elect end; see end
 
@@ -69,29 +65,27 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	}
 	r.id = m.ID()
 	if r.slots == 0 {
-		e, err := m.Join(name)
-		if err != nil {
-			return exitElect, errors.Join(err, r.close(m))
+		if r.election, err = m.Join(name); err != nil {
+			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
 		}
-		r.elections = append(r.elections, e)
 	}
 	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) {
-		return exitElect, errors.Join(err, r.close(m))
+		return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
 	} else if err != nil {
 		r.say("the store does not answer yet: %v", err)
 	}
 	if r.http != "" {
 		url, stop, err := serveMember(r.http, m)
 		if err != nil {
-			return exitElect, errors.Join(err, r.close(m))
+			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
 		}
 		defer stop()
 		r.say("serves %s", url)
 	}
 	if r.podLabel != "" {
-		stop, err := r.label(r.elections[0], r.podLabel)
+		stop, err := r.label(r.election, r.podLabel)
 		if err != nil {
-			return exitElect, errors.Join(err, r.close(m))
+			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
 		}
 		defer r.unlabel(stop)
 	}
@@ -115,7 +109,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 		r.wait = 3*s.CallTimeout + s.RenewEvery
 	}
 	var err error
-	if r.limits, err = o.limits(s.Options); err != nil {
+	if r.limits, err = o.complete(s.Options); err != nil {
 		return nil, nil, err
 	}
 	r.ttl = s.TTL
@@ -149,39 +143,39 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 // lockOf returns how to get the lock of the kernel by which this process leads; nil if it leads by none. The command keeps
 // it, so that nobody leads before it has ended. In a migration the lock is that of a store by which its stage leads.
 func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), err error) {
-	if file, ok := b.(interface {
-		Lock(election string) (*os.File, error)
-	}); ok {
-		return file.Lock, nil
+	stores := []backend.Backend{b}
+	if m, ok := b.(*migration.Backend); ok {
+		from, to := m.Stores()
+		stores = []backend.Backend{from, to}
+		switch m.Stage() {
+		case migration.From:
+			stores = stores[:1]
+		case migration.To:
+			stores = stores[1:]
+		}
 	}
-	m, ok := b.(*migration.Backend)
-	if !ok {
-		return nil, nil
+	for _, store := range stores {
+		file, ok := store.(interface {
+			Lock(election string) (*os.File, error)
+		})
+		switch {
+		case ok && lock != nil:
+			return nil, fmt.Errorf("%w: both stores lead by locks of files, and elect run can hand one to its command", backend.ErrInvalid)
+		case ok:
+			lock = file.Lock
+		}
 	}
-	from, to := m.Stores()
-	if m.Stage() == migration.To {
-		return lockOf(to)
-	}
-	if lock, err = lockOf(from); err != nil || m.Stage() == migration.From {
-		return lock, err
-	}
-	other, err := lockOf(to)
-	switch {
-	case lock != nil && other != nil:
-		return nil, fmt.Errorf("%w: at stage %q both stores lead by locks of files, and elect run can hand one to its command", backend.ErrInvalid, m.Stage())
-	case lock == nil:
-		lock = other
-	}
-	return lock, err
-}
-
-func (r *runner) close(m *election.Manager) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*r.ttl) // the store may hang
-	defer cancel()
-	return m.Close(ctx)
+	return lock, nil
 }
 
 func (r *runner) watch(ev election.Event) {
+	why := ev.Why()
+	switch ev.Reason {
+	case election.ReasonReturned, election.ReasonMoved, election.ReasonCurrent:
+		if ev.Err != nil { // it says more than the reason
+			why = ev.Err.Error()
+		}
+	}
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
 	case ev.Reason == election.ReasonInvalid:
@@ -193,20 +187,14 @@ func (r *runner) watch(ev election.Event) {
 			r.end(exitTimeout, nil)
 		}
 	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // no news, unless it has moved
-	case ev.Reason == election.ReasonReturned && ev.Err != nil:
-		r.say("no longer leads %q: %v", ev.Election, ev.Err)
-	case ev.Reason == election.ReasonReturned:
-		r.say("no longer leads %q: the command has ended", ev.Election)
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
-		r.say("no longer leads %q: %s", ev.Election, ev.Why())
-	case ev.Kind == election.Vacant && ev.Err != nil && (ev.Reason == election.ReasonMoved || ev.Reason == election.ReasonCurrent):
-		r.say("nobody leads %q on this store: %v", ev.Election, ev.Err)
+		r.say("no longer leads %q: %s", ev.Election, why)
 	case ev.Kind == election.Vacant:
-		r.say("nobody leads %q: %s", ev.Election, ev.Why())
+		r.say("nobody leads %q: %s", ev.Election, why)
 	case ev.Kind == election.Unknown:
-		r.say("cannot tell who leads %q: %s", ev.Election, ev.Why())
+		r.say("cannot tell who leads %q: %s", ev.Election, why)
 	default:
-		r.say("notice: %s", ev.Why())
+		r.say("notice: %s", why)
 	}
 }
 

@@ -224,12 +224,12 @@ func TestElectRefusesAForeignProc(t *testing.T) {
 func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 	t.Parallel()
 	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, ClockMargin: 2 * time.Second}
-	l, err := (&runOptions{stopTimeout: time.Second}).limits(o)
+	l, err := limits{stop: time.Second}.complete(o)
 	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.ClockMargin; err != nil || l.grace+l.reserve >= slack {
 		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next renewal", l.grace, l.reserve, err)
 	}
-	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {stopTimeout: -1}, {reserve: 1}} {
-		if l, err := bad.limits(o); err == nil {
+	for _, bad := range []limits{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {stop: -1}, {reserve: 1}} {
+		if l, err := bad.complete(o); err == nil {
 			t.Errorf("%+v was accepted as %+v", bad, l)
 		}
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// canRun says that "elect run" does not work on this system.
-const canRun = false
-
 const guardName = "elect-guard"
 
 func (a *app) demoCommands() []*cobra.Command { return nil }
