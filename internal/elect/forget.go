@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -48,7 +49,9 @@ func (a *app) forget(ctx context.Context, s *store, args []string) error {
 	if len(records) == 0 {
 		return nil
 	}
-	a.preview(records)
+	for _, r := range records {
+		fmt.Fprintf(a.diag, "%s, last led by %s\n", r.Election, cmp.Or(r.Holder.ID, r.LastID, "nobody known"))
+	}
 	if err := a.confirm("This retires %d of the store's elections. Stop their candidates first.", len(records)); err != nil {
 		return err
 	}
@@ -79,16 +82,6 @@ func (a *app) forgetOne(ctx context.Context, s *store, m *election.Manager, r ba
 	}
 	fmt.Fprintf(a.out, "%q is forgotten.\n", name)
 	return err
-}
-
-// preview shows the elections that would be forgotten.
-func (a *app) preview(records []backend.Record) {
-	t := table(a.diag)
-	defer t.Flush()
-	fmt.Fprintln(t, "ELECTION\tLEADER\tLAST LEADER")
-	for _, r := range records {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Election, sighting{Record: r}.leaderText(), orDash(r.LastID))
-	}
 }
 
 // takeover returns the longest time until a candidate is elected, after a leader with this TTL

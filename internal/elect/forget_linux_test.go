@@ -19,7 +19,7 @@ func TestAForgottenElectionIsNotShown(t *testing.T) {
 	says("", true, "run", "done", "--", "true")
 	watch := start(t, env, "watch", "--json")
 	watch.says(`"election":"done"`)
-	says("LAST LEADER\ndone ", false, "forget", "d*") // what would be forgotten
+	says("done, last led by ", false, "forget", "d*") // what would be forgotten
 	says("--yes", false, "forget", "done")
 	says("is forgotten", true, "forget", "done", "--yes")
 	says("forgotten already", true, "forget", "done", "--yes")

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -75,9 +76,4 @@ func (r sighting) writeHistory(w io.Writer) {
 	}
 }
 
-func endText(end backend.End) string {
-	if end == "" {
-		return "how it ended is unknown"
-	}
-	return string(end)
-}
+func endText(end backend.End) string { return cmp.Or(string(end), "how it ended is unknown") }

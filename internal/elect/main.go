@@ -4,6 +4,7 @@ package elect
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,14 +147,9 @@ func addUsage(c *cobra.Command) {
 // load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path,
 // for the processes that elect starts.
 func (a *app) load() (*config.Config, error) {
-	file := a.file
-	if file == "" {
-		file = os.Getenv("ELECTION_CONFIG")
-	}
-	if file == "" {
-		if _, err := os.Stat("election.yaml"); err == nil {
-			file = "election.yaml"
-		}
+	file := cmp.Or(a.file, os.Getenv("ELECTION_CONFIG"))
+	if _, err := os.Stat("election.yaml"); file == "" && err == nil {
+		file = "election.yaml"
 	}
 	if file != "" {
 		if abs, err := filepath.Abs(file); err == nil {

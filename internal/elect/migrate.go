@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,15 +34,6 @@ with backend: migration, and only reads.`,
 	return c
 }
 
-// An electionProgress says how far the migration of one election is.
-type electionProgress struct {
-	name     string
-	old, new string // leaders
-	sealed   bool   // nobody can lead by the old store, and the new store knows that
-	back     bool   // the new store is sealed, because the election has moved back to the old one
-	text     string
-}
-
 // stageNew stands for members that elect by the new store alone, without a migration.
 const stageNew = "new"
 
@@ -51,7 +41,9 @@ const stageNew = "new"
 type migrationProgress struct {
 	from, to  string // the names of the old and of the new store in migration marks
 	backend   string // of the new store
-	elections []electionProgress
+	elections int
+	sealed    int            // elections that nobody can lead by the old store, as the new store knows
+	back      bool           // the new store is sealed: an election has moved back to the old one
 	members   map[string]int // number of members by stage, or stageNew
 }
 
@@ -83,9 +75,14 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 			byName[r.Election] = both
 		}
 	}
+	fmt.Fprintf(a.out, "from %s to %s\n", p.from, p.to)
+	t := table(a.out)
+	fmt.Fprintln(t, "ELECTION\tOLD LEASE\tNEW LEASE\tSTATE")
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		p.elections = append(p.elections, progressOf(name, byName[name][0], byName[name][1], p.from, p.to))
+		old, new := byName[name][0], byName[name][1]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, cmp.Or(old.Holder.ID, "-"), cmp.Or(new.Holder.ID, "-"), p.add(old, new))
 	}
+	t.Flush()
 	for _, m := range members {
 		switch {
 		case m.Stage != "":
@@ -100,13 +97,6 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 }
 
 func (p *migrationProgress) print(w io.Writer) error {
-	fmt.Fprintf(w, "from %s to %s\n", p.from, p.to)
-	t := table(w)
-	fmt.Fprintln(t, "ELECTION\tOLD LEASE\tNEW LEASE\tSTATE")
-	for _, e := range p.elections {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.name, orDash(e.old), orDash(e.new), e.text)
-	}
-	t.Flush()
 	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
 		if n := p.members[string(stage)]; n > 0 {
 			fmt.Fprintf(w, "members at %s: %d\n", stage, n)
@@ -119,64 +109,51 @@ func (p *migrationProgress) print(w io.Writer) error {
 	return err
 }
 
-func progressOf(name string, old, new backend.Record, from, to string) electionProgress {
-	p := electionProgress{name: name, old: old.Holder.ID, new: new.Holder.ID, sealed: old.MovedTo == to && new.MovedFrom == from, back: new.MovedTo == from}
+// add counts an election, and says how far its migration is.
+func (p *migrationProgress) add(old, new backend.Record) string {
+	p.elections++
 	switch {
-	case old.MovedTo != "" && old.MovedTo != to:
-		p.text = "the old store says that the election has moved to " + old.MovedTo + ", a third store"
-	case p.back:
-		p.text = "moved back: the new store is sealed"
-	case p.sealed:
-		p.text = "moved: the old store is sealed"
-	case old.MovedTo == to:
-		p.text = "the old store is sealed, but the new store does not know that yet; a member at to writes it when it leads"
-	case new.MovedFrom == migration.UnsealedMark(from):
-		p.text = "the new store alone decides; the old store is not sealed"
-	case p.old != "" && p.old == p.new:
-		p.text = "one member holds both leases"
-	case p.new != "":
-		p.text = "moving"
-	default:
-		p.text = "on the old store"
+	case old.MovedTo != "" && old.MovedTo != p.to:
+		return "the old store says that the election has moved to " + old.MovedTo + ", a third store"
+	case new.MovedTo == p.from:
+		p.back = true
+		return "moved back: the new store is sealed"
+	case old.MovedTo == p.to && new.MovedFrom == p.from:
+		p.sealed++
+		return "moved: the old store is sealed"
+	case old.MovedTo == p.to:
+		return "the old store is sealed, but the new store does not know that yet; a member at to writes it when it leads"
+	case new.MovedFrom == migration.UnsealedMark(p.from):
+		return "the new store alone decides; the old store is not sealed"
+	case old.Holder.ID != "" && old.Holder.ID == new.Holder.ID:
+		return "one member holds both leases"
+	case new.Holder.ID != "":
+		return "moving"
 	}
-	return p
+	return "on the old store"
 }
 
 func (p *migrationProgress) next() string {
-	sealed, back := 0, false
-	for _, e := range p.elections {
-		if e.sealed {
-			sealed++
-		}
-		back = back || e.back
-	}
 	at := func(s migration.Stage) int { return p.members[string(s)] }
 	switch {
 	case at(migration.From) > 0 && p.members[stageNew] > 0:
 		return "some members elect by " + p.from + " alone and some by " + p.to + " alone: each store has a leader, unless all elections are sealed; deploy the members at from with stage both"
 	case at(migration.From) > 0 && at(migration.To) > 0:
 		return "some members are at from and some at to: deploy those at from with stage both; those at to lead only sealed elections"
-	case back && at(migration.Both) > 0 && at(migration.From) > 0:
+	case p.back && at(migration.Both) > 0 && at(migration.From) > 0:
 		return "to finish the way back, deploy the members at both with stage from; to move on to the new store again, deploy those at from with stage both"
-	case back && at(migration.Both) > 0:
+	case p.back && at(migration.Both) > 0:
 		return "deploy the members at both with stage from to finish the way back, or with stage to to move to the new store again"
 	case at(migration.From) > 0:
 		return "deploy the members at from with stage both"
 	case at(migration.Both) > 0:
 		return "when no process elects by the old store alone, deploy the members at both with stage to"
-	case at(migration.To) > 0 && sealed < len(p.elections):
-		return fmt.Sprintf("%d of %d elections are sealed; each of the others is sealed when its leader is at to, but not if that leader is configured with unsealed", sealed, len(p.elections))
+	case at(migration.To) > 0 && p.sealed < p.elections:
+		return fmt.Sprintf("%d of %d elections are sealed; each of the others is sealed when its leader is at to, but not if that leader is configured with unsealed", p.sealed, p.elections)
 	case at(migration.To) > 0:
 		return "all elections are sealed: the configuration may name backend " + p.backend + " alone"
 	case p.members[stageNew] > 0:
 		return "all members elect by " + p.to + " alone: the migration is complete"
 	}
 	return "no member has announced itself"
-}
-
-func orDash(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "-"
-	}
-	return s
 }

@@ -94,26 +94,24 @@ func TestMigrateStatusFollowsAFleet(t *testing.T) {
 
 func TestMigrateStatusSaysTheNextStep(t *testing.T) {
 	t.Parallel()
-	sealed := progressOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
-	if !sealed.sealed {
-		t.Errorf("the seal and the record are there: %+v", sealed)
-	}
-	unsealed := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
-	if unsealed.sealed || unsealed.text != "the new store alone decides; the old store is not sealed" {
-		t.Errorf("there is a record without a seal: %+v", unsealed)
-	}
-	back := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
-	if !back.back || back.sealed || back.text != "moved back: the new store is sealed" {
-		t.Errorf("the new store is sealed: %+v", back)
+	for want, r := range map[string][2]backend.Lease{
+		"moved: the old store is sealed":                           {{MovedTo: "mysql"}, {MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}},
+		"the new store alone decides; the old store is not sealed": {{}, {MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}},
+		"moved back: the new store is sealed":                      {{}, {MovedTo: "etcd"}},
+	} {
+		p := migrationProgress{from: "etcd", to: "mysql"}
+		if text := p.add(backend.Record{Lease: r[0]}, backend.Record{Lease: r[1]}); text != want {
+			t.Errorf("%+v: %q, want %q", r, text, want)
+		}
 	}
 	for want, r := range map[string]migrationProgress{
 		"deploy those at from with stage both; those at to": {members: map[string]int{"from": 1, "to": 1}},
 		"with stage both":               {members: map[string]int{"from": 1, "both": 2}},
 		"with stage to":                 {members: map[string]int{"both": 2}},
-		"both with stage from":          {members: map[string]int{"both": 2}, elections: []electionProgress{back}},
-		"those at from with stage both": {members: map[string]int{"from": 1, "both": 1}, elections: []electionProgress{back}},
-		"0 of 1":                        {members: map[string]int{"to": 2}, elections: []electionProgress{{}}},
-		"backend mysql alone":           {members: map[string]int{"to": 2}, elections: []electionProgress{sealed}, backend: "mysql"},
+		"both with stage from":          {members: map[string]int{"both": 2}, back: true},
+		"those at from with stage both": {members: map[string]int{"from": 1, "both": 1}, back: true},
+		"0 of 1":                        {members: map[string]int{"to": 2}, elections: 1},
+		"backend mysql alone":           {members: map[string]int{"to": 2}, elections: 1, sealed: 1, backend: "mysql"},
 	} {
 		if next := r.next(); !strings.Contains(next, want) {
 			t.Errorf("%+v: next is %q, expected %q", r, next, want)

@@ -114,11 +114,7 @@ func newFrontend(m *election.Manager, o serveOptions, log *slog.Logger) (*fronte
 	if err != nil {
 		return nil, err
 	}
-	page, err := electionhttp.New(m, electionhttp.Options{Details: o.details})
-	if err != nil {
-		l.Close()
-		return nil, err
-	}
+	page, _ := electionhttp.New(m, electionhttp.Options{Details: o.details}) // it only refuses nil
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(electionprom.New(m, electionprom.Options{}))
 	f := &frontend{

@@ -155,20 +155,15 @@ func (s *store) observed(ctx context.Context, name string) (sighting, error) {
 // may take: a leader that is alive renews it. A sighting has the record as it was read last: meanwhile
 // another process may lead.
 func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighting, error) {
-	type reading struct {
-		backend.Record
-		written time.Time
-	}
-	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
-
+	writtenAt := func(r backend.Record) time.Time { return time.Now().Add(-r.Age) }
 	list := make([]sighting, len(records))
-	overdue, limit := map[int]reading{}, time.Duration(0) // by index
+	overdue, limit := map[int]time.Time{}, time.Duration(0) // by index: when the lease was written
 	for i, r := range records {
 		list[i].Record = r
 		if !r.Vacant() && r.ObserveFor == 0 && s.Guarantees().Expiry == backend.ByKernel { // the kernel says that the leader has ended
 			list[i].silent = true
 		} else if s.overdue(r) {
-			overdue[i], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+			overdue[i], limit = writtenAt(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
 		}
 	}
 	for end := time.Now().Add(limit); len(overdue) > 0 && time.Now().Before(end); {
@@ -177,16 +172,16 @@ func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighti
 			return nil, ctx.Err()
 		case <-time.After(min(limit/10, time.Second)):
 		}
-		for i, before := range overdue {
+		for i, written := range overdue {
+			before := records[i]
 			r, err := s.record(ctx, before.Election)
 			if err != nil {
 				return nil, err
 			}
 			list[i].Record = r
-			now := newReading(r)
 			// The Version also changes when a session ends, but then the lease is not written.
-			renewed := now.Version != before.Version && now.written.After(before.written.Add(before.Renew/2))
-			if now.Term != before.Term || renewed || !s.overdue(r) {
+			renewed := r.Version != before.Version && writtenAt(r).After(written.Add(before.Renew/2))
+			if r.Term != before.Term || renewed || !s.overdue(r) {
 				delete(overdue, i)
 			}
 		}
