@@ -68,7 +68,7 @@ func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error))
 			})
 			timer.Reset(wait)
 		case got := <-results:
-			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !worthRetrying(got.err) {
+			if finished++; got.err == nil || ctx.Err() != nil || finished == most || class(got.err) != backend.ErrUnavailable {
 				return got.r, got.err
 			}
 			if finished == started {
@@ -152,9 +152,6 @@ func tokenRefused(err error) bool {
 	return is(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision)
 }
 
-// worthRetrying reports whether another member may succeed.
-func worthRetrying(err error) bool { return class(err) == backend.ErrUnavailable }
-
 // class returns the class of err, as package backend defines it.
 func class(err error) error {
 	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
@@ -175,12 +172,6 @@ func class(err error) error {
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
-}
-
-// answered reports whether etcd itself has made the error.
-func answered(err error) bool {
-	_, ok := errors.AsType[rpctypes.EtcdError](err)
-	return ok || strings.Contains(err.Error(), "etcdserver: ")
 }
 
 // byProxy names the proxy that connections lead through, if there is one. gRPC takes that of HTTPS.
@@ -214,7 +205,7 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster runs with a --max-request-bytes below its default of 1.5 MiB"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
-	case !answered(err) && d.ownClient: // others may dial as they like
+	case d.ownClient: // others may dial as they like
 		hint = byProxy(d.client.Endpoints())
 	}
 	if d.login != nil {

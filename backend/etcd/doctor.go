@@ -2,11 +2,9 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 var (
@@ -24,38 +23,31 @@ var (
 	_ backend.Marker      = (*Backend)(nil)
 )
 
-// Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions
-// whose condition is never met: etcd checks the rights for all operations of a transaction
+// Preflight implements [backend.Preflighter]. For each election it sends the writes of a grant in a
+// transaction whose condition is never met: etcd checks the rights for all operations of a transaction
 // before its conditions.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
-	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
-		return slices.Repeat([]error{err}, len(bids))
-	}
-	for part := range slices.Chunk(bids, maxByKey) {
-		err := b.driver.preflight(ctx, part)
-		for i := range part {
-			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // rights may be missing for some of them only
-				errs = append(errs, b.driver.preflight(ctx, part[i:i+1]))
-			} else {
-				errs = append(errs, err)
-			}
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs, err := make([]error, len(bids)), b.Enter(bids[0].Candidate.Nonce)
+	client.InParallel(len(bids), atOnce, func(i int) {
+		if errs[i] = err; err == nil {
+			errs[i] = b.driver.preflight(ctx, bids[i].Election)
 		}
-	}
+	})
 	return errs
 }
 
-func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
-	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}}
-	for _, bid := range bids {
-		keys = append(keys, lease.Key{Kind: lease.Records, Name: bid.Election})
-	}
+// atOnce is how many requests of the doctor are under way at the same time.
+const atOnce = 32
+
+func (d *driver) preflight(ctx context.Context, election string) error {
+	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}, {Kind: lease.Records, Name: election}}
 	var then []clientv3.Op
 	for _, k := range keys {
 		then = append(then, clientv3.OpPut(d.keys.key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
 	}
 	never := clientv3.Compare(clientv3.Version(d.keys.key(keys[0])), "=", -1)
 	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
-		return fmt.Errorf("etcd: preflight %q: %w", bids[0].Election, err)
+		return fmt.Errorf("etcd: preflight %q: %w", election, err)
 	}
 	return nil
 }
@@ -73,52 +65,32 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
 	}
 	statuses := make([]endpointStatus, len(d.client.Endpoints()))
-	var all sync.WaitGroup
-	for i, e := range d.client.Endpoints() {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			status, err := d.client.Status(ctx, e)
-			statuses[i] = endpointStatus{e, status, d.fail(err)}
-		})
-	}
-	all.Wait()
+	client.InParallel(len(statuses), atOnce, func(i int) {
+		e := d.client.Endpoints()[i]
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		status, err := d.client.Status(ctx, e)
+		statuses[i] = endpointStatus{e, status, d.fail(err)}
+	})
 	return append(diagnostics(members.Members, statuses), d.tryLargest(ctx)...), nil
 }
 
 // tryLargest sends as much as a member may send in one request, on a condition that is never met: a cluster does not tell
-// its limits. An observer may not write, so it learns one of them only.
+// its limits. An observer may not write, so it is told of one of them only.
 func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
+	const mostOps = 128 // operations in a transaction, by default; d.txn adds one
 	key := d.keys.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
 	never := clientv3.Compare(clientv3.Version(key), "=", -1)
-	for _, try := range []struct {
-		then    []clientv3.Op
-		refused error
-		text    string
-	}{
-		{
-			slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, mostOps-1), rpctypes.ErrTooManyOps,
-			"--max-txn-ops is less than %d, its default: a process that campaigns for dozens of elections at once is refused",
-		},
-		{
-			[]clientv3.Op{clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue))}, rpctypes.ErrRequestTooLarge,
-			"--max-request-bytes is less than %d: a process that leads thousands of elections needs that, and cannot renew all of them with less",
-		},
-	} {
-		_, _, err := d.txn(ctx, []clientv3.Cmp{never}, try.then)
-		if is(err, try.refused) || err != nil && strings.Contains(err.Error(), "larger than max") {
-			least := mostOps
-			if try.refused == rpctypes.ErrRequestTooLarge {
-				least = lease.MaxValue + 1024
-			}
-			list = append(list, clean.Diagnosticf(true, "messages", try.text, least))
-		}
+	then := slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, mostOps-2)
+	_, _, err := d.txn(ctx, []clientv3.Cmp{never}, append(then, clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue))))
+	switch {
+	case is(err, rpctypes.ErrTooManyOps):
+		list = append(list, clean.Diagnosticf(true, "messages", "--max-txn-ops is less than %d, its default: a process that campaigns for dozens of elections at once is refused", mostOps))
+	case is(err, rpctypes.ErrRequestTooLarge) || err != nil && strings.Contains(err.Error(), "larger than max"):
+		list = append(list, clean.Diagnosticf(true, "messages", "--max-request-bytes is less than %d: a process that leads thousands of elections needs that, and cannot renew all of them with less", lease.MaxValue+1024))
 	}
 	return list
 }
-
-// mostOps is how many operations or conditions a transaction may have, by default.
-const mostOps = 128
 
 // An endpointStatus is the answer of one endpoint.
 type endpointStatus struct {
