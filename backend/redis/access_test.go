@@ -34,7 +34,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"address 1 is not":                   {Addresses: []string{"canary7f3a@a:1"}},
 		"address 2 is not":                   {Addresses: []string{"a:1", "u:canary7f3a:a"}, Master: "m"},
 		"set together with Client":           {Client: client, Password: "canary7f3a"},
-		"the Client is a Ring":               {Client: ring},
+		"the Client is a *redis.Ring":        {Client: ring},
 		"the Client is that of a cluster":    {Client: cluster, WaitReplicas: 1},
 		"the Client has ClusterSlots":        {Client: sentinels},
 		"its database cannot be known":       {Client: struct{ goredis.UniversalClient }{client}},

@@ -118,8 +118,6 @@ func dialer(config func() *tls.Config) func(ctx context.Context, network, addr s
 // locate notes which database a client of the program is for, and what it says of the server.
 func (d *driver) locate() error {
 	switch c := d.clients.Get().(type) {
-	case *goredis.Ring:
-		return errors.New("the Client is a Ring, which moves keys to another server when one is down")
 	case interface{ Options() *goredis.Options }:
 		o := c.Options()
 		d.db, d.user, d.poolSize = o.DB, o.Username, o.PoolSize
@@ -262,15 +260,9 @@ func (d *driver) evalOn(ctx context.Context, c scripter, write bool, args []any)
 	if by, ok := ctx.Deadline(); ok {
 		patience = max(time.Millisecond, time.Until(by)*3/4)
 	}
-	p, wait := c.Pipeline(), []any{"WAIT", d.replicas, patience.Milliseconds()}
-	done, waited := script.EvalSha(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
-	_, err := p.Exec(ctx)
-	if goredis.HasErrorPrefix(err, "NOSCRIPT") { // so nothing was done
-		p = c.Pipeline()
-		done, waited = script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, wait...)
-		_, err = p.Exec(ctx)
-	}
-	if err != nil {
+	p := c.Pipeline()
+	done, waited := script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, "WAIT", d.replicas, patience.Milliseconds())
+	if _, err := p.Exec(ctx); err != nil {
 		return nil, err
 	}
 	answer, err := done.Slice()
