@@ -63,7 +63,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 		return b
 	}
 	l := open(t).lock.layout
-	record := func(election string) string { return l.leaseRoot() + "/record/" + ensemble.Escape(election) }
+	record := func(election string) string { return l.root + "/lease/record/" + ensemble.Escape(election) }
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend { return open(t) },
 		Kill: func(b backend.Backend) { b.(*Backend).kill() },

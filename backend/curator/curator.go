@@ -76,7 +76,7 @@ func init() {
 		Session         time.Duration     `yaml:"session" json:"session"`
 	}
 	backend.Register(Name, section{}, func(c section) (*Backend, error) {
-		z, err := c.Config.Options()
+		z, err := c.Complete()
 		if err != nil {
 			return nil, fmt.Errorf("curator: %w", err)
 		}
@@ -94,7 +94,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w: %w", backend.ErrInvalid, err)
 	}
-	o.ZooKeeper.Root = k.layout.leaseRoot()
+	o.ZooKeeper.Root = k.layout.root + "/lease"
 	inner, err := zookeeper.Open(o.ZooKeeper)
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w", err)
@@ -140,8 +140,9 @@ func (b *Backend) Location() string {
 // A layout computes the paths.
 type layout struct {
 	kind         Layout
-	base         string // of the names of queued nodes: "latch-" or "lock-"
-	pathTemplate string // with {election}
+	read         ensemble.Kind // how the lock itself is read
+	base         string        // of the names of queued nodes: "latch-" or "lock-"
+	pathTemplate string        // with {election}
 	paths        map[string]string
 	root         string
 	namePrefix   string // of our nodes in queues
@@ -150,13 +151,14 @@ type layout struct {
 const placeholder = "{election}"
 
 func newLayout(o Options) (layout, error) {
-	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.ZooKeeper.Root, paths: o.Paths}
+	l := layout{kind: cmp.Or(o.Layout, Latch), read: ensemble.Children, root: o.ZooKeeper.Root, paths: o.Paths}
 	switch l.kind {
 	case Latch:
 		l.base = "latch-"
 	case Selector:
 		l.base = "lock-"
 	case Node:
+		l.read = ensemble.Data
 	default:
 		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
 	}
@@ -191,9 +193,6 @@ func (l *layout) lockPath(election string) string {
 	}
 	return strings.ReplaceAll(l.pathTemplate, placeholder, ensemble.Escape(election))
 }
-
-// leaseRoot is the path below which package zookeeper keeps the leases.
-func (l *layout) leaseRoot() string { return l.root + "/lease" }
 
 // heldPath is the parent of the marks that say in which terms an election's lock was taken.
 func (l *layout) heldPath(election string) string {

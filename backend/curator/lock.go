@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -209,9 +210,6 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 	}
 }
 
-// maxChecks is how many locks one transaction checks.
-const maxChecks = 1000
-
 func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
 	results, views := make([]beside.Result, len(owned)), make([]*view, len(owned))
 	ensemble.InParallel(len(owned), func(i int) {
@@ -233,32 +231,32 @@ func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Own
 		}
 	}
 	for len(same) > 0 {
-		part := same[:min(len(same), maxChecks)]
-		bad, err := k.check(ctx, owned, views, part)
+		bad, err := k.check(ctx, owned, views, same)
 		switch {
 		case err == nil:
-			for _, i := range part {
+			for _, i := range same {
 				results[i] = k.granted(&owned[i], views[i].mark(owned[i].Term).owner, start)
 				if views[i].sealed != owned[i].Sealed {
 					k.forget(owned[i].Election)
 				}
 			}
-			same = same[len(part):]
+			return results
 		case bad < 0:
 			for _, i := range same {
 				results[i].Err = k.fail("keep", err)
 			}
 			return results
 		default:
-			i := part[bad]
+			i := same[bad]
 			results[i] = k.lost(ctx, &owned[i], views[i], err)
-			same = append(same[:bad:bad], same[bad+1:]...)
+			same = slices.Delete(same, bad, bad+1)
 		}
 	}
 	return results
 }
 
 // check checks the nodes of some locks, and makes or breaks their seals. bad is the index in part of one that is not there.
+// One transaction has place for all of them: maxPathBytes limits their paths.
 func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, part []int) (bad int, err error) {
 	var ops []any
 	var of []int

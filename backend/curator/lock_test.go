@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -132,3 +133,19 @@ func makeParents(t testing.TB, c *zk.Conn, full string) {
 }
 
 var errNone = errors.New("none")
+
+// A client is one Backend and the candidate that it serves.
+type client struct {
+	*Backend
+	*drivertest.Candidate
+}
+
+func newClient(t testing.TB, id string, o Options) *client {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &client{b, drivertest.NewCandidate(t, b, id, ttl)}
+}

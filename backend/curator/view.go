@@ -68,14 +68,6 @@ func (k *lock) places(v *view) (own []string) {
 	return own
 }
 
-// kind is how the lock itself is read.
-func (k *lock) kind() ensemble.Kind {
-	if k.layout.kind == Node {
-		return ensemble.Data
-	}
-	return ensemble.Children
-}
-
 // remembered returns the last view of an election, if watches say that it has not changed; otherwise nil.
 func (k *lock) remembered(election string) *view {
 	k.mu.Lock()
@@ -89,7 +81,7 @@ func (k *lock) remembered(election string) *view {
 
 // forget makes the next view ask the server.
 func (k *lock) forget(election string) {
-	k.session.Forget(k.kind(), k.layout.lockPath(election))
+	k.session.Forget(k.layout.read, k.layout.lockPath(election))
 	k.session.Forget(ensemble.Children, k.layout.heldPath(election))
 }
 
@@ -113,7 +105,7 @@ func (k *lock) view(ctx context.Context, election string) (*view, error) {
 
 // read reads an election.
 func (k *lock) read(ctx context.Context, election string) (*view, error) {
-	at, err := k.session.Watched(ctx, k.kind(), k.layout.lockPath(election))
+	at, err := k.session.Watched(ctx, k.layout.read, k.layout.lockPath(election))
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,10 @@
 package zookeeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
@@ -85,11 +83,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	d := b.driver
 	servers := make([]server, len(d.Servers))
 	ensemble.InParallel(len(servers), func(i int) { servers[i] = d.ask(ctx, d.Servers[i]) })
-	list := diagnose(servers, ttl)
-	if mixed, is := d.mixed(ctx, servers); is {
-		list = append(list, mixed)
-	}
-
+	list := append(diagnose(servers, ttl), d.mixed(ctx, servers)...)
 	rights, err := d.rights(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
@@ -131,22 +125,19 @@ func (d *driver) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 		return f, err
 	}
 
-	var who []string
-	var everybody int32
-	for _, entry := range acl[:min(len(acl), 20)] {
-		who = append(who, ensemble.FormatACL(entry))
+	everybody := int32(0)
+	for _, entry := range acl {
 		if entry.Scheme == "world" {
 			everybody |= entry.Perms
 		}
 	}
-	text := strings.Join(who, ", ")
 	switch {
 	case everybody != 0 && d.User != "":
-		return clean.Diagnosticf(true, "rights", "at %s: %s; everyone who reaches the servers has rights there although a user is configured: the node was created without one", d.root, text), nil
+		return clean.Diagnosticf(true, "rights", "everyone who reaches the servers has rights at %s although a user is configured: the node was created without one", d.root), nil
 	case everybody&zk.PermWrite != 0:
-		text += "; anyone who reaches the servers can depose any leader"
+		return clean.Diagnosticf(false, "rights", "anyone who reaches the servers can write at %s, and so depose any leader", d.root), nil
 	}
-	return clean.Diagnosticf(false, "rights", "at %s: %s", d.root, text), nil
+	return clean.Diagnosticf(false, "rights", "only those whom the ACL of %s names may write there", d.root), nil
 }
 
 // A server is what one server has answered.
@@ -170,7 +161,14 @@ func (d *driver) ask(ctx context.Context, address string) server {
 		s.err = err
 		return s
 	}
-	s.version, s.mode = find(srvrVersion, text), find(srvrMode, text)
+	for line := range strings.Lines(text) {
+		switch what, value, _ := strings.Cut(strings.TrimSpace(line), ": "); what {
+		case "Zookeeper version":
+			s.version, _, _ = strings.Cut(value, "-")
+		case "Mode":
+			s.mode = value
+		}
+	}
 
 	session := d.sessionAt(sessionLength, address)
 	defer session.Close(true)
@@ -203,21 +201,8 @@ func (d *driver) srvr(ctx context.Context, address string) (text string, err err
 	return string(answer), nil
 }
 
-var (
-	srvrVersion = regexp.MustCompile(`(?m)^Zookeeper version: (\d[\w.]{0,40})`)
-	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
-)
-
-// find returns what a pattern finds in the answer to srvr, or "".
-func find(pattern *regexp.Regexp, text string) string {
-	if m := pattern.FindStringSubmatch(text); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
 // mixed reports it if a server does not know the sessions of the first one that serves: all servers of an ensemble do.
-func (d *driver) mixed(ctx context.Context, servers []server) (f backend.Diagnostic, is bool) {
+func (d *driver) mixed(ctx context.Context, servers []server) []backend.Diagnostic {
 	first := ""
 	for _, s := range servers {
 		switch {
@@ -225,10 +210,10 @@ func (d *driver) mixed(ctx context.Context, servers []server) (f backend.Diagnos
 		case first == "":
 			first = s.address
 		case d.strangers(ctx, first, s):
-			return clean.Diagnosticf(true, "servers", "%s and %s do not know each other's sessions: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", first, s.address), true
+			return []backend.Diagnostic{clean.Diagnosticf(true, "servers", "%s and %s do not know each other's sessions: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", first, s.address)}
 		}
 	}
-	return f, false
+	return nil
 }
 
 // strangers reports whether two servers are of different ensembles: a session that goes from one to the other has
@@ -271,17 +256,16 @@ func diagnose(servers []server, ttl time.Duration) (list []backend.Diagnostic) {
 		add(false, "servers", "all %d configured servers serve", len(up))
 	}
 
-	role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}
 	for _, s := range servers {
 		switch {
 		case s.mode == "read-only":
 			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.address)
 		case s.err != nil:
 			add(true, "server", "%s does not serve: %v", s.address, s.err)
-		case s.version == "" && s.mode == "":
+		case s.version == "" || s.mode == "":
 			add(false, "server", "%s serves, but does not answer srvr", s.address)
 		default:
-			add(false, "server", "%s: ZooKeeper %s, %s", s.address, cmp.Or(s.version, "of an unknown version"), cmp.Or(role[s.mode], "in mode "+s.mode))
+			add(false, "server", "%s: ZooKeeper %s, mode %s", s.address, s.version, s.mode)
 		}
 	}
 

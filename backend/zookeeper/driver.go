@@ -23,8 +23,7 @@ type driver struct {
 	*ensemble.Access
 	root    root
 	session *ensemble.Session
-	present atomic.Bool  // its ephemeral node may be there
-	owner   atomic.Int64 // the session in which that was made last
+	owner   atomic.Int64 // the session in which the node of this process was made last
 
 	entering chan struct{} // held while the session is looked at
 
@@ -46,10 +45,10 @@ func (d *driver) Kept() bool {
 	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID
 }
 
-// Close implements [lease.Driver]. If the node of this process may be there, it lives on until the
-// servers end the session.
+// Close implements [lease.Driver]. The servers end the session later, and with it the node of this process, unless that was
+// deleted.
 func (d *driver) Close() error {
-	d.session.Close(!d.present.Load())
+	d.session.Close(false)
 	return nil
 }
 

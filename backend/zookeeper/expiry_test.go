@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -76,5 +77,72 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 	}
 	if late == nil {
 		t.Error("the request of one session was made in the next")
+	}
+}
+
+// A member that has not changed is announced by its session alone, as long as that is there.
+func TestAnUnchangedMemberIsWrittenOnlyWhenItsSessionIsLost(t *testing.T) {
+	t.Parallel()
+	servers := testbed.SharedZooKeeper(t)
+	root, proxy, admin := newRoot(t, servers), testbed.NewProxy(t, servers[0]), testbed.DialZooKeeper(t, servers)
+	p := start(t, "a", Options{Servers: []string{proxy.Addr()}, Root: root})
+	p.driver.session.Length = 4 * time.Second
+	announce := func() error {
+		return p.Announce(p.Context(), backend.Member{Candidate: p.Me, TTL: time.Second})
+	}
+	written := func() int64 {
+		t.Helper()
+		testbed.Eventually(t, patience, "an announcement", announce)
+		ok, stat, err := admin.Exists(p.session())
+		if err != nil || !ok {
+			t.Fatalf("a member that was announced is not there: %v", err)
+		}
+		return stat.Mzxid
+	}
+	first := written()
+	if again := written(); again != first {
+		t.Errorf("a member that has not changed was written in %d and %d", first, again)
+	}
+	proxy.Cut(true)
+	testbed.Eventually(t, patience, "the connection is found dead", func() error {
+		if p.driver.session.Connected() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if err := announce(); err == nil {
+		t.Error("a member is announced without a connection")
+	}
+	testbed.Eventually(t, patience, "the end of the session", func() error {
+		if exists(t, admin, p.session()) {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+	proxy.Cut(false)
+	proxy.Reset()
+	if again := written(); again == first {
+		t.Error("a member whose session was lost was not written")
+	}
+}
+
+// A manager that closes has waited for its lease already.
+func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.Options{})
+	fastest := time.Hour // a busy machine may be slow once
+	for range 3 {
+		p := start(t, "a", Options{Servers: []string{server.Addr()}})
+		p.read("billing")
+		server.Stop(t)
+		began := time.Now()
+		if err := p.driver.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(began))
+		server.Continue(t)
+	}
+	if fastest > 800*time.Millisecond {
+		t.Errorf("Close has taken %v at the least", fastest)
 	}
 }

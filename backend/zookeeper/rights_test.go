@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -155,8 +156,8 @@ func TestInspectNamesRightsOfOthers(t *testing.T) {
 	secured.User, secured.Password = "app", canary
 	start(t, "a", open).read("jobs")
 	for want, o := range map[string]Options{
-		"world:anyone:cdrwa; anyone who reaches the servers can depose any leader": open,
-		"WARNING rights: at " + open.Root + ": world:anyone:cdrwa; everyone":       secured,
+		"rights: anyone who reaches the servers can write at " + open.Root:            open,
+		"WARNING rights: everyone who reaches the servers has rights at " + open.Root: secured,
 	} {
 		list, err := start(t, "b", o).Inspect(t.Context(), time.Second, time.Second/3)
 		if text := fmt.Sprint(list); err != nil || !strings.Contains(text, want) {
@@ -192,9 +193,7 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"ZooKeeper itself":                   {Servers: []string{"a"}, Root: "/zookeeper/x"},
 		"made of dots":                       {Servers: []string{"a"}, Root: "/a/../b"},
 		"ZooKeeper refuses":                  {Servers: []string{"a"}, Root: "/😀"},
-		"a number from 1":                    {Servers: []string{"zk1:client"}},
 		"colon":                              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
-		"to 65535":                           {Servers: []string{"zk1:99999"}},
 		"in the clear":                       {Servers: []string{"zk.example"}, User: "u", Password: canary},
 		"no user":                            {Servers: []string{"a"}, Password: canary},
 	} {
@@ -215,6 +214,29 @@ func TestInspectNamesALimitThatIsTooLow(t *testing.T) {
 		text := fmt.Sprint(list)
 		if warned := strings.Contains(text, "WARNING messages"); err != nil || !strings.Contains(text, want) || warned != (want != "") {
 			t.Errorf("with %q: %q is missing, or too much: %v\n%s", properties, want, err, text)
+		}
+	}
+}
+
+func TestServerProblemsAreWarnings(t *testing.T) {
+	well := server{address: "a:1", version: "3.8.0", mode: "follower", longest: sessionLength}
+	readOnly, fails := well, well
+	readOnly.mode, readOnly.err, fails.err = "read-only", errors.New("it accepts no session"), errors.New("\x1b[2J")
+	for what, x := range map[string]struct {
+		said []server
+		want string // of a warning; "": none
+	}{
+		"all is well":       {[]server{well, well, well}, ""},
+		"only one is named": {[]server{well}, "servers: only one is configured"},
+		"read-only":         {[]server{well, readOnly}, "server: a:1 is in read-only mode"},
+		"an escape":         {[]server{well, fails}, "server: a:1 does not serve: \ufffd[2J"},
+	} {
+		text := ""
+		for _, d := range diagnose(x.said, time.Second) {
+			text += d.String() + "\n"
+		}
+		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
+			t.Errorf("%s: expected the warning %q:\n%s", what, x.want, text)
 		}
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -129,4 +132,100 @@ func TestABrokenConnectionIsReplacedAtOnce(t *testing.T) {
 	if fastest > 800*time.Millisecond {
 		t.Errorf("a connection is replaced after %v at the earliest", fastest)
 	}
+}
+
+// A process has tried to change a record, or has requested something of its holder, and goes on listening.
+// It is told of the next change by another process.
+func TestAListenerHearsOthersAfterAChangeOfItsOwn(t *testing.T) {
+	for what, notify := range map[string]bool{"a change that was refused": false, "a request": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			servers := testbed.SharedZooKeeper(t)
+			o := Options{Servers: servers, Root: newRoot(t, servers)}
+			d, other := start(t, "", o).driver, start(t, "", o).driver
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			keys := []lease.Key{{Kind: lease.Records, Name: "jobs"}}
+			read := func(d *driver, keys []lease.Key) lease.View {
+				t.Helper()
+				v, err := d.Read(ctx, keys)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v
+			}
+			write := func(d *driver, over lease.Item, notify bool) backend.Outcome {
+				t.Helper()
+				v := read(d, nil)
+				put := lease.Put{Over: over, Value: &lease.Record{Election: "jobs", Term: 1}}
+				w, err := d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{put}, Notify: notify}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w.Results[0].Outcome
+			}
+			none := lease.Item{Key: keys[0]}
+			write(other, none, true)
+			v := read(d, keys)
+			over, want := none, backend.Refused // there is one
+			if notify {
+				over, want = v.Items[0], backend.Granted
+			}
+			if got := write(d, over, notify); got != want {
+				t.Fatalf("its own change is %v", got)
+			}
+			if got := write(other, read(other, keys).Items[0], true); got != backend.Granted {
+				t.Fatalf("the other's change is %v", got)
+			}
+			ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := d.Listen(ctx, v.Position, v.Items, func([]lease.Item, uint64) bool { return false }); err != nil {
+				t.Errorf("it was told of nothing: %v", err)
+			}
+		})
+	}
+}
+
+// A leader of many elections makes one request for each renewal, and a follower of all of them about one.
+// (A busy machine may cause more.)
+func TestRequestsOfIdleManagers(t *testing.T) {
+	for _, elections := range []int{1, 500} {
+		t.Run(fmt.Sprint(elections), func(t *testing.T) {
+			t.Parallel()
+			const ttl = 9 * time.Second
+			o := Options{Servers: []string{testbed.StartZooKeeper(t, testbed.Options{}).Addr()}}
+			for _, leads := range []bool{true, false} {
+				drivertest.Settle(t, start(t, "", o).Backend, elections, ttl, leads)
+			}
+			testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
+				began, before := time.Now(), received(t, o)
+				<-time.After(2 * ttl)
+				requests, passed := received(t, o)-before, time.Since(began)
+				t.Logf("in %v a leader and a follower have sent %d requests", passed, requests)
+				renewals := 2 + int(passed/(ttl/3))
+				pings := 2 + int(passed/(20*time.Second/3)) // of a session of 20 s
+				if most := 3*renewals + 2*pings; requests > most {
+					return fmt.Errorf("want at most %d", most)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// received returns how many requests the server has received.
+func received(t testing.TB, o Options) int {
+	t.Helper()
+	d, err := newDriver(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.srvr(t.Context(), o.Servers[0])
+	_, rest, _ := strings.Cut(text, "Received: ")
+	digits, _, _ := strings.Cut(rest, "\n")
+	n, notNumber := strconv.Atoi(digits)
+	if err != nil || notNumber != nil {
+		t.Fatalf("srvr says %q: %v", text, err)
+	}
+	return n
 }

@@ -27,17 +27,12 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		return w, lease.ErrEpoch
 	}
 	w.Results = make([]lease.Result, len(changes))
-	errs := make([]error, len(changes))
-	unverified := verify
-	ensemble.InParallel(len(changes), func(i int) {
-		if len(verify) == 0 {
-			w.Results[i], _, errs[i] = d.change(ctx, o, &changes[i], nil)
-			return
-		}
-		w.Results[i], unverified, errs[i] = d.change(ctx, o, &changes[i], verify) // the only one
+	errs, unverified := make([]error, len(changes)), make([][]lease.Item, len(changes))
+	ensemble.InParallel(len(changes), func(i int) { // only one of them if there is something to verify
+		w.Results[i], unverified[i], errs[i] = d.change(ctx, o, &changes[i], verify)
 	})
 	if err = cmp.Or(errs...); err == nil {
-		w.Stale, err = d.stale(ctx, o, unverified)
+		w.Stale, err = d.stale(ctx, o, slices.Concat(unverified...))
 	}
 	return w, d.fail(err)
 }
@@ -128,7 +123,6 @@ func (d *driver) put(p *lease.Put) (ops []any) {
 		flags := int32(zk.FlagPersistent)
 		if p.Over.Kind == lease.Sessions {
 			flags = zk.FlagEphemeral
-			d.present.Store(true)
 		}
 		ops = append(ops, &zk.CreateRequest{Path: path, Acl: d.ACL, Flags: flags})
 	}
@@ -152,16 +146,12 @@ func (d *driver) written(o origin, c *lease.Change, results []zk.MultiResponse) 
 	results = slices.DeleteFunc(results, func(r zk.MultiResponse) bool { return r.Stat == nil })
 	for _, p := range c.Put {
 		var n lease.Numbers
-		own := p.Over.Kind == lease.Sessions
 		if p.Value != nil {
 			n = numbers(results[0].Stat)
 			results = results[1:]
 			d.noteZxid(n.At)
 		}
-		switch {
-		case own && p.Value == nil:
-			d.present.Store(false)
-		case own && p.Over.Version == "":
+		if p.Over.Kind == lease.Sessions && p.Value != nil && p.Over.Version == "" {
 			d.owner.Store(o.session)
 		}
 		items = append(items, n.Item(p.Over.Key))

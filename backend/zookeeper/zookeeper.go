@@ -62,7 +62,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options"
 
 func init() {
 	backend.Register(Name, ensemble.Config{}, func(c ensemble.Config) (*Backend, error) {
-		o, err := c.Options()
+		o, err := c.Complete()
 		if err != nil {
 			return nil, fmt.Errorf("zookeeper: %w", err)
 		}

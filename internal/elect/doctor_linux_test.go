@@ -89,8 +89,8 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	for store, wants := range map[string][]string{
 		"etcd":      {"leads the cluster"},
 		"consul":    {"servers", "Consul 1."},
-		"zookeeper": {"is on its own", "rights"},
-		"curator":   {"is on its own", "rights"},
+		"zookeeper": {"mode standalone", "rights"},
+		"curator":   {"mode standalone", "rights"},
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

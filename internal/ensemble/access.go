@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,13 +23,15 @@ import (
 // Options say where the servers are, and as whom they are used: see the Options of package zookeeper, which
 // are the same.
 type Options struct {
-	Servers              []string
-	Root                 string
-	User, Password       string
-	InsecureAuth         bool
-	ACL                  []zk.ACL
-	TLS                  *tls.Config
-	PasswordFile, CAFile string
+	Servers      []string    `yaml:"servers" json:"servers"`
+	Root         string      `yaml:"root" json:"root"`
+	User         string      `yaml:"user" json:"user"`
+	Password     string      `yaml:"password" json:"password"`
+	InsecureAuth bool        `yaml:"insecure_auth" json:"insecure_auth"`
+	ACL          []zk.ACL    `yaml:"-" json:"-"`
+	TLS          *tls.Config `yaml:"-" json:"-"`
+	PasswordFile string      `yaml:"-" json:"-"`
+	CAFile       string      `yaml:"ca_file" json:"ca_file"`
 }
 
 // Access is Options that were checked and completed, and what dials by them.
@@ -40,30 +42,19 @@ type Access struct {
 	config func() *tls.Config
 }
 
-const dialTimeout = 10 * time.Second
-
 // Config is the part of a configuration's section that describes access.
 type Config struct {
-	Servers      []string `yaml:"servers" json:"servers"`
-	Root         string   `yaml:"root" json:"root"`
-	User         string   `yaml:"user" json:"user"`
-	Password     string   `yaml:"password" json:"password"`
-	PasswordFile string   `yaml:"-" json:"-"` // set with Password if that is in a file
-	InsecureAuth bool     `yaml:"insecure_auth" json:"insecure_auth"`
-	ACL          []string `yaml:"acl" json:"acl"` // scheme:id:permissions, as in zkCli.sh
-	TLS          bool     `yaml:"tls" json:"tls"` // with the system's authorities, if no file is given
-	CAFile       string   `yaml:"ca_file" json:"ca_file"`
-	CertFile     string   `yaml:"cert_file" json:"cert_file"`
-	KeyFile      string   `yaml:"key_file" json:"key_file"`
-	ServerName   string   `yaml:"server_name" json:"server_name"`
+	Options    `yaml:",inline"`
+	ACL        []string `yaml:"acl" json:"acl"` // scheme:id:permissions, as in zkCli.sh
+	TLS        bool     `yaml:"tls" json:"tls"` // with the system's authorities, if no file is given
+	CertFile   string   `yaml:"cert_file" json:"cert_file"`
+	KeyFile    string   `yaml:"key_file" json:"key_file"`
+	ServerName string   `yaml:"server_name" json:"server_name"`
 }
 
-// Options reads the files and returns what c says. Errors are of class [backend.ErrInvalid].
-func (c *Config) Options() (o Options, err error) {
-	o = Options{
-		Servers: c.Servers, Root: c.Root, User: c.User, Password: c.Password, InsecureAuth: c.InsecureAuth,
-		PasswordFile: c.PasswordFile, CAFile: c.CAFile,
-	}
+// Complete reads the files and returns what c says. Errors are of class [backend.ErrInvalid].
+func (c *Config) Complete() (o Options, err error) {
+	o = c.Options
 	for _, text := range c.ACL {
 		entry, err := parseACL(text)
 		if err != nil {
@@ -80,9 +71,6 @@ func (c *Config) Options() (o Options, err error) {
 	return o, nil
 }
 
-// permissions has the letter of each bit of zk.ACL.Perms.
-const permissions = "rwcda"
-
 // parseACL parses an entry as zkCli.sh writes it.
 func parseACL(text string) (a zk.ACL, err error) {
 	scheme, rest, _ := strings.Cut(text, ":")
@@ -92,9 +80,9 @@ func parseACL(text string) (a zk.ACL, err error) {
 	}
 	a = zk.ACL{Scheme: scheme, ID: rest[:at]}
 	for _, letter := range rest[at+1:] {
-		bit := strings.IndexRune(permissions, letter)
+		bit := strings.IndexRune("rwcda", letter) // in the order of the bits
 		if bit < 0 {
-			return a, fmt.Errorf("permissions of scheme %.40q: they are letters of %s", scheme, permissions)
+			return a, fmt.Errorf("permissions of scheme %.40q: they are letters of cdrwa", scheme)
 		}
 		a.Perms |= 1 << bit
 	}
@@ -102,21 +90,6 @@ func parseACL(text string) (a zk.ACL, err error) {
 		return a, fmt.Errorf("scheme %.40q: no permissions", scheme)
 	}
 	return a, nil
-}
-
-// FormatACL returns an entry as zkCli.sh writes it, without the hash of a password.
-func FormatACL(a zk.ACL) string {
-	id := a.ID
-	if a.Scheme == "digest" {
-		id, _, _ = strings.Cut(id, ":")
-	}
-	text := a.Scheme + ":" + id + ":"
-	for _, letter := range "cdrwa" {
-		if a.Perms&(1<<strings.IndexRune(permissions, letter)) != 0 {
-			text += string(letter)
-		}
-	}
-	return text
 }
 
 // NewAccess reports what is wrong with o, and completes it: ports, and the ACL of each node that is made.
@@ -154,7 +127,7 @@ func NewAccess(o Options) (*Access, error) {
 	}
 	a := &Access{Options: o, secret: new(client.Secret), config: client.Fresh(o.TLS, o.CAFile)}
 	a.secret.Set(o.Password)
-	a.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
+	a.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
 	return a, nil
 }
 
@@ -173,15 +146,9 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", false, fmt.Errorf("server %.80q: the port must be a number from 1 to 65535", server)
-	}
 	ip := net.ParseIP(host)
 	return hostPort, host == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
-
-// HandshakeTimeout limits how long a server may take for a TLS handshake.
-const HandshakeTimeout = 5 * time.Second
 
 // Dial connects to one server.
 func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
@@ -192,7 +159,7 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 		return c, err
 	}
 	// A TLS handshake takes several round trips and some computing.
-	ctx, cancel = context.WithTimeout(ctx, max(timeout, HandshakeTimeout))
+	ctx, cancel = context.WithTimeout(ctx, max(timeout, 5*time.Second))
 	defer cancel()
 	if c, err = client.Handshake(ctx, c, a.config(), address); err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
@@ -245,4 +212,76 @@ func Escape(name string) string {
 func Unescape(part string) (name string, ok bool) {
 	name, err := url.PathUnescape(part)
 	return name, err == nil && Escape(name) == part
+}
+
+// hints say what to do about codes that the client library does not know.
+var hints = map[string]string{
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -120": "the servers keep sessions to themselves (localSessionsEnabled): set localSessionsUpgradingEnabled",
+	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
+}
+
+// Fail adds to err its class and what an operator must do. where says at which paths which rights are
+// needed.
+func (a *Access) Fail(err error, where string) error {
+	if err == nil || errors.Is(err, backend.Class(err)) {
+		return err
+	}
+	for text, hint := range hints {
+		if strings.Contains(err.Error(), text) {
+			return fmt.Errorf("%w: %w; %s", backend.ErrDenied, err, hint)
+		}
+	}
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("%w: %w; %s needs %s", backend.ErrDenied, err, a.user(), where)
+	}
+	return fmt.Errorf("%w: %w", Class(err), err)
+}
+
+// Class returns the class of an error of the library or of dialling.
+func Class(err error) error {
+	for _, denied := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals} {
+		if errors.Is(err, denied) {
+			return backend.ErrDenied
+		}
+	}
+	if strings.Contains(err.Error(), " tls: ") { // a handshake has failed
+		return backend.ErrDenied
+	}
+	return backend.Class(err)
+}
+
+// user names the configured user, without a secret.
+func (a *Access) user() string {
+	if a.User == "" {
+		return "everybody (no user is configured)"
+	}
+	return fmt.Sprintf("user %.80q", a.User)
+}
+
+// opErrors are the errors of single operations of a multi. The others of a failed multi have one that only
+// says that the multi has failed.
+var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+
+// failedOp says what has become of a multi of so many operations, from its answer. failed is the operation
+// because of which it was not made, and why is its error; -1: the multi was made if why is nil, and otherwise
+// its outcome is unknown.
+func failedOp(operations int, results []zk.MultiResponse, err error) (failed int, why error) {
+	if err == nil && len(results) != operations {
+		err = fmt.Errorf("%d answers to %d operations", len(results), operations)
+	}
+	if err == nil {
+		return -1, nil
+	}
+	for i, r := range results {
+		if slices.Contains(opErrors, r.Error) {
+			return i, r.Error
+		}
+	}
+	return -1, err
+}
+
+// IsUnmet reports whether err says that a condition of an operation does not hold.
+func IsUnmet(err error) bool {
+	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists)
 }

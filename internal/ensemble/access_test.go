@@ -21,8 +21,5 @@ func FuzzACL(f *testing.F) {
 		if a.Scheme == "" || a.Perms == 0 || a.Perms&^31 != 0 || !strings.HasPrefix(text, a.Scheme+":"+a.ID+":") {
 			t.Errorf("%q is read as %+v", text, a)
 		}
-		if shown := FormatACL(a); a.Scheme == "digest" && strings.Contains(shown, ":open-sesame") && strings.HasPrefix(a.ID, "app:") {
-			t.Errorf("%q shows a hash", shown)
-		}
 	})
 }

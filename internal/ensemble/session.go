@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -28,7 +30,7 @@ type Session struct {
 	Quiet bool
 
 	access *Access
-	late   atomic.Int32 // transactions whose calls have ended
+	late   atomic.Int32 // writes whose calls have ended
 
 	mu        sync.Mutex
 	client    *zk.Conn // nil: there was no call yet, or the session has ended
@@ -135,6 +137,9 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	return nil, s.changed, nil
 }
 
+// silent drops what the library logs: everything that matters is returned as an error.
+var silent = log.New(io.Discard, "", 0)
+
 // connect makes the library's client, which connects on its own goroutines. The caller holds s.mu.
 func (s *Session) connect() error {
 	s.end()
@@ -144,7 +149,7 @@ func (s *Session) connect() error {
 			return s.dial(turn, address, timeout)
 		}),
 		zk.WithEventCallback(func(e zk.Event) { s.event(turn, e) }),
-		zk.WithHostProvider(&serverList{}), zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&serverList{}), zk.WithLogger(silent), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		return err
@@ -211,15 +216,10 @@ func (s *Session) authorize(client *zk.Conn, turn int) {
 
 func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.access.secret.Get()) }
 
-// Call makes a request of the library, whose methods take no context. It returns when the request is
+// call makes a request of the library, whose methods take no context. It returns when the request is
 // answered or ctx ends. Then the request's goroutine lives until the library finds the connection
-// dead or closed. A connection on which nothing was received since the call began is closed, so that
-// the next request may reach another server.
-func Call[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
-	return call(ctx, s, new(atomic.Int32), request)
-}
-
-// call is Call. late counts the request from the end of its call until it is answered.
+// dead or closed; late counts it until then. A connection on which nothing was received since the call
+// began is closed, so that the next request may reach another server.
 func call[T any](ctx context.Context, s *Session, late *atomic.Int32, request func(*zk.Conn) (T, error)) (T, error) {
 	var none T
 	client, err := s.Ready(ctx)
@@ -255,7 +255,7 @@ func call[T any](ctx context.Context, s *Session, late *atomic.Int32, request fu
 	}
 }
 
-// Late reports whether a transaction of a call that has ended is not answered yet: it may be made later.
+// Late reports whether a write of a call that has ended is not answered yet: it may be made later.
 func (s *Session) Late() bool { return s.late.Load() > 0 }
 
 // explain adds to an error why there is no connection, if that is known.
@@ -271,10 +271,10 @@ func (s *Session) explain(err error) error {
 	return fmt.Errorf("not connected: %w (%w)", err, s.why)
 }
 
-// Read is Call for requests that may be repeated after the connection was lost.
+// Read is call for requests that may be repeated after the connection was lost.
 func Read[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
 	for try := 1; ; try++ {
-		v, err := Call(ctx, s, request)
+		v, err := call(ctx, s, new(atomic.Int32), request)
 		if !errors.Is(err, zk.ErrConnectionClosed) || try == 3 || ctx.Err() != nil {
 			return v, err
 		}
@@ -319,7 +319,7 @@ func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk
 // Make makes a lasting node unless it exists, with its parents.
 func (s *Session) Make(ctx context.Context, path string, data []byte) error {
 	create := func() error {
-		_, err := Call(ctx, s, func(c *zk.Conn) (string, error) {
+		_, err := call(ctx, s, &s.late, func(c *zk.Conn) (string, error) {
 			return c.Create(path, data, zk.FlagPersistent, s.access.ACL)
 		})
 		if errors.Is(err, zk.ErrNodeExists) {
@@ -373,8 +373,3 @@ func (s *Session) Close(end bool) {
 	case <-time.After(closeLimit):
 	}
 }
-
-// noLogger drops what the library logs: everything that matters is returned as an error.
-type noLogger struct{}
-
-func (noLogger) Printf(string, ...any) {}
