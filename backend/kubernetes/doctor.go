@@ -81,14 +81,10 @@ func (b *Backend) rehearse(ctx context.Context, name string) error {
 	if err != nil && !conflict(err) {
 		return err
 	}
-	if got, err = b.client.Get(ctx, name, meta.GetOptions{}); err == nil {
-		l = got
-	} else if !api.IsNotFound(err) {
+	if _, err = b.client.Get(ctx, name, meta.GetOptions{}); err != nil && !api.IsNotFound(err) {
 		return err
 	}
-	if l.ResourceVersion == "" {
-		l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
-	}
+	l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
 	if _, err = b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry}); api.IsNotFound(err) || conflict(err) {
 		return nil
 	}

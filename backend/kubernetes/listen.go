@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -162,7 +163,7 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 // stream makes the request of the watch. It returns nil if the API server has ended it.
 func (b *Backend) stream(ctx context.Context, w *watch) error {
 	timeout := int64(300 + rand.IntN(300))
-	o := meta.ListOptions{LabelSelector: notMembers, ResourceVersion: formatVersion(w.version), TimeoutSeconds: &timeout}
+	o := meta.ListOptions{LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10), TimeoutSeconds: &timeout}
 	stream, err := b.client.Watch(ctx, o)
 	if err != nil {
 		return err

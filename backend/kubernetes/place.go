@@ -111,10 +111,8 @@ func kubeconfigError(err error) error {
 		return errors.New("kubeconfig: it has no such context")
 	case clientcmd.IsEmptyConfig(err):
 		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")
-	case clientcmd.IsConfigurationInvalid(err):
-		return errors.New("kubeconfig: it is not complete; try: kubectl get leases")
 	}
-	return errors.New("kubeconfig: it cannot be read; try: kubectl get leases")
+	return errors.New("kubeconfig: it cannot be read, or is not complete; try: kubectl get leases")
 }
 
 // A transport makes requests with what is in the files of the Options. The client library reads some of them once: a

@@ -41,8 +41,6 @@ func versionOf(text string) uint64 {
 	return v
 }
 
-func formatVersion(v uint64) string { return strconv.FormatUint(v, 10) }
-
 // newObject returns a Lease as it was read.
 func newObject(l *coordination.Lease, at time.Time) *object {
 	l.ManagedFields = nil // the server keeps them

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestARestoredClusterIsWatched(t *testing.T) {
 	c.Resigns(last)
 	c.mustBeFree("vacant", "it was led and released after the restore")
 	a.Resigns(backend.Lease{Election: "released"})
-	why := "b leads in term " + formatVersion(ahead.Term) + ", which the copy does not have"
+	why := "b leads in term " + strconv.FormatUint(ahead.Term, 10) + ", which the copy does not have"
 	c.mustWin(c.mustBeWatched("released", why), ahead.Lease)
 }
 

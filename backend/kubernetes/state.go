@@ -8,6 +8,8 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -113,10 +115,7 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	}
 	switch {
 	case holder(spec) != "":
-		acquired := int64(0)
-		if spec.AcquireTime != nil {
-			acquired = spec.AcquireTime.UnixMicro()
-		}
+		acquired := ptr.Deref(spec.AcquireTime, meta.MicroTime{}).UnixMicro()
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10), strconv.Itoa(int(transitions(spec)))))}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
 		if !sealed(spec) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -143,5 +144,8 @@ func (b *Backend) answer(
 			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Refused}
 		}
 	})
-	return answers, allFailed(answers)
+	if slices.ContainsFunc(answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
+		return answers, nil
+	}
+	return answers, answers[0].Err
 }

@@ -67,7 +67,7 @@ type Options struct {
 	// Config is a client's configuration. Default: that of the pod's service account.
 	Config *rest.Config
 
-	// Logger receives changes of the label, and the first error of each outage. Default: slog.Default.
+	// Logger receives the first error of each outage. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -84,9 +84,6 @@ type Label struct {
 	once    sync.Once
 }
 
-// serviceAccount is where a pod finds the namespace of its service account.
-const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
 // Start begins to follow an election. It does not call the API server. An error is of class backend.ErrInvalid: an
 // option is missing or not allowed.
 func Start(e *election.Election, o Options) (*Label, error) {
@@ -95,19 +92,14 @@ func Start(e *election.Election, o Options) (*Label, error) {
 		return nil, fmt.Errorf("podlabel: %w: Label %q: %s", backend.ErrInvalid, o.Label, strings.Join(problems, "; "))
 	}
 	if o.Namespace = cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE")); o.Namespace == "" {
-		text, err := os.ReadFile(serviceAccount)
+		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 		if err != nil {
 			return nil, fmt.Errorf("podlabel: %w: Namespace is not set, and this process is in no pod: %w", backend.ErrInvalid, err)
 		}
 		o.Namespace = strings.TrimSpace(string(text))
 	}
-	if o.Pod == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("podlabel: %w: Pod is not set: %w", backend.ErrInvalid, err)
-		}
-		o.Pod = cmp.Or(os.Getenv("POD_NAME"), host)
-	}
+	host, _ := os.Hostname()
+	o.Pod = cmp.Or(o.Pod, os.Getenv("POD_NAME"), host)
 	if o.Config == nil {
 		c, err := rest.InClusterConfig()
 		if err != nil {
@@ -115,9 +107,7 @@ func Start(e *election.Election, o Options) (*Label, error) {
 		}
 		o.Config = c
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	client, err := typed.NewForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("podlabel: %w: %w", backend.ErrInvalid, err)

@@ -221,11 +221,6 @@ func (l *Lock) await(done <-chan struct{}, limit <-chan time.Time) {
 	}
 }
 
-// notable reports whether Get must return the error of a campaign.
-func notable(err error) bool {
-	return err != nil && !errors.Is(err, election.ErrNotReleased) && !errors.Is(err, context.Canceled)
-}
-
 // Timings are the three durations that the elector of a lock must have, by client-go's names: see [Lock.Timings]. They
 // follow from the manager's TTL. They cost no call of the store, so they are short.
 type Timings struct {
@@ -271,7 +266,7 @@ func (l *Lock) start() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.cancel = nil
-		if notable(err) {
+		if !errors.Is(err, election.ErrNotReleased) && !errors.Is(err, context.Canceled) {
 			l.err = err
 		}
 		l.changed()
