@@ -121,6 +121,8 @@ func (b *Backend) announceWith(ctx context.Context, s *session, keys []Key) *Vie
 	select {
 	case b.sessionMutex <- struct{}{}:
 		defer func() { <-b.sessionMutex }()
+	case <-ctx.Done(): // the simulation waits here until nobody has the mutex
+		return nil
 	default:
 		return nil
 	}
