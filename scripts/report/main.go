@@ -1,6 +1,7 @@
 // Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and in full,
 // and each package when it has ended: how many tests ran, on which servers, and how many are left to the full tier. At
-// the end it names the slowest tests, tests that were skipped, cases that were repeated, and servers that are missing.
+// the end it names the slowest tests, tests that were skipped, cases that were repeated, and servers that are missing,
+// and tells each failure again: of a long run, the last lines are what is read first.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -47,14 +48,19 @@ type run struct {
 	total   counts
 	broken  bool     // a package failed
 	notes   []string // for the end
+	failed  []string // failures, with their first lines
 	slowest []event  // the ends of tests without their subtests, the slowest first
 }
 
 // counts has numbers of tests by how they ended: pass, fail, skip, or left to the full tier.
 type counts map[string]int
 
-// mostSlow is how many of the slowest tests are named.
-const mostSlow = 20
+// Of each list at the end, no more than this is printed: the slowest tests, failures, and what each of them said.
+const (
+	mostSlow   = 20
+	mostFailed = 20
+	mostSaid   = 1500 // bytes
+)
 
 // A pkg is one package's tests.
 type pkg struct {
@@ -131,7 +137,7 @@ func (r *run) testEnded(p *pkg, e event) {
 	ended := e.Action
 	switch {
 	case ended == "fail":
-		fmt.Fprintf(r.out, "\n%s %s\n%s", p.path, e.Test, output)
+		r.fails("%s %s\n%s", p.path, e.Test, output)
 	case ended == "skip" && strings.Contains(output, forVerify):
 		ended = "left"
 	case ended == "skip":
@@ -167,9 +173,9 @@ func (r *run) packageEnded(p *pkg, e event) {
 		if p.count["fail"] == 0 || len(p.output) > 0 {
 			note = "FAILED AS A WHOLE"
 			for _, test := range slices.Sorted(maps.Keys(p.output)) {
-				fmt.Fprintf(r.out, "\n%s %s has not ended\n%s", p.path, test, written(p.output[test]))
+				r.fails("%s %s has not ended\n%s", p.path, test, written(p.output[test]))
 			}
-			fmt.Fprint(r.out, outside)
+			r.fails("%s\n%s", p.path, outside)
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(p.missing)) {
@@ -187,6 +193,13 @@ func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
+// fails shows a failure, and keeps it for the end.
+func (r *run) fails(format string, args ...any) {
+	failure := fmt.Sprintf(format, args...)
+	fmt.Fprintf(r.out, "\n%s", failure)
+	r.failed = append(r.failed, strings.TrimSpace(failure[:min(len(failure), mostSaid)]))
+}
+
 // ok reports whether tests ran and none failed.
 func (r *run) ok() bool { return !r.broken && len(r.running) == 0 && r.total["pass"] > 0 }
 
@@ -201,5 +214,9 @@ func (r *run) end() {
 	}
 	slices.Sort(r.notes)
 	slices.Reverse(r.notes) // what is missing comes last, where it is not overlooked
-	fmt.Fprintf(r.out, "\n%s\n%d passed, %d failed, %d skipped\n", strings.Join(r.notes, "\n"), r.total["pass"], r.total["fail"], r.total["left"]+r.total["skip"])
+	fmt.Fprintf(r.out, "\n%s\n", strings.Join(r.notes, "\n"))
+	for _, failure := range r.failed[:min(len(r.failed), mostFailed)] {
+		fmt.Fprintf(r.out, "\nFAILED: %s\n", failure)
+	}
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.total["pass"], r.total["fail"], r.total["left"]+r.total["skip"])
 }

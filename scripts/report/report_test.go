@@ -61,7 +61,7 @@ func TestFailuresAreShown(t *testing.T) {
 		want   []string
 	}{
 		{"a subtest", []event{said("TestA", "of TestA\n"), said("TestA/b", "why\n"), of("fail", "TestA/b"), of("fail", "TestA"), of("fail", "")},
-			[]string{"backend/etcd TestA/b\nwhy\n", "of TestA\n", "0 passed, 1 failed"}},
+			[]string{"backend/etcd TestA/b\nwhy\n", "of TestA\n", "FAILED: backend/etcd TestA/b\nwhy\n\nFAILED: backend/etcd TestA\nof TestA\n\n0 passed, 1 failed"}},
 		{"a panic", []event{said("TestA", "panic: oh\n"), said("", "exit status 2\n"), of("fail", "")},
 			[]string{"TestA has not ended\npanic: oh\n", "exit status 2", "FAILED AS A WHOLE"}},
 		{"a package that does not compile", []event{{Action: "build-output", Output: "x.go:1: undefined\n"}, {Action: "build-fail"}, of("fail", "")},
