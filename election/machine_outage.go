@@ -70,13 +70,31 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 }
 
 // fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed, or no longer
-// denied. Who leads all elections needs no readings.
+// denied.
 func (m *machine) fails(now time.Duration, k callKind) bool {
 	f := m.outage.failing[k]
-	leadsAll := func() bool {
-		return !slices.ContainsFunc(m.elections, func(e *elec) bool { return !m.mayBeOurs(now, e) })
+	return f != streak{} && now-f.last < 2*m.TTL && (f.denied || m.needs(now, k))
+}
+
+// needs reports whether this process has a use for calls of kind k. Who leads all elections needs no readings. Bids and
+// renewals are needed until each election has a leader: the failed bid of who reads then that another leads is never
+// repeated.
+func (m *machine) needs(now time.Duration, k callKind) bool {
+	if k != callObserve && k != callAcquire && k != callRenew {
+		return true
 	}
-	return f != streak{} && now-f.last < 2*m.TTL && (k != callObserve || f.denied || !leadsAll())
+	return slices.ContainsFunc(m.elections, func(e *elec) bool {
+		if m.mayBeOurs(now, e) {
+			return k == callRenew
+		}
+		return k == callObserve || m.isCandidate(e) && !m.isHeld(now, e)
+	})
+}
+
+// isHeld reports whether the observed lease is held, and has not expired yet.
+func (m *machine) isHeld(now time.Duration, e *elec) bool {
+	l := e.observed
+	return e.hasObserved && !l.Vacant() && (l.ObserveFor < 0 || now < e.unchangedSince+l.ObserveFor)
 }
 
 // noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be granted or

@@ -356,3 +356,36 @@ func TestAnOutageIsOverForWhoLeadsAll(t *testing.T) {
 		others.heal() // it closes
 	})
 }
+
+// Two followers bid in vain while the store is away. When it is back, one of them leads, and the other's bid is not
+// repeated: it says soon that the outage is over.
+func TestAnOutageIsOverForWhoComesSecond(t *testing.T) {
+	for what, kinds := range map[string][]callKind{"all calls": nil, "writes": writes} {
+		inBubble(t, what, func(t *testing.T) {
+			memory := memory.New()
+			leading, first, second := &script{Backend: memory.Backend()}, &script{Backend: memory.Backend()}, &script{Backend: memory.Backend()}
+			logs(t, leading, Options{ID: "leading"}, "jobs")
+			time.Sleep(time.Minute)
+			winner, _ := logs(t, first, Options{ID: "first"}, "jobs")
+			m, log := logs(t, second, Options{ID: "second"}, "jobs")
+			time.Sleep(time.Minute)
+
+			for _, store := range []*script{leading, first, second} {
+				store.fail(errDown, kinds...)
+			}
+			time.Sleep(30 * time.Second)
+			wantLines(t, log, "after 30 s", away)
+			first.heal()
+			for !winner.Election("jobs").Leading() {
+				time.Sleep(100 * time.Millisecond)
+			}
+			second.heal()
+			time.Sleep(DefaultTTL)
+			wantLines(t, log, "soon after another leads", away, again)
+			if m.Election("jobs").Leading() {
+				t.Error("two lead")
+			}
+			leading.heal() // it closes
+		})
+	}
+}
