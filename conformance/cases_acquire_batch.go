@@ -3,7 +3,6 @@ package conformance
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -80,23 +79,6 @@ func acquireBadItem(t *Trial) {
 	for _, l := range now {
 		require(expect(l.Vacant() && (l.Term > 0 || l.Election == names[bad]), fmt.Sprintf("all %d leases to be vacant with a term after their release", n), l))
 	}
-}
-
-func acquireSlices(t *Trial) {
-	a := t.client("a")
-	bids := a.bidsFor("jobs")
-	before := slices.Clone(bids)
-	answers := a.acquire(bids...)
-	require(expect(slices.Equal(bids, before), fmt.Sprintf("the bids to be unchanged: %+v", before), bids))
-
-	bids[0].Election, bids[0].Candidate.ID = "other", "other"
-	answers[0].Holder.ID = "other"
-	now := a.read("jobs")
-	require(equal("holder after the caller has reused its slices", now.Holder, a.candidate))
-
-	held := []backend.Lease{now}
-	a.renew(held...)
-	require(expect(held[0] == now, fmt.Sprintf("the leases to be unchanged: %+v", now), held[0]))
 }
 
 // numbered returns n names.

@@ -1,13 +1,8 @@
 package conformance
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/go-election/go-election/election"
 )
 
 // faultCases harm the store itself while managers use it, if the harness has functions
@@ -21,29 +16,10 @@ var faultCases = []Case{
 		Says: "A cut between all clients and the store never leads to two leaders, and afterwards there is exactly one."},
 	{Rule: "S1", Name: "one leader through a cut of answers", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
 		Says: "A store that receives requests and cannot answer never leads to two leaders, and afterwards there is exactly one."},
-	{Rule: "L8", Name: "Close ends with the lease during a cut", Run: closesThroughCut, Fault: FaultCut,
-		Says: "If the client is cut off from the store, Close returns ErrNotReleased no later than the lease expires."},
 	{Rule: "S1", Name: "one leader through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, needs: []need{durableTerms},
 		Says: "A failover, even one that loses the last writes, never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
 	{Rule: "S1", Name: "one leader through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
 		Says: "Deleting the record during a leadership never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
-}
-
-func closesThroughCut(t *Trial) {
-	leader, _ := t.startWithLeader(1, "jobs", nil)
-	leader.node.closed.Store(true)
-
-	t.inject(FaultCut, true, "jobs")
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*(t.TTL+t.Late))
-	defer cancel()
-	err := leader.node.Close(ctx)
-	took := time.Since(began)
-	t.inject(FaultCut, false, "jobs")
-
-	require(
-		expect(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
-		expect(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("Close to return within a TTL of %v", t.TTL), took))
 }
 
 func throughFault(fault, name string) func(*Trial) {

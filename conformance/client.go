@@ -43,10 +43,16 @@ func ask[T any](c *client, what string, call func(ctx context.Context) (T, error
 	return answer
 }
 
-// answers makes a call that has n answers.
-func (c *client) answers(what string, n int, call func(ctx context.Context) ([]backend.Answer, error)) []backend.Answer {
-	answers := ask(c, what, call)
-	require(equal("answers to "+what, len(answers), n))
+// answers makes a call that has an answer for each item. The backend must not change the items, nor keep them after the
+// call: they are cleared.
+func answers[T comparable](
+	c *client, what string, items []T, call func(ctx context.Context, items []T) ([]backend.Answer, error),
+) []backend.Answer {
+	passed := slices.Clone(items)
+	answers := ask(c, what, func(ctx context.Context) ([]backend.Answer, error) { return call(ctx, passed) })
+	require(equal("answers to "+what, len(answers), len(items)),
+		expect(slices.Equal(passed, items), fmt.Sprintf("%s to leave its items as they were: %+v", what, items), passed))
+	clear(passed)
 	return answers
 }
 
@@ -117,7 +123,7 @@ func zeroLeases(names ...string) (leases []backend.Lease) {
 
 // acquire makes bids and returns one answer for each.
 func (c *client) acquire(bids ...backend.Bid) []backend.Answer {
-	return c.answers("acquire", len(bids), func(ctx context.Context) ([]backend.Answer, error) { return c.Acquire(ctx, bids) })
+	return answers(c, "acquire", bids, c.Acquire)
 }
 
 // bidOn makes one bid that expects the given lease.
@@ -163,7 +169,7 @@ func asHeld(leases []backend.Lease) []backend.Held {
 
 // renew renews leases and returns one answer for each.
 func (c *client) renew(held ...backend.Lease) []backend.Answer {
-	return c.answers("renew", len(held), func(ctx context.Context) ([]backend.Answer, error) { return c.Renew(ctx, asHeld(held)) })
+	return answers(c, "renew", asHeld(held), c.Renew)
 }
 
 // renewal renews a lease, which must have this outcome, and returns the lease as it then is.
