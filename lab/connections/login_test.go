@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -17,7 +16,9 @@ func TestALoginThatTakesLongIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := stores[name](t)
-			b, err := s.open(drivertest.Forward(t, "127.0.0.1:0", s.addr, 7*time.Second))
+			proxy := testbed.NewProxy(t, s.addr)
+			proxy.DelayLogins(7 * time.Second)
+			b, err := s.open(proxy.Addr())
 			lead(t, join(t, "a", 10*time.Second, b, err))
 		})
 	}

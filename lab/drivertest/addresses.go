@@ -1,14 +1,12 @@
 package drivertest
 
 import (
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -71,37 +69,6 @@ func AtManyAddresses(t testing.TB, server string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Forward(t, net.JoinHostPort(liveAddress, port), server, 0)
+	testbed.NewProxyAt(t, net.JoinHostPort(liveAddress, port), server)
 	return net.JoinHostPort(manyAddresses, port)
-}
-
-// Forward leads connections to an address on to a server, each after some time, and returns the address.
-func Forward(t testing.TB, addr, server string, after time.Duration) string {
-	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	lead := func(from net.Conn) {
-		defer from.Close()
-		<-time.After(after)
-		to, err := net.Dial("tcp", server)
-		if err != nil {
-			return
-		}
-		defer to.Close()
-		go func() { io.Copy(to, from); to.(*net.TCPConn).CloseWrite() }()
-		io.Copy(from, to)
-	}
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go lead(from)
-		}
-	}()
-	return l.Addr().String()
 }

@@ -18,7 +18,6 @@ import (
 // It does to a stream only what a network can do: bytes may arrive late or never,
 // but after lost bytes no others arrive.
 type Proxy struct {
-	addr     string
 	listener net.Listener
 	dials    context.Context // ends with the proxy
 	end      context.CancelFunc
@@ -32,6 +31,7 @@ type Proxy struct {
 	drop     [2]bool // lose data, by direction
 	hold     [2]bool // hold data back, by direction
 	delay    time.Duration
+	login    time.Duration // for which a connection waits before it is led on
 	traps    []*Trap
 }
 
@@ -53,17 +53,17 @@ type link struct {
 // NewProxy starts a proxy on a loopback port and closes it after the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target, links: make(map[*link]bool)}
+	return NewProxyAt(t, FreeAddr(t), target)
+}
+
+// NewProxyAt is NewProxy at some address.
+func NewProxyAt(t testing.TB, addr, target string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp4", addr)
+	NoError(t, err)
+	p := &Proxy{listener: listener, target: target, links: make(map[*link]bool)}
 	p.changed = sync.NewCond(&p.mu)
 	p.dials, p.end = context.WithCancel(context.Background())
-	var err error
-	for range 5 {
-		p.addr = loopback(freePort())
-		if p.listener, err = net.Listen("tcp4", p.addr); err == nil {
-			break // otherwise another program was faster
-		}
-	}
-	NoError(t, err)
 	p.wg.Go(func() {
 		for {
 			c, err := p.listener.Accept()
@@ -84,12 +84,12 @@ func (d *Daemon) Proxy(t testing.TB) *Proxy {
 }
 
 // Addr returns where the proxy listens.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Config returns a copy of c that connects through the proxy.
 func (p *Proxy) Config(c *mysql.Config) *mysql.Config {
 	c = c.Clone()
-	c.Net, c.Addr = "tcp", p.addr
+	c.Net, c.Addr = "tcp", p.Addr()
 	return c
 }
 
@@ -140,6 +140,9 @@ func (p *Proxy) Hold(on bool) { p.change(func() { p.hold = [2]bool{on, on} }) }
 // Delay delays every piece of a request and of a reply by d.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
+// DelayLogins makes each new connection wait for d, like a server that is slow to let it in.
+func (p *Proxy) DelayLogins(d time.Duration) { p.change(func() { p.login = d }) }
+
 // Reset resets all open connections on both sides.
 func (p *Proxy) Reset() {
 	p.change(func() {
@@ -182,8 +185,12 @@ func (p *Proxy) serve(l *link) {
 		return
 	}
 	p.mu.Lock()
-	target := p.target
+	target, login := p.target, p.login
 	p.mu.Unlock()
+	select {
+	case <-time.After(login):
+	case <-p.dials.Done():
+	}
 	var d net.Dialer
 	c, err := d.DialContext(p.dials, "tcp", target)
 	if err != nil {
