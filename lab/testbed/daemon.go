@@ -76,24 +76,17 @@ func newDaemon(kind Kind, version string, o Options) *Daemon {
 	return d
 }
 
-// onPort starts the daemon on a free port and waits until it answers. If another process was quicker to take
-// the port, it tries another one.
+// onPort starts the daemon on a free port and waits until it answers.
 func (d *Daemon) onPort(command func(port int) []string) *Daemon {
-	for try := 1; ; try++ {
-		port := freePort()
-		d.addr = loopback(port)
-		d.command = command(port)
-		check(d.spawn())
-		err := d.await()
-		if err == nil {
-			return d
-		}
-		if try == 5 || !strings.Contains(d.LogTail(), "ddress already in use") {
-			d.remove()
-			check(err)
-		}
-		os.Truncate(d.log(), 0)
+	port := freePort()
+	d.addr = loopback(port)
+	d.command = command(port)
+	check(d.spawn())
+	if err := d.await(); err != nil {
+		d.remove()
+		check(err)
 	}
+	return d
 }
 
 // spawn starts the process, and does not wait until it answers: the nodes of a cluster do so after all of them have

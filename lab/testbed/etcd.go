@@ -88,27 +88,19 @@ func (d *Daemon) etcdCommand(program string, o Options, peers []string, i int) [
 }
 
 // findEtcd finds the newest program that "make deps" has built, or the old one of Debian bookworm that it has unpacked.
-// In the fast tier, and for the old one, the system's etcd will do.
+// In the fast tier, the system's etcd will do.
 func findEtcd(old bool) (program, version string) {
-	pattern := "etcd-v*/etcd"
-	if old {
-		pattern = "etcd-3.4.*/usr/bin/etcd"
-	}
-	found, _ := filepath.Glob(filepath.Join(cacheDir(), pattern))
 	switch {
-	case len(found) > 0:
-		program = found[len(found)-1]
-	case old || testing.Short():
+	case old:
+		if program = glob(filepath.Join(cacheDir(), "etcd-3.4.*/usr/bin/etcd")); program == "" {
+			check(&missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"})
+		}
+	case testing.Short() && glob(filepath.Join(cacheDir(), "etcd-v*/etcd")) == "":
 		program = installed(Etcd, "etcd", "etcd", "Debian: etcd-server")
 	default:
-		check(&missing{Etcd, "etcd", "built from internal/tools/etcd"})
+		return built(Etcd, "*", "etcd", "internal/tools/etcd")
 	}
-
-	version = versionOf("etcd Version: ", nil, program)
-	if old && !strings.HasPrefix(version, "3.4.") {
-		check(&missing{Etcd, "etcd 3.4", "Debian bookworm: etcd-server"})
-	}
-	return program, version
+	return program, versionOf("etcd Version: ", nil, program)
 }
 
 // EtcdMetrics returns the metrics of a node, by name and labels as it writes them. It fails the test if the node does not
