@@ -59,38 +59,36 @@ func (f *Fleet) Leads(among ...*Member) (leader *Member) {
 	return leader
 }
 
-// A FleetBelief is a time during which a member believed that it led.
-type FleetBelief struct {
-	Span
-	*Member
-}
-
-// Beliefs returns the beliefs that count, by their beginning. A stale belief of another
-// program does not count: such a program keeps no deadline after it was stopped, and no
+// NeverTwo fails the test if two members believed at the same time that they led, and returns how many leaderships there
+// were. A stale belief of another program does not count: such a program keeps no deadline after it was stopped, and no
 // other member can prevent that.
-func (f *Fleet) Beliefs() (all []FleetBelief) {
+func (f *Fleet) NeverTwo() (ours, theirs int) {
+	f.t.Helper()
+	type belief struct {
+		Span
+		*Member
+	}
+	var before []belief
 	for _, m := range f.members {
 		for _, s := range m.Led() {
-			if m.Ours || !s.Stale {
-				all = append(all, FleetBelief{s, m})
+			switch {
+			case m.Ours:
+				ours++
+			case s.Stale:
+				continue
+			default:
+				theirs++
 			}
+			for _, b := range before {
+				if b.Member != m && b.To.After(s.From) && s.To.After(b.From) {
+					f.t.Errorf("S1: %s leads from %v to %v, and %s from %v to %v", b.ID, b.From, b.To, m.ID, s.From, s.To)
+				}
+			}
+			before = append(before, belief{s, m})
 		}
 	}
-	slices.SortFunc(all, func(a, b FleetBelief) int { return a.From.Compare(b.From) })
-	return all
-}
-
-// NeverTwo fails the test if two members believed at the same time that they led.
-func (f *Fleet) NeverTwo() {
-	f.t.Helper()
-	list := f.Beliefs()
-	for i, b := range list {
-		for _, a := range list[:i] {
-			if a.Member != b.Member && a.To.After(b.From) {
-				f.t.Errorf("S1: %s leads from %v to %v, and %s from %v to %v", a.ID, a.From, a.To, b.ID, b.From, b.To)
-			}
-		}
-	}
+	f.t.Logf("leaderships: %d of ours, %d of theirs", ours, theirs)
+	return ours, theirs
 }
 
 // OneLeaderAtMost fails the test if two members believed that they led at the same time.
@@ -98,17 +96,7 @@ func (f *Fleet) NeverTwo() {
 // ever led, because then the test has shown nothing.
 func (f *Fleet) OneLeaderAtMost() {
 	f.t.Helper()
-	f.NeverTwo()
-	ours, theirs := 0, 0
-	for _, b := range f.Beliefs() {
-		if b.Ours {
-			ours++
-		} else {
-			theirs++
-		}
-	}
-	f.t.Logf("leaderships: %d of ours, %d of theirs", ours, theirs)
-	if ours == 0 || theirs == 0 {
+	if ours, theirs := f.NeverTwo(); ours == 0 || theirs == 0 {
 		f.t.Errorf("%d leaderships of ours and %d of theirs were seen; want some of both", ours, theirs)
 	}
 }
