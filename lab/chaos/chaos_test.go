@@ -37,39 +37,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const keptFigures = "../../docs/chaos.json"
+// The file of the figures, and the page with their totals.
+const (
+	figures = "../../docs/chaos.json"
+	page    = "../../docs/chaos.md"
+)
 
 var (
 	histories = flag.Int("histories", 0, "run this many histories of each backend and add them to the figures")
 	length    = flag.Duration("length", 30*time.Second, "length of a history")
-	figures   = flag.String("figures", keptFigures, "file of the figures")
-	doc       = flag.String("doc", "", "page of docs to write the totals into")
-	keep      = flag.String("keep", "", "directory for all histories; empty: keep only those that break a rule, in the directory for temporary files")
 	only      = flag.String("backend", "", "run only this backend, or several, separated by commas")
 	fault1    = flag.String("fault", "", "inject only this fault")
 	seed      = flag.Uint64("seed", 0, "with -backend and -fault: run this one history again")
 )
 
-// checkHistory checks a history. It keeps the history if it breaks a rule, or with -keep.
+// checkHistory checks a history, and keeps it as a file if it breaks a rule.
 func checkHistory(t *testing.T, h *History) (broke error) {
 	t.Helper()
-	broke = Check(h)
-	dir := *keep
-	if dir == "" && broke != nil {
-		dir = os.TempDir()
-	}
-	if dir != "" {
-		trace := filepath.Join(dir, "chaos-"+strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(h.Name())+".json")
+	if broke = Check(h); broke != nil {
+		trace := filepath.Join(os.TempDir(), "chaos-"+strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(h.Name())+".json")
 		text, err := json.Marshal(h)
-		if err == nil {
-			err = os.WriteFile(trace, text, 0o600)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-		if broke != nil {
-			t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; the history is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
-		}
+		testbed.NoError(t, err)
+		testbed.NoError(t, os.WriteFile(trace, text, 0o600))
+		t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; the history is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
 	}
 	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes, %d gaps", h.Name(),
 		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Late, len(h.Gaps()))
@@ -89,7 +79,7 @@ func TestChaos(t *testing.T) {
 	if *histories == 0 {
 		t.Skip("needs -histories")
 	}
-	kept, err := ReadFigures(*figures)
+	kept, err := ReadFigures(figures)
 	testbed.NoError(t, err)
 	var mu sync.Mutex
 	var all []*History
@@ -122,18 +112,14 @@ func TestChaos(t *testing.T) {
 					defer mu.Unlock()
 					all = append(all, h)
 					kept.Add(h, broke != nil)
-					if err := kept.Write(*figures); err != nil {
+					if err := kept.Write(figures); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 		}
 	})
-	if *doc != "" && *figures == keptFigures {
-		if err := kept.WriteInto(*doc); err != nil {
-			t.Error(err)
-		}
-	}
+	testbed.NoError(t, kept.WriteInto(page))
 	for _, h := range all {
 		if h.Fault == "kill -9" && h.Late > 0 {
 			t.Errorf("%s: %d late writes of processes that had ended", h.Name(), h.Late)

@@ -52,7 +52,7 @@ func TestAnUnreadableFileOfFiguresIsAnError(t *testing.T) {
 }
 
 func TestTheDocsPageHasAPlaceForTheFigures(t *testing.T) {
-	text, err := os.ReadFile("../../docs/chaos.md")
+	text, err := os.ReadFile(page)
 	testbed.NoError(t, err)
 	name := filepath.Join(t.TempDir(), "chaos.md")
 	var f Figures

@@ -43,15 +43,11 @@ func (f Figures) WriteInto(name string) error {
 	return os.WriteFile(name, []byte(b.String()), 0o644)
 }
 
-// brief formats a time with about three digits.
+// brief formats a time with three digits or four.
 func brief(d time.Duration) string {
-	switch {
-	case d == 0:
-		return "–"
-	case d < 10*time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
+	unit := time.Duration(1)
+	for unit*1000 < d {
+		unit *= 10
 	}
-	return d.Round(10 * time.Millisecond).String()
+	return d.Round(unit).String()
 }
