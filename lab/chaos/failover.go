@@ -58,7 +58,7 @@ func (p *pair[S]) failovers() map[string]fault {
 		}),
 		"failover, a grant lost": p.failover(func(r *run) {
 			p.standby.StopReplication(r)
-			r.someLeader().terminate(r) // another member is granted the lease, and the standby does not receive that
+			r.someLeader().Resign() // another member is granted the lease, and the standby does not receive that
 			r.wait(ttl/4, ttl)
 		}),
 	}

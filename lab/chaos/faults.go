@@ -35,7 +35,7 @@ func strike(do, rest func(r *run, c *child)) fault {
 // nothing is done to a process that is to be asked first whether it leads.
 func nothing(*run, *child) {}
 
-func stop(r *run, c *child) { c.stop(r) }
+func stop(_ *run, c *child) { c.Stop() }
 
 // pause is a fault of the process that leads: it is stopped for some time.
 func pause(least, most time.Duration) fault {
@@ -48,10 +48,10 @@ func pause(least, most time.Duration) fault {
 // processFaults are faults of the process that leads. Every store has them.
 func processFaults() map[string]fault {
 	return map[string]fault{
-		"kill -9": strike(func(_ *run, c *child) { c.kill() }, func(r *run, _ *child) {
+		"kill -9": strike(func(_ *run, c *child) { c.Kill() }, func(r *run, _ *child) {
 			r.wait(0, 2*ttl) // its replacement starts before or after another member has taken over
 		}),
-		"leave":        strike(nothing, func(r *run, c *child) { c.terminate(r) }),
+		"leave":        strike(nothing, func(r *run, c *child) { c.Resign() }),
 		"pause, short": pause(ttl/10, ttl/2),
 		longPause:      pause(3*ttl/2, 5*ttl/2),
 		// Like a host that is suspended or live-migrated: all processes resume at the same
@@ -59,7 +59,7 @@ func processFaults() map[string]fault {
 		"freeze": strike(
 			func(r *run, _ *child) {
 				for _, c := range r.current {
-					c.stop(r)
+					c.Stop()
 				}
 			},
 			func(r *run, _ *child) {
@@ -71,7 +71,7 @@ func processFaults() map[string]fault {
 		// Like a CPU quota: the process runs for a few milliseconds in each hundred.
 		"starved": strike(nothing, func(r *run, c *child) {
 			r.again(ttl+r.N(2*ttl), time.Millisecond, 8*time.Millisecond, func() {
-				c.stop(r)
+				c.Stop()
 				r.wait(92*time.Millisecond, 99*time.Millisecond)
 				c.resume()
 			})
@@ -87,7 +87,7 @@ func networkFaults() map[string]fault {
 			c := r.someLeader()
 			r.inject(c.Process, proof, func() {
 				do(r, func(f func(p *testbed.Proxy)) {
-					for _, p := range r.proxies[c.member] {
+					for _, p := range r.proxies[c.place] {
 						f(p)
 					}
 				})

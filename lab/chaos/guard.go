@@ -38,11 +38,11 @@ func killWithGuard(signal syscall.Signal) fault {
 	return strike(
 		func(r *run, c *child) {
 			var err error
-			if guard, err = testbed.GuardOf(c.cmd.Process.Pid); err != nil {
+			if guard, err = testbed.GuardOf(c.Pid()); err != nil {
 				r.Fatal(err)
 			}
 			syscall.Kill(guard, signal)
-			c.kill()
+			c.Kill()
 		},
 		func(r *run, _ *child) {
 			r.wait(ttl/2, 5*ttl/2)

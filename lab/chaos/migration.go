@@ -28,9 +28,9 @@ func migrationSite(t testing.TB) *Site {
 	move := strike(func(*run, *child) { stage++ }, func(r *run, _ *child) {
 		for i, c := range r.current {
 			if r.IntN(3) == 0 {
-				c.kill()
+				c.Kill()
 			} else {
-				c.terminate(r)
+				c.Resign()
 			}
 			r.start(i)
 			r.wait(0, ttl)

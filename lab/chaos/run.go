@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -107,7 +106,6 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	}
 	t.Cleanup(func() {
 		for _, c := range r.all {
-			c.kill()
 			if t.Failed() {
 				if text, _ := os.ReadFile(c.file("log")); len(text) > 0 {
 					t.Logf("%s wrote:\n%.3000s", c.Process, text)
@@ -127,10 +125,10 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	}
 	r.wait(ttl/4, ttl/2)
 	for _, c := range r.current {
-		if !c.alive() {
+		if c.Ended() {
 			t.Errorf("%s has ended unexpectedly", c.Process)
 		}
-		c.kill()
+		c.Kill()
 	}
 	r.history.To = Now()
 	for _, c := range r.all {
@@ -164,7 +162,7 @@ func (r *run) start(i int) {
 // restartEnded starts replacements of the members that have ended.
 func (r *run) restartEnded() {
 	for i, c := range r.current {
-		if !c.alive() {
+		if c.Ended() {
 			r.start(i)
 		}
 	}
@@ -173,7 +171,7 @@ func (r *run) restartEnded() {
 // leader returns the leader of an election, by a sample from after since, or nil.
 func (r *run) leader(election int, since time.Duration) *child {
 	for _, c := range r.current {
-		if c.alive() && c.board.belief(election).leads(since) {
+		if !c.Ended() && c.board.belief(election).leads(since) {
 			return c
 		}
 	}
@@ -262,17 +260,6 @@ func (c *child) ledAfter(at time.Duration) bool {
 		}
 	}
 	return false
-}
-
-// terminate sends SIGTERM and waits until the process has ended.
-func (c *child) terminate(t testing.TB) {
-	c.signal(syscall.SIGTERM)
-	select {
-	case <-c.done:
-	case <-time.After(2 * time.Minute):
-		t.Errorf("%s does not end after SIGTERM", c.Process)
-		c.kill()
-	}
 }
 
 // environ returns the environment variables of a backend's configuration.

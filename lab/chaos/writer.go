@@ -9,9 +9,7 @@ import (
 	"math/rand/v2"
 	"net/rpc"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -51,14 +49,12 @@ type writer struct {
 	resource *rpc.Client
 }
 
-// Campaign is the main function of a writer. It ends when standard input ends, or by SIGTERM.
+// Campaign is the main function of a writer. It ends when standard input ends.
 func Campaign(text string) error {
 	w := &writer{}
 	if err := json.Unmarshal([]byte(text), &w.Role); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	var err error
 	if w.journal, err = os.OpenFile(w.file("jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
@@ -101,11 +97,7 @@ func Campaign(text string) error {
 			return err
 		}
 	}
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(1) // the harness has ended
-	}()
-	<-ctx.Done()
+	io.Copy(io.Discard, os.Stdin)
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return m.Close(end)

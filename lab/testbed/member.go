@@ -52,7 +52,9 @@ type Span struct {
 func StartMember(t testing.TB, id string, cmd *exec.Cmd) *Member {
 	t.Helper()
 	Full(t, "kills and stops processes")
-	cmd.Stderr = os.Stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
 	in, err := cmd.StdinPipe() // closed when the test binary ends, which ends the member
 	NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -132,6 +134,16 @@ func (j *Member) last(word string) string {
 // Pid returns the number of the member's process.
 func (j *Member) Pid() int { return j.cmd.Process.Pid }
 
+// Ended reports whether the process has ended.
+func (j *Member) Ended() bool {
+	select {
+	case <-j.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Led returns the times during which the member believed that it led.
 func (j *Member) Led() []Span {
 	j.mu.Lock()
@@ -148,15 +160,13 @@ func (j *Member) await(what string, is func() bool) {
 	Eventually(j.t, memberLimit, j.ID+" "+what, func() error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if is() {
+		switch {
+		case is():
 			return nil
-		}
-		select {
-		case <-j.ended:
+		case j.Ended():
 			return fmt.Errorf("it has ended: %w", errGiveUp)
-		default:
-			return fmt.Errorf("it has said %q", j.said[max(0, len(j.said)-3):])
 		}
+		return fmt.Errorf("it has said %q", j.said[max(0, len(j.said)-3):])
 	})
 }
 
