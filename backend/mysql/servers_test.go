@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -162,20 +161,6 @@ func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 			t.Errorf("on the promoted replica: %+v", now)
 		}
 		drivertest.MustPut(t, d, &now, &lease.Record{Election: "jobs", Term: 2})
-	})
-}
-
-// The promoted replica shows the leadership of A, which has resigned since. The lost primary has granted
-// the lease to B, which still leads. A sees that the lease is its own, and waits all the same.
-func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-		primary, replica := testbed.StartPair(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
-		l := newLab(t, primary)
-		drivertest.WatchesItsOwnLeftover(t, primary, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
-			return join(t, id, ttl, Options{Config: proxy.Config(l.User), MaxTTL: greatest})
-		})
 	})
 }
 

@@ -114,19 +114,6 @@ func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Elect
 // patience is how long an event may take on a busy machine; usually it takes a second or two.
 const patience = 2 * time.Minute
 
-// The promoted standby shows the leadership of A, which has resigned since. The lost primary has
-// granted the lease to B, which still leads. A sees that the lease is its own, and waits all the same.
-func TestAnOwnLeftoverOnAPromotedStandbyIsWatched(t *testing.T) {
-	t.Parallel()
-	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-	primary := testbed.StartPostgres(t, testbed.Options{})
-	standby := testbed.StartPostgresStandby(t, primary)
-	db := primary.Database(t)
-	drivertest.WatchesItsOwnLeftover(t, primary, standby, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
-		return join(t, id, ttl, Options{DSN: db.DSN(proxy.Addr()), MaxTTL: greatest})
-	})
-}
-
 func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
 
 // Two standbys that are promoted in turn have the same timeline. Each has an epoch of its own, and a

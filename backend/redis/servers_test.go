@@ -16,7 +16,6 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -51,22 +50,6 @@ func newReplicated(t testing.TB, waits bool) conformance.Store {
 		Open:   func(t testing.TB) backend.Backend { return backendOn(t, o) },
 		Faults: map[string]conformance.Fault{conformance.FaultFailover: failover},
 	}
-}
-
-// The promoted replica shows the leadership of A, which has resigned since. The lost master has granted the
-// lease to B, which still leads. A sees that the lease is its own, and waits all the same.
-func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
-	t.Parallel()
-	const ttl, greatest = 9 * time.Second, 13 * time.Second // longer than a busy machine stalls
-	master := testbed.StartRedis(t, testbed.Options{})
-	replica := testbed.StartRedisReplica(t, master)
-	o := options(master)
-	o.MaxTTL = greatest
-	settled(t, master, o)
-	drivertest.WatchesItsOwnLeftover(t, master, replica, greatest, func(id string, proxy *testbed.Proxy) *election.Election {
-		o.Addresses = []string{proxy.Addr()}
-		return join(t, id, ttl, o)
-	})
 }
 
 // A server that keeps nothing is killed and comes back empty, while a leader still trusts its lease. A process
