@@ -127,7 +127,8 @@ func TestTheFirstReadersAgreeOnAnEpoch(t *testing.T) {
 func TestAPromotedReplicaIsAnotherServer(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		primary, replica := testbed.StartPair(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
+		primary := testbed.StartPrimary(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
+		replica := testbed.StartReplica(t, primary)
 		l, proxy := newLab(t, primary), primary.Proxy(t)
 		d := open(t, Options{Config: proxy.Config(l.User)})
 		before := drivertest.Read(t, d, recordKey("jobs"))

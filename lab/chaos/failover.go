@@ -70,7 +70,8 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	if k == testbed.MySQL { // MariaDB has them built in
 		o.Args = append(o.Args, "--plugin-load-add=semisync_source.so", "--plugin-load-add=semisync_replica.so")
 	}
-	primary, replica := testbed.StartPair(t, k, o)
+	primary := testbed.StartPrimary(t, k, o)
+	replica := testbed.StartReplica(t, primary)
 	d := primary.Database(t)
 	makeTables(t, d, "")
 	replica.CatchUp(t, primary)

@@ -5,8 +5,8 @@
 //   - [Shared] returns one server of a kind, which the whole test binary shares. It is
 //     cheap. Each test takes a fresh [Database] on it. Faults are refused.
 //   - [Start] starts a server for one test. The test may kill, stop and restart it, make
-//     it read-only, and step its clock. [StartPair] starts a primary with an
-//     asynchronous replica that can be promoted.
+//     it read-only, and step its clock. [StartReplica] starts an asynchronous replica,
+//     which can be promoted.
 //
 // A [Proxy] stands between a client and any server. It cuts, delays, resets and
 // drops traffic.
@@ -22,7 +22,7 @@
 //
 // "make deps" installs everything on Debian. If a server is missing, its tests are
 // skipped and name the package. With CI set, they fail in the full tier, except for
-// MySQL 9 and for network namespaces that root may not create.
+// MySQL 9 and for network namespaces, where they may not be created.
 //
 // # Two tiers
 //

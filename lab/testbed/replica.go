@@ -20,18 +20,10 @@ func (s *Server) ReadOnly(t testing.TB, on bool) {
 	}
 }
 
-// StartPair starts a primary and a replica, with global transaction ids.
-// The replica has caught up with the primary when StartPair returns.
+// StartPrimary starts a server that may have replicas, with global transaction ids.
 //
 // For a failover that loses writes: StopReplication, write to the primary, Kill the
 // primary, Promote the replica.
-func StartPair(t testing.TB, k Kind, o Options) (primary, replica *Server) {
-	t.Helper()
-	primary = StartPrimary(t, k, o)
-	return primary, StartReplica(t, primary)
-}
-
-// StartPrimary starts a server that may have replicas.
 func StartPrimary(t testing.TB, k Kind, o Options) *Server {
 	t.Helper()
 	return startOwn(t, func() *Server {

@@ -8,7 +8,8 @@ import (
 func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
-		primary, replica := StartPair(t, k, Options{})
+		primary := StartPrimary(t, k, Options{})
+		replica := StartReplica(t, primary)
 		d := primary.Database(t)
 		newTable(t, d)
 		way := primary.Proxy(t)
