@@ -11,7 +11,6 @@ import (
 // A Replicated server is a primary, or a replica that can be promoted.
 type Replicated[S any] interface {
 	Addr() string
-	Proxy(t testing.TB) *testbed.Proxy
 	Kill(t testing.TB)
 	CatchUp(t testing.TB, primary S) // the replica has all that the primary has written
 	StopReplication(t testing.TB)    // the replica gets no further writes

@@ -144,23 +144,16 @@ func versionOf(word string, env []string, command ...string) string {
 	return strings.Fields(rest)[0]
 }
 
-// installed returns the path of a program that a package installs.
+// installed returns the path of a program that a package installs. It also searches the directories of servers, which not
+// every PATH contains.
 func installed(k Kind, program, name, hint string) string {
-	path, err := lookPath(program)
-	if err != nil {
-		check(&missing{k, name, hint})
-	}
-	return path
-}
-
-// lookPath also searches the directories of servers, which not every PATH contains.
-func lookPath(name string) (string, error) {
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec"} {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec", ""} {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path
 		}
 	}
-	return exec.LookPath(name)
+	check(&missing{k, name, hint})
+	return ""
 }
 
 // glob returns the first file that matches one of the patterns, or "".
