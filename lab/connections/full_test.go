@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/postgres"
 	"github.com/go-election/go-election/backend/redis"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -28,7 +29,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 				defer c.Close()
 			}
 		}
-		leadsOn(t, l, 80*time.Second)
+		drivertest.KeepsLeading(t, l, 80*time.Second)
 	})
 	t.Run("CONNECTION LIMIT of a role of PostgreSQL", func(t *testing.T) {
 		t.Parallel()
@@ -36,7 +37,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 		b, err := postgres.Open(postgres.Options{DSN: db.DSN("")})
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		server.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 0")
-		leadsOn(t, l, 80*time.Second)
+		drivertest.KeepsLeading(t, l, 80*time.Second)
 	})
 	for what, command := range map[string][]any{
 		"another password of Redis": {"ACL", "SETUSER", "app", "resetpass", ">another"},
@@ -49,7 +50,7 @@ func TestALeaderLeadsOnWhileItsServerIsFull(t *testing.T) {
 			b, err := redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"})
 			l := lead(t, join(t, "a", 6*time.Second, b, err))
 			server.Do(t, command...)
-			leadsOn(t, l, 80*time.Second)
+			drivertest.KeepsLeading(t, l, 80*time.Second)
 		})
 	}
 }
@@ -76,7 +77,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 			rows.Scan(&id)
 			admin.ExecContext(t.Context(), fmt.Sprint("KILL ", id)) // it may have ended
 		}
-		leadsOn(t, l, 20*time.Second)
+		drivertest.KeepsLeading(t, l, 20*time.Second)
 	})
 	t.Run("postgres", func(t *testing.T) { // it listens on the connection of its calls
 		t.Parallel()
@@ -86,7 +87,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 		l := leadAndFollow(t, b, err, other, failed)
 		db.Exec(t, "ALTER ROLE "+db.User+" CONNECTION LIMIT 1")
 		db.Disconnect(t)
-		leadsOn(t, l, 20*time.Second)
+		drivertest.KeepsLeading(t, l, 20*time.Second)
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
@@ -111,7 +112,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) { // not beside the othe
 		}
 		server.Do(t, "CONFIG", "SET", "maxclients", others)
 		server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "USER", "app")
-		leadsOn(t, l, 20*time.Second)
+		drivertest.KeepsLeading(t, l, 20*time.Second)
 	})
 }
 

@@ -159,17 +159,6 @@ func lead(t *testing.T, e *election.Election) *election.Leadership {
 	return l
 }
 
-// leadsOn watches a leadership for a while.
-func leadsOn(t *testing.T, l *election.Leadership, while time.Duration) {
-	t.Helper()
-	began := time.Now()
-	select {
-	case <-l.Context().Done():
-		t.Fatalf("the leadership has ended after %v: %v", time.Since(began).Round(time.Second), context.Cause(l.Context()))
-	case <-time.After(while):
-	}
-}
-
 // A leader whose connections work leads on for as long as they do, though the server takes no new ones. Connections are
 // replaced when they are old; the old one is not closed before.
 func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
@@ -179,7 +168,7 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 		b, err := s.open(proxy.Addr())
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
 		proxy.SetTarget("127.0.0.1:1") // nobody is there
-		leadsOn(t, l, 100*time.Second)
+		drivertest.KeepsLeading(t, l, 100*time.Second)
 	})
 }
 
@@ -192,7 +181,7 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 	each(t, func(t *testing.T, s store) {
 		b, err := s.open(drivertest.AtManyAddresses(t, s.addr))
 		l := lead(t, join(t, "a", 6*time.Second, b, err))
-		leadsOn(t, l, 5*time.Second)
+		drivertest.KeepsLeading(t, l, 5*time.Second)
 	})
 }
 
@@ -219,7 +208,7 @@ func TestALeaderLeadsOnThoughTheFirstHostOfItsDSNIsDead(t *testing.T) {
 				err = b.CreateTables(t.Context())
 			}
 			l := lead(t, join(t, "a", 3*time.Second, b, err))
-			leadsOn(t, l, 80*time.Second)
+			drivertest.KeepsLeading(t, l, 80*time.Second)
 		})
 	}
 }

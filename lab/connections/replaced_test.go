@@ -196,7 +196,7 @@ func TestALeaderOfEtcdLeadsOnWhenItsTokenHasExpired(t *testing.T) {
 			withUser(t, server.URL(), "secret")
 			b, err := etcd.Open(etcd.Options{Endpoints: []string{server.URL()}, Username: "app", Password: "secret"})
 			l := lead(t, join(t, "a", 6*time.Second, b, err))
-			leadsOn(t, l, 20*time.Second)
+			drivertest.KeepsLeading(t, l, 20*time.Second)
 		})
 	}
 }

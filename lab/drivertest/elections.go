@@ -162,12 +162,11 @@ func CostsLittle(t testing.TB, open func() backend.Backend, spent func() int, al
 // KeepsLeading fails the test if a leadership ends within d.
 func KeepsLeading(t testing.TB, led *election.Leadership, d time.Duration) {
 	t.Helper()
-	tick, began := time.NewTicker(10*time.Millisecond), time.Now()
-	defer tick.Stop()
-	for ; time.Since(began) < d; <-tick.C {
-		if !led.Leading() {
-			t.Fatalf("the leadership ended after %v of %v", time.Since(began), d)
-		}
+	began := time.Now()
+	select {
+	case <-led.Context().Done():
+		t.Fatalf("the leadership ended after %v of %v: %v", time.Since(began), d, context.Cause(led.Context()))
+	case <-time.After(d):
 	}
 }
 

@@ -160,11 +160,7 @@ func (s SQLTable) lockedRecordIsRenewed(t *testing.T) {
 	led, err := Join(t, "a", ttl, s.Backend(t)).Campaign(t.Context())
 	testbed.NoError(t, err)
 	defer s.Lock(t, "SELECT * FROM election_item WHERE kind = 'record' FOR UPDATE")()
-	select {
-	case <-led.Context().Done():
-		t.Errorf("it has ended: %v", context.Cause(led.Context()))
-	case <-time.After(2 * ttl):
-	}
+	KeepsLeading(t, led, 2*ttl)
 }
 
 // allHaveOneMaxTTL: processes with different greatest TTLs would wait differently after a failover.
