@@ -43,15 +43,15 @@ func ask[T any](c *client, what string, call func(ctx context.Context) (T, error
 	return answer
 }
 
-// answers makes a call that has an answer for each item. The backend must not change the items, nor keep them after the
-// call: they are cleared.
+// answers makes a call that has an answer for each item. The backend must not change the items, nor keep them
+// after the call: they are cleared.
 func answers[T comparable](
 	c *client, what string, items []T, call func(ctx context.Context, items []T) ([]backend.Answer, error),
 ) []backend.Answer {
 	passed := slices.Clone(items)
 	answers := ask(c, what, func(ctx context.Context) ([]backend.Answer, error) { return call(ctx, passed) })
 	require(equal("answers to "+what, len(answers), len(items)),
-		expect(slices.Equal(passed, items), fmt.Sprintf("%s to leave its items as they were: %+v", what, items), passed))
+		expect(slices.Equal(passed, items), fmt.Sprintf("%s to leave its items: %+v", what, items), passed))
 	clear(passed)
 	return answers
 }

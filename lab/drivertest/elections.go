@@ -165,7 +165,7 @@ func KeepsLeading(t testing.TB, led *election.Leadership, d time.Duration) {
 	began := time.Now()
 	select {
 	case <-led.Context().Done():
-		t.Fatalf("the leadership ended after %v of %v: %v", time.Since(began), d, context.Cause(led.Context()))
+		t.Fatalf("it has ended after %v of %v: %v", time.Since(began), d, context.Cause(led.Context()))
 	case <-time.After(d):
 	}
 }

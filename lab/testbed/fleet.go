@@ -59,9 +59,9 @@ func (f *Fleet) Leads(among ...*Member) (leader *Member) {
 	return leader
 }
 
-// NeverTwo fails the test if two members believed at the same time that they led, and returns how many leaderships there
-// were. A stale belief of another program does not count: such a program keeps no deadline after it was stopped, and no
-// other member can prevent that.
+// NeverTwo fails the test if two members believed at the same time that they led, and returns how many
+// leaderships there were. A stale belief of another program does not count: such a program keeps no deadline after
+// it was stopped, and no other member can prevent that.
 func (f *Fleet) NeverTwo() (ours, theirs int) {
 	f.t.Helper()
 	type belief struct {
@@ -81,7 +81,8 @@ func (f *Fleet) NeverTwo() (ours, theirs int) {
 			}
 			for _, b := range before {
 				if b.Member != m && b.To.After(s.From) && s.To.After(b.From) {
-					f.t.Errorf("S1: %s leads from %v to %v, and %s from %v to %v", b.ID, b.From, b.To, m.ID, s.From, s.To)
+					f.t.Errorf("S1: %s leads from %v to %v, and %s from %v to %v",
+						b.ID, b.From, b.To, m.ID, s.From, s.To)
 				}
 			}
 			before = append(before, belief{s, m})
