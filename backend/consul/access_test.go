@@ -50,7 +50,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
-	rules := n.driver.Policy
+	rules := n.driver.policy("write")
 	secret := token(t, l.root, rules)
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
 	held := n.Leads("x")
@@ -121,18 +121,18 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			if secret != "" && strings.Contains(err.Error(), secret) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
-			if what == "weak" && !strings.Contains(err.Error(), n.driver.Policy) {
+			if what == "weak" && !strings.Contains(err.Error(), n.driver.policy("write")) {
 				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	secret := "canary-" + string(backend.NewNonce())
 	canary := l.node(t, "n", func(o *Options) { o.Token = secret })
-	err := canary.driver.Fail(errors.New("the server says " + secret))
+	err := canary.driver.fail(errors.New("the server says " + secret))
 	if strings.Contains(err.Error(), secret) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)
 	}
-	if text := fmt.Sprintf("%+v %#v", canary.driver.Client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
+	if text := fmt.Sprintf("%+v %#v", canary.driver.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }
@@ -217,7 +217,7 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 		if err := observe(); err != nil {
 			t.Errorf("%s in the file, and then a token with rights: %v", what, err)
 		}
-		late := n.driver.Fail(fmt.Errorf("a server that answers late says %s and %s", weak, testbed.ConsulToken)).Error()
+		late := n.driver.fail(fmt.Errorf("a server that answers late says %s and %s", weak, testbed.ConsulToken)).Error()
 		if strings.Contains(late, weak) || strings.Contains(late, testbed.ConsulToken) {
 			t.Errorf("%s in the file: an error shows the token or its predecessor", what)
 		}
@@ -240,7 +240,7 @@ func TestRightsThatAreMissingForAMomentCostNoSession(t *testing.T) {
 		fatal(t, err)
 		n.wire.take()
 		_, err = n.Renew(n.Context(), drivertest.Held(held))
-		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), n.driver.Policy); denied != (rules == "") {
+		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), n.driver.policy("write")); denied != (rules == "") {
 			t.Errorf("a renewal with the rights %q: %v", rules, err)
 		}
 		if sent := n.wire.take(); len(sent) != 1 {

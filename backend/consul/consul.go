@@ -75,11 +75,10 @@ func init() { backend.Register(Name, Options{}, Open) }
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.
 // Errors are [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
-	a, err := newAgent(&o)
+	d, err := newDriver(o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
 	}
-	d := newDriver(a)
 	return &Backend{lease.New(d), d}, nil
 }
 
@@ -89,7 +88,7 @@ func (b *Backend) Location() string {
 	if b.driver.host == "" {
 		return ""
 	}
-	return clean.Location(b.driver.Prefix, b.driver.host)
+	return clean.Location(b.driver.prefix, b.driver.host)
 }
 
 // Fence returns an operation for the front of a transaction on the caller's own keys in the same

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"maps"
@@ -8,51 +9,55 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A driver is access to the keys below a prefix: record/NAME, session/NONCE and meta. It
 // implements [lease.Driver] and [lease.Listener]. An item is a key whose value is JSON. The key
 // changes is written with each change of a record.
 type driver struct {
-	*agent
+	client    *api.Client
+	transport *transport    // of client; nil with Options.Client
+	token     client.Secret // none with Options.Client
+	tokenFile string        // where it may be replaced; "": nowhere
+	host      string        // or the path of a unix socket; empty with Options.Client
+	prefix    string
+	full      atomic.Int64 // when the agent last had no connection for a request, as UnixNano; 0: never
 
-	mu         sync.Mutex
-	calls      uint64              // how many calls have begun
-	newest     map[lease.Key]index // of the items that were read or written
-	origin     *origin             // nil: it was not read
-	wentBack   int                 // how often a key was older than before: a snapshot was restored
-	restoredAt uint64              // what was written up to this index may not be the latest; 0: it is
-	records    listing
-	listened   uint64 // the index up to which Listen has told; 0: it must begin
-	tooMany    bool   // there are too many records to tell them
-}
+	datacenter, namespace, partition string // "": that of client
 
-// An index is the greatest index of an item, and the number of the calls that had begun when it was
-// noted.
-type index struct {
-	modify, call uint64
-	edited       bool
+	mu          sync.Mutex
+	newest      map[lease.Key]index // of the items that were read or written
+	origin      *api.KVPair         // the key origin, with index 0 if it is not there; nil: it was not read
+	originNoted time.Time
+	wentBack    int    // how often a key was older than before: a snapshot was restored
+	restoredAt  uint64 // what was written up to this index may not be the latest; 0: it is
+	records     listing
+	listened    uint64 // the index up to which Listen has told; 0: it must begin
+	tooMany     bool   // there are too many records to tell them
 }
 
 var _ lease.Listener = (*driver)(nil)
-
-func newDriver(a *agent) *driver { return &driver{agent: a, newest: make(map[lease.Key]index)} }
 
 // Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
 // two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
 // A put of a record takes three operations.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2, MaxValue: 320 << 10, EditsUnnoticed: editsUnnoticed, ReadsToo: true}
+	return lease.Limits{
+		Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2,
+		MaxValue: maxBytes, EditsUnnoticed: editsUnnoticed, ReadsToo: true,
+	}
 }
 
 func (d *driver) Close() error {
-	if d.Transport != nil {
-		d.Transport.idle()
+	if d.transport != nil {
+		d.transport.idle()
 	}
 	return nil
 }
@@ -60,18 +65,18 @@ func (d *driver) Close() error {
 // key returns the name of an item's key in Consul.
 func (d *driver) key(k lease.Key) string {
 	if k.Kind == lease.Metas {
-		return d.Prefix + "/" + string(k.Kind)
+		return d.prefix + "/" + string(k.Kind)
 	}
 	return d.directory(k.Kind) + k.Name
 }
 
 // changes returns the key that is written with each change of a record.
-func (d *driver) changes() string { return d.Prefix + "/changes" }
+func (d *driver) changes() string { return d.prefix + "/changes" }
 
-// originKey returns the key that is made once: see [driver.identify].
-func (d *driver) originKey() string { return d.Prefix + "/origin" }
+// originKey returns the key that is made once: see [driver.here].
+func (d *driver) originKey() string { return d.prefix + "/origin" }
 
-func (d *driver) directory(kind lease.Kind) string { return d.Prefix + "/" + string(kind) + "/" }
+func (d *driver) directory(kind lease.Kind) string { return d.prefix + "/" + string(kind) + "/" }
 
 // item returns a key as an item; p nil: it is not there. docs/design/consul.md, "Edited items", says
 // what shows that somebody else than a member wrote it.
@@ -80,12 +85,13 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 	if p == nil {
 		return it
 	}
-	it.Version, it.Order, it.Value = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex, lease.Decode(k.Kind, p.Value)
+	it.Version, it.Order = strconv.FormatUint(p.ModifyIndex, 10), p.ModifyIndex
+	it.Value = lease.Decode(k.Kind, p.Value)
 	over := uint64(lease.WriteOf(it.Value)) // the index of the version that it was written over
-	it.Edited = p.Flags != checksum(p.Key, p.Value) || over == 0 && p.CreateIndex != p.ModifyIndex || d.replacesOlder(k, p.ModifyIndex, over)
-	if k.Kind == lease.Records { // a late request makes none: it would have to count it in the meta item
-		it.Edited = it.Edited || p.CreateIndex != p.ModifyIndex
-	} else {
+	made := p.CreateIndex == p.ModifyIndex
+	it.Edited = p.Flags != checksum(p.Key, p.Value) || d.replacesOlder(k, p.ModifyIndex, over) ||
+		!made && (over == 0 || k.Kind == lease.Records)
+	if k.Kind != lease.Records { // a late request makes none: it would have to count it in the meta item
 		it.Created = strconv.FormatUint(p.CreateIndex, 10)
 	}
 	return it
@@ -102,54 +108,24 @@ func checksum(key string, value []byte) uint64 {
 // maxByKey is how many records are read key by key. More are listed.
 const maxByKey = 100
 
-// Read implements [lease.Driver]. It takes a transaction for each 126 items. Many records are listed:
-// then it takes a request that tells whether any of them has changed, too. The records are counted
-// after the meta item was read, so that a change that requires the item counts no record twice.
+// Read implements [lease.Driver]. It takes a transaction for each 128 keys. Many records are listed.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	return d.read(ctx, d.begin(), keys, nil)
+	v, err := d.read(ctx, keys, true)
+	return v, d.fail(err)
 }
 
-// read reads items. found has those of singly if a change was sent with their operations.
-func (d *driver) read(ctx context.Context, call uint64, keys []lease.Key, found map[string]*api.KVPair) (v lease.View, err error) {
-	single, meta := singly(keys), slices.Contains(keys, lease.Key{Kind: lease.Metas})
-	changes := uint64(0)
-	items := make(map[lease.Key]lease.Item, len(keys))
-	for rest := single; ; {
-		n := min(len(rest), maxOps-2)
-		if changes, err = d.get(ctx, call, rest[:n], found, items); err != nil {
-			return v, d.Fail(err)
-		}
-		if rest = rest[n:]; len(rest) == 0 {
-			break
-		}
+// read reads items. again is for view.
+func (d *driver) read(ctx context.Context, keys []lease.Key, again bool) (v lease.View, err error) {
+	began := time.Now()
+	pairs, err := d.get(ctx, d.names(keys)...)
+	if err != nil {
+		return v, err
 	}
-	var listed map[string]lease.Item
-	if len(single) < len(keys) {
-		if listed, err = d.listRecords(ctx, changes, editsUnnoticed); err != nil {
-			return v, d.Fail(err)
-		}
-	}
-	if meta {
-		if v.Records, err = d.count(ctx, call, items); err != nil {
-			return v, d.Fail(err)
-		}
-	}
-	for _, k := range keys {
-		it, ok := items[k]
-		if k.Kind == lease.Records && !ok {
-			it, ok = listed[k.Name]
-		}
-		if !ok {
-			it = d.item(k, nil)
-		}
-		v.Items = append(v.Items, it)
-	}
-	d.finish(&v)
-	return v, nil
+	return d.view(ctx, began, keys, pairs, again)
 }
 
-// singly returns the keys that are read one by one: many records are listed.
-func singly(keys []lease.Key) []lease.Key {
+// byKey returns the keys that are read one by one: many records are listed.
+func byKey(keys []lease.Key) []lease.Key {
 	others := slices.DeleteFunc(slices.Clone(keys), func(k lease.Key) bool { return k.Kind == lease.Records })
 	if len(keys)-len(others) > maxByKey {
 		return others
@@ -157,70 +133,71 @@ func singly(keys []lease.Key) []lease.Key {
 	return keys
 }
 
-// count counts the records after the meta item was read. If there are some and there was no meta item,
-// the first record may have been made in between, and both are read again.
-func (d *driver) count(ctx context.Context, call uint64, items map[lease.Key]lease.Item) (records int64, err error) {
-	meta := lease.Key{Kind: lease.Metas}
-	for try := range 2 {
-		names, q, err := d.Client.KV().Keys(d.directory(lease.Records), "", d.Consistent(ctx))
-		if err == nil {
-			err = complete(q)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if records = int64(len(names)); records == 0 || items[meta].Version != "" || try > 0 {
-			break
-		}
-		if _, err := d.get(ctx, call, []lease.Key{meta}, nil, items); err != nil {
-			return 0, err
-		}
-	}
-	return records, nil
-}
-
 // names returns what is read with items: the keys changes and origin, and the items' keys.
 func (d *driver) names(keys []lease.Key) []string {
 	names := []string{d.changes(), d.originKey()}
-	for _, k := range keys {
+	for _, k := range byKey(keys) {
 		names = append(names, d.key(k))
 	}
 	return names
 }
 
-// get reads items in one transaction, unless they are in pairs, and returns the index of the key changes; 0: it is
-// not there.
-func (d *driver) get(ctx context.Context, call uint64, keys []lease.Key, pairs map[string]*api.KVPair, into map[lease.Key]lease.Item) (changes uint64, err error) {
-	names := d.names(keys)
-	if pairs == nil {
-		if pairs, err = d.Get(ctx, names...); err != nil {
-			return 0, err
+// view returns the answer of a reading that began then and has found pairs. It lists records if they are
+// many, and counts them after the meta item, so that a change that requires that item counts no record
+// twice. If there are some and there was no meta item, the first one may have been made in between; then
+// again tells whether all is read anew.
+func (d *driver) view(
+	ctx context.Context, began time.Time, keys []lease.Key, pairs map[string]*api.KVPair, again bool,
+) (v lease.View, err error) {
+	items := make(map[lease.Key]lease.Item, len(keys))
+	for _, k := range byKey(keys) {
+		items[k] = d.item(k, pairs[d.key(k)])
+	}
+	origin := cmp.Or(pairs[d.originKey()], &api.KVPair{})
+	if err := d.note(ctx, began, slices.Collect(maps.Values(items)), origin); err != nil {
+		return v, err
+	}
+	var listed map[lease.Key]lease.Item
+	if len(items) < len(keys) {
+		if listed, err = d.listRecords(ctx, pairs[d.changes()]); err != nil {
+			return v, err
 		}
 	}
-	if p := pairs[d.changes()]; p != nil {
-		changes = p.ModifyIndex
+	for _, k := range keys {
+		it, ok := items[k]
+		if !ok {
+			it, ok = listed[k]
+		}
+		if !ok {
+			it = d.item(k, nil)
+		}
+		v.Items = append(v.Items, it)
 	}
-	items := make([]lease.Item, len(keys))
-	for i, k := range keys {
-		items[i] = d.item(k, pairs[names[i+2]])
-		into[k] = items[i]
+	if meta := (lease.Key{Kind: lease.Metas}); slices.Contains(keys, meta) {
+		names, answer, err := d.client.KV().Keys(d.directory(lease.Records), "", d.query(ctx, 0))
+		if err == nil {
+			err = complete(answer)
+		}
+		if err != nil {
+			return v, err
+		}
+		if v.Records = int64(len(names)); v.Records > 0 && pairs[d.key(meta)] == nil && again {
+			return d.read(ctx, keys, false)
+		}
 	}
-	return changes, d.note(ctx, call, items, originOf(pairs[d.originKey()]))
+	d.finish(&v)
+	return v, nil
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	var items map[string]lease.Item
-	if kind == lease.Records {
-		items, err = d.listRecords(ctx, 0, 0)
-	} else {
-		items, _, err = d.list(ctx, kind, 0)
-	}
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	var v lease.View
+	items, _, err := d.list(ctx, kind, 0)
 	if err != nil {
-		return v, d.Fail(err)
+		return v, d.fail(err)
 	}
-	for name, it := range items {
-		if name >= from {
+	for k, it := range items {
+		if k.Name >= from {
 			v.Items = append(v.Items, it)
 		}
 	}
@@ -230,79 +207,63 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, nil
 }
 
-// list reads all items of a kind, by name, and the index of their keys. With after, it waits until that differs.
-func (d *driver) list(ctx context.Context, kind lease.Kind, after uint64) (map[string]lease.Item, uint64, error) {
-	call := d.begin()
-	found, index, err := d.agent.List(ctx, d.directory(kind), after)
+// list reads all items of a kind, and the index of their keys. With after, it waits until that differs.
+func (d *driver) list(
+	ctx context.Context, kind lease.Kind, after uint64,
+) (map[lease.Key]lease.Item, uint64, error) {
+	began, directory := time.Now(), d.directory(kind)
+	pairs, meta, err := d.client.KV().List(directory, d.query(ctx, after))
+	if err == nil {
+		err = complete(meta)
+	}
+	if err == nil && len(pairs) == 0 && after == 0 {
+		_, err = d.get(ctx, directory) // without a token, the servers do not say that they left out keys
+	}
 	if err != nil {
 		return nil, 0, err
 	}
-	items, all := make(map[string]lease.Item, len(found)), make([]lease.Item, len(found))
-	for i, p := range found {
-		name := strings.TrimPrefix(p.Key, d.directory(kind))
-		all[i] = d.item(lease.Key{Kind: kind, Name: name}, p)
-		items[name] = all[i]
+	items := make(map[lease.Key]lease.Item, len(pairs))
+	for _, p := range pairs {
+		k := lease.Key{Kind: kind, Name: strings.TrimPrefix(p.Key, directory)}
+		items[k] = d.item(k, p)
 	}
-	return items, index, d.note(ctx, call, all, nil)
+	return items, meta.LastIndex, d.note(ctx, began, slices.Collect(maps.Values(items)), nil)
 }
 
-// A listing has all records as they were at an index of their keys.
+// A listing has all records.
 type listing struct {
-	index uint64
-	at    time.Time             // when it was last confirmed, or earlier
-	items map[string]lease.Item // by name; not modified
+	at    time.Time // when it began, or earlier
+	items map[lease.Key]lease.Item
 
-	// What was read of the key changes before; 0: nothing. While it stands, no member has changed a
+	// The index of the key changes, which was read before. While it stands, no member has changed a
 	// record. A restored store has another one, unless its records are those of then.
 	changes uint64
 }
 
-// maxListingAge is for how long a listing may be confirmed by its index. The index goes back when
-// the servers forget a deletion, a quarter of an hour after it, and then it may repeat.
-const maxListingAge = 5 * time.Minute
-
 // editsUnnoticed is for how long a process of many elections relies on the key changes, which does not show
-// what was edited or deleted by hand. [driver.Listen] shows that to followers at once, and they take nothing
-// from a leader by an old listing.
+// what was edited or deleted by hand. [driver.Listen] shows that to most followers at once, and they take
+// nothing from a leader by an old listing.
 const editsUnnoticed = time.Minute
 
-// listRecords returns all records. It does not ask if it has asked within age, and the key changes is
-// as it was then. It lists them only if the index of their keys has moved.
-func (d *driver) listRecords(ctx context.Context, changes uint64, age time.Duration) (map[string]lease.Item, error) {
+// listRecords returns all records. It does not ask if it has asked lately, and the key changes is as it was
+// then; nil: it is not known.
+func (d *driver) listRecords(ctx context.Context, changes *api.KVPair) (map[lease.Key]lease.Item, error) {
 	d.mu.Lock()
-	last, told := d.records, d.listened
+	last := d.records
 	d.mu.Unlock()
-	if last.items != nil && changes > 0 && changes == last.changes && within(last.at, age) {
+	next := listing{at: time.Now(), changes: cmp.Or(changes, &api.KVPair{}).ModifyIndex}
+	if next.changes > 0 && next.changes == last.changes && within(last.at, editsUnnoticed) {
 		return last.items, nil
 	}
-	next := listing{at: time.Now(), changes: changes}
-	if last.items != nil && within(last.at, maxListingAge) {
-		index, err := d.recordsIndex(ctx, 0)
-		if err != nil {
-			return nil, err
-		}
-		if index == last.index {
-			next.index, next.items = index, last.items
-		}
-	}
-	if next.items == nil {
-		var err error
-		if next.items, next.index, err = d.list(ctx, lease.Records, 0); err != nil {
-			return nil, err
-		}
+
+	var err error
+	if next.items, _, err = d.list(ctx, lease.Records, 0); err != nil {
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listened != told && d.listened != next.index { // a change that this listing may lack
-		next.at = time.Time{}
-	}
 	d.records = next
 	return next.items, nil
-}
-
-// recordsIndex is Agent.Index of the records. The separator shortens the answer to one key.
-func (d *driver) recordsIndex(ctx context.Context, after uint64) (uint64, error) {
-	return d.Index(ctx, strings.TrimSuffix(d.directory(lease.Records), "/"), after)
 }
 
 // within reports whether less than limit has passed since at, by the monotonic and the wall clock:
@@ -311,72 +272,4 @@ func within(at time.Time, limit time.Duration) bool {
 	now := time.Now()
 	wall := now.Round(0).Sub(at.Round(0))
 	return now.Sub(at) < limit && wall >= 0 && wall < limit
-}
-
-// maxTold is how many records Listen tells with each change. If there are more, it only says that
-// something has changed.
-const maxTold = 100
-
-// Listen implements [lease.Listener] by a blocking query that the server answers once a record has
-// changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
-// of the last call, so that no change in between is missed.
-func (d *driver) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
-	for {
-		if err := d.giveWay(ctx); err != nil {
-			return err
-		}
-		d.mu.Lock()
-		before, tooMany := d.listened, d.tooMany
-		d.mu.Unlock()
-		var items []lease.Item
-		var now uint64
-		var err error
-		if tooMany {
-			now, err = d.recordsIndex(ctx, before)
-		} else {
-			items, now, err = d.waitForRecords(ctx, before, known)
-		}
-		if err != nil {
-			if ctx.Err() != nil && before > 0 {
-				on(nil, before) // all changes up to that index were told, so the next call needs no reading
-			}
-			return d.Fail(err)
-		}
-		now = max(now, 1)
-		d.mu.Lock()
-		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
-		if now != d.records.index {
-			d.records.at = time.Time{} // an edit by hand does not change the key changes
-		}
-		tooMany = d.tooMany
-		d.mu.Unlock()
-		switch {
-		case now == before: // nothing has happened for a while
-			continue
-		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
-			items = nil
-		case len(items) == 0: // while there is no record, every write in Consul answers the query
-			continue
-		}
-		if !on(items, now) {
-			return nil
-		}
-	}
-}
-
-// waitForRecords returns the records once the index of their keys differs, and those that are
-// known and no longer there.
-func (d *driver) waitForRecords(
-	ctx context.Context, after uint64, known []lease.Item,
-) (items []lease.Item, now uint64, err error) {
-	there, now, err := d.list(ctx, lease.Records, after)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, it := range known {
-		if _, is := there[it.Name]; it.Kind == lease.Records && !is {
-			items = append(items, lease.Item{Key: it.Key, Order: now, Age: -1})
-		}
-	}
-	return slices.AppendSeq(items, maps.Values(there)), now, nil
 }

@@ -80,7 +80,7 @@ func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	}
 	b := open(t, o)
 	n := &node{b, drivertest.NewCandidate(t, b, id, labTTL), new(wire)}
-	if via := n.driver.Transport; via != nil {
+	if via := n.driver.transport; via != nil {
 		n.wire.next, via.Next = via.Next, n.wire
 	}
 	return n

@@ -22,7 +22,6 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 	nothing := filepath.Join(t.TempDir(), "token")
 	fatal(t, os.WriteFile(nothing, []byte("\n"), 0o600))
 	for what, o := range map[string]Options{
-		"a token of two lines":       {Token: secret + "\nX-Other: " + secret},
 		"nothing in the token file":  {TokenFile: nothing},
 		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
 		"another scheme":             {Address: "ftp://localhost"},
@@ -64,7 +63,7 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
 	n := drivertest.NewCandidate(t, b, "n", labTTL)
 	n.Resigns(n.Leads("x"))
-	wipe(b.driver.Client, prefix)
+	wipe(b.driver.client, prefix)
 }
 
 // Preflight reports a missing right before the first bid, for exactly the elections that it affects.

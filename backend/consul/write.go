@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -17,81 +18,64 @@ import (
 // (txn_max_req_len), in which values are longer by a third.
 const maxBytes = 320 << 10
 
-// A plan is a change as operations of a transaction.
-type plan struct {
-	change *lease.Change
-	ops    api.KVTxnOps
-	bytes  int
-}
-
-// Write implements [lease.Driver]. Changes share transactions. Consul applies all of one or nothing,
-// and says which operations it refuses; then the others are sent again. The items in verify are
-// compared after that.
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+// Write implements [lease.Driver]. Changes share transactions. Consul applies all of one or nothing; then
+// each half is sent again. The items in verify are compared after that.
+func (d *driver) Write(
+	ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item,
+) (lease.Written, error) {
 	if epoch != Name {
 		return lease.Written{}, lease.ErrEpoch
 	}
-	here, err := d.identify(ctx, wentBack)
-	if err != nil {
-		return lease.Written{}, d.Fail(err)
-	}
-	w := writing{driver: d, here: here, call: d.begin(), plans: make([]plan, len(changes)), results: make([]lease.Result, len(changes)), compare: len(verify) > 0}
-	todo := make([]int, len(changes))
+	w := writing{driver: d, began: time.Now(), wentBack: wentBack, changes: changes, compare: len(verify) > 0}
+	w.Results = make([]lease.Result, len(changes))
 	for i := range changes {
-		todo[i], w.plans[i] = i, d.plan(&changes[i])
+		w.ops = append(w.ops, d.ops(&changes[i]))
 	}
 	if len(changes) == 1 && changes[0].Read != nil {
-		if names := d.names(singly(changes[0].Read)); 2+len(w.plans[0].ops)+len(names) <= maxOps {
+		if names := d.names(changes[0].Read); len(w.ops[0])+len(names) <= maxOps-2 {
 			w.names = names
 		}
 	}
-	for len(todo) > 0 {
-		n := w.fit(todo)
-		left, err := w.try(ctx, todo[:n])
-		if err != nil {
-			return lease.Written{Results: w.results}, d.Fail(err)
+	for from, to := 0, 0; from < len(changes); from = to {
+		ops := 2 // for the keys changes and origin
+		for ; to < len(changes); to++ {
+			if ops += len(w.ops[to]); to > from && ops > maxOps {
+				break
+			}
 		}
-		todo = append(left, todo[n:]...)
+		if err := w.send(ctx, from, to); err != nil {
+			return w.Written, d.fail(err)
+		}
 	}
 	if w.found != nil {
-		if v, err := d.read(ctx, w.call, changes[0].Read, w.found); err == nil {
-			w.results[0].View = &v
+		if v, err := d.view(ctx, w.began, changes[0].Read, w.found, true); err == nil {
+			w.Results[0].View = &v
 		}
 	}
-	stale, err := w.verify(ctx, verify)
-	return lease.Written{Results: w.results, Stale: stale}, d.Fail(err)
+	return w.Written, d.fail(w.verify(ctx, verify))
 }
 
-// plan returns the operations of a change.
-func (d *driver) plan(c *lease.Change) (p plan) {
-	p.change = c
-	add := func(op *api.KVTxnOp) {
-		p.ops = append(p.ops, op)
-		p.bytes += len(op.Key) + len(op.Value) + 128
-	}
+// ops returns the operations of a change.
+func (d *driver) ops(c *lease.Change) (ops api.KVTxnOps) {
 	for i := range c.Check {
-		add(d.pin(&c.Check[i]))
+		ops = append(ops, d.pin(&c.Check[i]))
 	}
 	for i := range c.Put {
 		put := &c.Put[i]
-		key, made := d.key(put.Over.Key), put.Over.Version == ""
-		if put.Value == nil {
-			add(d.pin(&put.Over)) // delete-cas also succeeds if there is no key
-			add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
-			continue
-		}
-		lease.SetWrite(put.Value, int64(version(&put.Over)))
-		value := []byte(lease.Encode(put.Value))
-		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Value: value, Index: version(&put.Over), Flags: checksum(key, value)}
-		if put.Over.Kind == lease.Records {
-			if add(d.pin(&put.Over)); !made {
-				add(&api.KVTxnOp{Verb: api.KVDelete, Key: key})
-			}
+		key := d.key(put.Over.Key)
+		set := &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: version(&put.Over)}
+		if put.Value == nil || put.Over.Kind == lease.Records { // records are made again
 			set.Index = 0
+			ops = append(ops, d.pin(&put.Over), &api.KVTxnOp{Verb: api.KVDelete, Key: key})
 		}
-		add(set)
+		if put.Value != nil {
+			lease.SetWrite(put.Value, int64(version(&put.Over)))
+			set.Value = []byte(lease.Encode(put.Value))
+			set.Flags = checksum(key, set.Value)
+			ops = append(ops, set)
+		}
 	}
-	return p
+	return ops
 }
 
 // version returns the index of an item; 0 if it is not there.
@@ -117,108 +101,83 @@ func (d *driver) pin(it *lease.Item) *api.KVTxnOp {
 // writing is one call of Write.
 type writing struct {
 	*driver
-	here    *api.KVTxnOp // fails in another Consul
-	call    uint64
-	plans   []plan
-	results []lease.Result
-	compare bool   // whether records are compared afterwards
-	changes uint64 // the index of the key changes, if compare; 0: unknown
+	lease.Written
+	began    time.Time
+	wentBack int
+	changes  []lease.Change
+	ops      []api.KVTxnOps // of each change
+	compare  bool           // whether records are compared afterwards
+	changed  *api.KVPair    // the key changes, if compare; nil: unknown
 
 	names []string               // keys to read with the only change; nil: none
 	found map[string]*api.KVPair // them
 }
 
-// fit returns how many of the changes fit into one transaction, at least one.
-func (w *writing) fit(todo []int) (n int) {
-	for ops, bytes := 2, 0; n < len(todo); n++ { // one for the key that every change writes, and one for the origin
-		p := &w.plans[todo[n]]
-		if ops, bytes = ops+len(p.ops), bytes+p.bytes; n > 0 && (ops > maxOps || bytes > maxBytes) {
-			break
-		}
+// send makes some of the changes in one transaction. If it is refused, it tries each half.
+func (w *writing) send(ctx context.Context, from, to int) error {
+	here := w.here(w.wentBack)
+	if here == nil {
+		return lease.ErrEpoch
 	}
-	return n
-}
-
-// try sends changes in one transaction. If Consul refuses it, try takes out those whose operations
-// have failed, and returns the others.
-func (w *writing) try(ctx context.Context, part []int) (left []int, err error) {
-	var ops api.KVTxnOps
-	var of []int // change by operation
-	for _, i := range part {
-		for _, op := range w.plans[i].ops {
-			ops, of = append(ops, op), append(of, i)
-		}
-	}
+	ops := append(api.KVTxnOps{here}, slices.Concat(w.ops[from:to]...)...)
 	switch {
-	case slices.ContainsFunc(part, w.writesRecord):
-		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: []byte(backend.NewNonce())}) // Consul does not do a write of what is there
+	case slices.ContainsFunc(w.changes[from:to], putsRecord):
+		text := []byte(backend.NewNonce()) // Consul does not do a write of what is there
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVSet, Key: w.driver.changes(), Value: text})
 	case w.compare:
-		ops = append(ops, &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: w.driver.changes()})
+		ops = append(ops, gets([]string{w.driver.changes()})...)
 	}
-	there := len(ops)
-	ops = append(ops, w.here)
-	ok, answer, err := w.Txn(ctx, append(ops, gets(w.names)...))
-	if err = w.Fail(err); len(part) == 1 && errors.Is(err, backend.ErrDenied) { // it may be too large
-		w.results[part[0]].Err = err
-		return nil, nil
+	ok, answer, err := w.txn(ctx, append(ops, gets(w.names)...))
+	if err == nil && ok {
+		return w.applied(ctx, from, to, here, answer)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = refusal(answer)
 	}
-	if ok {
-		if w.names != nil {
-			w.found, _ = found(answer, w.names) // if it may not be read, the next reading says so
+	if here.Verb == api.KVCAS && errors.Is(err, lease.ErrEpoch) { // another process has made the key
+		if _, err := w.Read(ctx, nil); err != nil {
+			return err
 		}
-		return nil, w.applied(ctx, part, answer.Results)
+		return w.send(ctx, from, to)
 	}
-	failed := make(map[int]string)
-	for _, e := range answer.Errors {
-		if e.OpIndex == there && changedMeanwhile(e.What) {
-			return nil, lease.ErrEpoch
+	denied := errors.Is(w.fail(err), backend.ErrDenied) // also one that is too large
+	switch r := &w.Results[from]; {
+	case errors.Is(err, lease.ErrEpoch) || !denied && !errors.Is(err, errConflict):
+		return err
+	case to-from > 1:
+		half := (from + to) / 2
+		if err := w.send(ctx, from, half); err != nil {
+			return err
 		}
-		if e.OpIndex < 0 || e.OpIndex >= len(of) {
-			return nil, refusal(answer)
-		}
-		if i := of[e.OpIndex]; failed[i] == "" {
-			failed[i] = e.What
-		}
+		return w.send(ctx, half, to)
+	case denied:
+		r.Err = w.fail(err)
+	default:
+		r.Outcome = backend.Refused
 	}
-	if len(failed) == 0 {
-		return nil, refusal(answer)
-	}
-	for _, i := range part {
-		switch text, bad := failed[i]; {
-		case !bad:
-			left = append(left, i)
-		case changedMeanwhile(text):
-			w.results[i].Outcome = backend.Refused
-		default:
-			w.results[i].Err = w.Fail(errors.New(text))
-		}
-	}
-	return left, nil
+	return nil
 }
 
-// writesRecord reports whether a change puts a record.
-func (w *writing) writesRecord(i int) bool {
-	return slices.ContainsFunc(w.plans[i].change.Put, func(p lease.Put) bool { return p.Over.Kind == lease.Records })
+func putsRecord(c lease.Change) bool {
+	return slices.ContainsFunc(c.Put, func(p lease.Put) bool { return p.Over.Kind == lease.Records })
 }
 
 // applied sets the results of changes that were applied in one transaction.
-func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair) error {
-	written := make(map[string]*api.KVPair, len(results))
-	for _, p := range results {
-		if p != nil {
-			written[p.Key] = p // the last operation on a key is its put
-		}
+func (w *writing) applied(
+	ctx context.Context, from, to int, here *api.KVTxnOp, answer *api.KVTxnResponse,
+) error {
+	written := make(map[string]*api.KVPair, len(answer.Results))
+	for _, p := range answer.Results {
+		written[p.Key] = p // the last operation on a key is its put
 	}
-	if p := written[w.driver.changes()]; p != nil && w.compare {
-		w.changes = p.ModifyIndex
+	w.changed = written[w.driver.changes()]
+	if w.names != nil {
+		w.found, _ = found(answer, w.names) // if it may not be read, the next reading says so
 	}
 	var items []lease.Item
-	for _, i := range part {
+	for i := from; i < to; i++ {
 		r := lease.Result{Outcome: backend.Granted}
-		for _, put := range w.plans[i].change.Put {
+		for _, put := range w.changes[i].Put {
 			it := lease.Item{Key: put.Over.Key}
 			if p := written[w.key(it.Key)]; put.Value != nil && p != nil {
 				it = w.item(it.Key, p)
@@ -228,32 +187,45 @@ func (w *writing) applied(ctx context.Context, part []int, results []*api.KVPair
 			r.Items = append(r.Items, it)
 		}
 		items = append(items, r.Items...)
-		w.results[i] = r
+		w.Results[i] = r
 	}
-	return w.note(ctx, w.call, items, nil)
+	var origin *api.KVPair
+	if made := written[here.Key]; made != nil && here.Verb == api.KVCAS {
+		origin, made.Value = made, here.Value
+	}
+	return w.note(ctx, w.began, items, origin)
 }
 
-// verify returns which items have another version. It compares records, which may be many.
-func (w *writing) verify(ctx context.Context, items []lease.Item) (stale []int, err error) {
+// verify notes which items have another version. It compares records, which may be many.
+func (w *writing) verify(ctx context.Context, items []lease.Item) error {
 	if len(items) == 0 {
-		return nil, nil
+		return nil
 	}
-	records, err := w.listRecords(ctx, w.changes, editsUnnoticed)
+	records, err := w.listRecords(ctx, w.changed)
 	for i := range items {
-		if records[items[i].Name].Version != items[i].Version {
-			stale = append(stale, i)
+		if records[items[i].Key].Version != items[i].Version {
+			w.Stale = append(w.Stale, i)
 		}
 	}
-	return stale, err
+	return err
 }
 
-// changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
-// the beginning of the text is Consul's; the rest contains the name of the key.
-func changedMeanwhile(text string) bool {
-	for _, begin := range []string{"failed to set key ", "failed to check index, ", "failed index check for ", "key "} {
-		if strings.HasPrefix(text, begin) {
-			return true
-		}
+// refusal returns why a transaction was not applied: errConflict if a key is not as it was read, and ErrEpoch
+// if that is the key of the first operation, by driver.here. Only the beginning of the text is Consul's; the
+// rest contains the name of the key.
+func refusal(answer *api.KVTxnResponse) error {
+	if len(answer.Errors) == 0 {
+		return errors.New("the transaction was refused without a reason")
 	}
-	return false
+	e := answer.Errors[0]
+	changed := slices.ContainsFunc([]string{
+		"failed to set key ", "failed to check index, ", "failed index check for ", "key ",
+	}, func(text string) bool { return strings.HasPrefix(e.What, text) })
+	switch {
+	case !changed:
+		return errors.New(e.What)
+	case e.OpIndex == 0:
+		return lease.ErrEpoch
+	}
+	return errConflict
 }

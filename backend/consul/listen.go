@@ -1,0 +1,81 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// maxTold is how many records Listen tells with each change. If there are more, it only says that
+// something has changed.
+const maxTold = 100
+
+// listenPause is how long nobody listens after a call has needed the connection of a query.
+const listenPause = 5 * time.Minute
+
+// Listen implements [lease.Listener] by a query that the server answers once a record has
+// changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
+// of the last call, so that no change in between is missed.
+func (d *driver) Listen(
+	ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool,
+) error {
+	for {
+		if time.Since(time.Unix(0, d.full.Load())) < listenPause {
+			return errFull
+		}
+		d.mu.Lock()
+		before, tooMany := d.listened, d.tooMany
+		d.mu.Unlock()
+		var items []lease.Item
+		var now uint64
+		var err error
+		if tooMany {
+			now, err = d.index(ctx, strings.TrimSuffix(d.directory(lease.Records), "/"), before)
+		} else {
+			items, now, err = d.waitForRecords(ctx, before, known)
+		}
+		if err != nil {
+			if ctx.Err() != nil && before > 0 {
+				on(nil, before) // all changes up to that index were told, so the next call needs no reading
+			}
+			return d.fail(err)
+		}
+		d.mu.Lock()
+		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
+		if now != before {
+			d.records.at = time.Time{} // an edit by hand does not change the key changes
+		}
+		tooMany = d.tooMany
+		d.mu.Unlock()
+		switch {
+		case now == before: // nothing has happened for a while
+			continue
+		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
+			items = nil
+		case len(items) == 0: // while there is no record, every write in Consul answers the query
+			continue
+		}
+		if !on(items, now) {
+			return nil
+		}
+	}
+}
+
+// waitForRecords returns the records once the index of their keys differs, and those that are
+// known and no longer there.
+func (d *driver) waitForRecords(
+	ctx context.Context, after uint64, known []lease.Item,
+) ([]lease.Item, uint64, error) {
+	there, now, err := d.list(ctx, lease.Records, after)
+	items := slices.Collect(maps.Values(there))
+	for _, it := range known {
+		if _, is := there[it.Key]; it.Kind == lease.Records && !is {
+			items = append(items, lease.Item{Key: it.Key, Order: now, Age: -1})
+		}
+	}
+	return items, now, err
+}
