@@ -2,7 +2,6 @@ package s3
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,15 +106,13 @@ func code(err error) string {
 
 // hints say what an operator does about an error.
 var hints = map[string]string{
-	"AccessDenied":                   "allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket: without it an object that is not there looks forbidden",
-	"NoSuchBucket":                   "make the bucket, or correct bucket",
-	"PermanentRedirect":              "correct region or endpoint",
-	"AuthorizationHeaderMalformed":   "correct region",
-	"RequestTimeTooSkewed":           "set this machine's clock",
-	"XMinioStorageFull":              "the store's disk is full: free some of it",
-	"XMinioAdminBucketQuotaExceeded": "raise the quota of the bucket",
-	"QuotaExceeded":                  "raise the quota",
-	"NotImplemented":                 "this store has no conditional writes: use another one",
+	"AccessDenied": "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket:" +
+		" without it an object that is not there looks forbidden",
+	"NoSuchBucket":                 "; make the bucket, or correct bucket",
+	"PermanentRedirect":            "; correct region or endpoint",
+	"AuthorizationHeaderMalformed": "; correct region",
+	"RequestTimeTooSkewed":         "; set this machine's clock",
+	"NotImplemented":               "; this store has no conditional writes: use another one",
 }
 
 // passing are the codes of what goes away by itself, though the status says that the request is wrong.
@@ -132,16 +129,17 @@ func (o *object) fail(what string, err error) error {
 		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, client.ByProxy(o.url))
 	}
 	status := answer.HTTPStatusCode()
-	text, hint := http.StatusText(status), "is this the address of the store?"+client.ByProxy(o.url)
-	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
-		text = api.ErrorCode() + ": " + api.ErrorMessage()
-		hint = cmp.Or(hints[api.ErrorCode()], "check bucket, region, endpoint and credentials")
+	text, hint := http.StatusText(status), "; is this the address of the store?"+client.ByProxy(o.url)
+	api, ok := errors.AsType[smithy.APIError](err)
+	if ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
+		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), hints[api.ErrorCode()]
 	}
 	if status == 400 || status == 401 || status == 403 {
 		o.credentials.Invalidate()
 	}
-	if status >= 500 && status != 501 && status != 507 || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
-		class, hint = backend.ErrUnavailable, "this goes away by itself"+client.ByProxy(o.url)
+	failing := status >= 500 && status != 501 && status != 507
+	if failing || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
+		class, hint = backend.ErrUnavailable, client.ByProxy(o.url)
 	}
-	return fmt.Errorf("%w: %s %q: %d %s: %s", class, what, o.key, status, clean.Text(text, 300, false), hint)
+	return fmt.Errorf("%w: %s %q: %d %s%s", class, what, o.key, status, clean.Text(text, 300, false), hint)
 }

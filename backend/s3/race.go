@@ -27,33 +27,28 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Inspect implements [backend.Inspector]: it lets writers race, as Prepare does, and says how long requests take.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
+// Inspect implements [backend.Inspector]: it says how large the object is, and lets writers race as Prepare does.
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	value, version, err := b.leases.Get(ctx)
+	value, _, err := b.leases.Get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("s3: inspect: %w", err)
 	}
-	took := time.Since(began)
-	size := "the object is not there yet"
-	if version != "" {
-		size = fmt.Sprintf("the object has %d of %d bytes", len(value), limits.MaxBytes)
+	took := time.Since(began).Round(time.Millisecond)
+	object := clean.Diagnosticf(took > ttl/10 || len(value) > limits.MaxBytes/2, "object",
+		"it has %d of %d bytes; reading it took %v", len(value), limits.MaxBytes, took)
+
+	text := fmt.Sprintf("of %d writers over one version one has won, %d times", racers, races)
+	_, err = b.scratch.race(ctx, 0)
+	if err != nil {
+		text = err.Error()
 	}
-	list = append(list, clean.Diagnosticf(took > ttl/10 || len(value) > limits.MaxBytes/2, "object", "%s; reading it took %v", size, took.Round(time.Millisecond)))
-	switch _, err := b.scratch.race(ctx, 0); {
-	case errors.Is(err, backend.ErrDenied):
-		d := clean.Diagnosticf(true, "conditions", "%v", err)
-		d.Fatal = true
-		list = append(list, d)
-	case err != nil:
-		list = append(list, clean.Diagnosticf(true, "conditions", "not tested: %v", err))
-	default:
-		list = append(list, clean.Diagnosticf(false, "conditions", "of %d writers over one version one has won, %d times", racers, races))
-	}
-	return list, nil
+	conditions := clean.Diagnosticf(err != nil, "conditions", "%s", text)
+	conditions.Fatal = errors.Is(err, backend.ErrDenied)
+	return []backend.Diagnostic{object, conditions}, nil
 }
 
 const (
@@ -62,7 +57,8 @@ const (
 )
 
 // errIgnored is what is said of a store that does not compare.
-var errIgnored = fmt.Errorf("%w: this store, or a proxy before it, ignores the conditions of writes: two processes could lead. Use another store or version, or let the proxy pass If-Match and If-None-Match", backend.ErrDenied)
+var errIgnored = fmt.Errorf("%w: this store, or a proxy before it, ignores the conditions of writes: two processes could"+
+	" lead. Use another store or version, or let the proxy pass If-Match and If-None-Match", backend.ErrDenied)
 
 // race lets writers race, over a version that all of them have read, and refuses a store in which more than one
 // wins. It goes on after won races, and returns how many there are then. Processes that start at the same time race on
