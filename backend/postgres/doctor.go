@@ -115,8 +115,6 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	if fact(2) != "on" || fact(3) != "on" {
 		add(true, "durability", "fsync is %s and full_page_writes %s: a crash of the machine may lose what was acknowledged, without a new timeline, so that two processes lead. Set both to on", fact(2), fact(3))
-	} else {
-		add(false, "durability", "each commit is flushed: transactions of leases set synchronous_commit to on if it is off or local")
 	}
 	if fact(8) == "on" {
 		add(true, "writing", "default_transaction_read_only is on for this account, the database or the server: nobody can lead until it is off")

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
@@ -23,10 +21,11 @@ import (
 type driver struct {
 	relational.Driver
 	conns client.Pool[*conn]
-	pool  *pgxpool.Pool // the program's; nil: none
-	db    *sql.DB       // the program's; nil: none
 
 	location, user string
+
+	inUse func() (used, most int) // connections of the program's pool
+	reset func()                  // closes its idle ones
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -51,12 +50,7 @@ func (d *driver) Close() error {
 // Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former server, too.
 func (d *driver) Moved() {
 	d.conns.Moved()
-	switch {
-	case d.pool != nil:
-		d.pool.Reset()
-	case d.db != nil:
-		client.CloseIdle(d.ctx, d.db)
-	}
+	d.reset()
 }
 
 // ReadRows implements [relational.Dialect].
@@ -146,14 +140,12 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 		n, _ := strconv.Atoi(i)
 		c.Stale = append(c.Stale, n)
 	}
-	for n := range answer.Rows {
-		if text(answer, n, 0) != "t" {
-			return c, nil // another store
-		}
-		if c.States == nil {
-			c.States = make(map[int]relational.State)
-		}
-		if answer.Rows[n][1] == nil {
+	if text(answer, 0, 0) != "t" {
+		return c, nil // another store
+	}
+	c.States = make(map[int]relational.State)
+	for n, row := range answer.Rows {
+		if row[1] == nil {
 			continue // there is no change
 		}
 		state := relational.Made

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -70,9 +71,7 @@ func (f Fence) CheckSQL(ctx context.Context, tx *sql.Tx, election string, term u
 
 func (f Fence) check(election string, term uint64, query func(into []any, statement string, args ...any) error) error {
 	t, err := newTable(f.Schema, f.Prefix)
-	if f.Hold == 0 {
-		f.Hold = 3 * time.Second
-	}
+	f.Hold = cmp.Or(f.Hold, 3*time.Second)
 	if err == nil && (f.Hold < time.Millisecond || term == 0) {
 		err = fmt.Errorf("with Hold %v in term %d; they must be at least 1ms and 1", f.Hold, term)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend/lease"
@@ -52,24 +51,21 @@ func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 // beginLimit is how long a connection may take to begin to listen.
 const beginLimit = time.Second
 
-func (d *driver) listen(ctx context.Context, c *conn) error {
+func (d *driver) listen(ctx context.Context, c *conn) (err error) {
 	// A call that needs the connection waits until it listens: to break a statement off is to lose the connection, and
 	// the server may have no place for another one.
 	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
 	defer cancel()
-	var err error
 	if !c.pooled {
-		c.pooled, err = behindPooler(begin, c.Conn)
+		c.pooled, err = behindPooler(begin, c.PgConn())
 	}
 	if c.pooled {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	if err == nil {
-		_, err = unlimited(begin, c.Conn, "LISTEN "+quoted(channel(d.Table))+stayIdleSQL)
-	}
-	if err == nil {
-		c.hears = true
+		_, err = send(begin, c.PgConn(), "BEGIN; "+limitSQL+"LISTEN "+quoted(channel(d.Table))+stayIdleSQL+"; COMMIT")
+		c.hears = err == nil
 	}
 	return err
 }
@@ -79,20 +75,7 @@ const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_ca
 
 // behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that
 // it names is not the one that answers.
-func behindPooler(ctx context.Context, c *pgx.Conn) (bool, error) {
-	results, err := unlimited(ctx, c, "SELECT pg_catalog.pg_backend_pid()")
-	return err == nil && number(results[2], 0, 0) != uint64(c.PgConn().PID()), err
-}
-
-// unlimited sends statements whose running time nobody else limits, as one transaction. A limit of a millisecond may end
-// it before it is lifted.
-func unlimited(ctx context.Context, c *pgx.Conn, statements string) (results []*pgconn.Result, err error) {
-	for range 5 {
-		results, err = c.PgConn().Exec(ctx, "BEGIN; "+limitSQL+statements+"; COMMIT").ReadAll()
-		if code(err) != queryCanceled {
-			break
-		}
-		_, _ = c.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
-	}
-	return results, err
+func behindPooler(ctx context.Context, c *pgconn.PgConn) (bool, error) {
+	results, err := send(ctx, c, "BEGIN; "+limitSQL+"SELECT pg_catalog.pg_backend_pid(); COMMIT")
+	return err == nil && number(results[0], 0, 0) != uint64(c.PID()), err
 }

@@ -125,7 +125,7 @@ func newDriver(o Options) (*driver, error) {
 		return nil, err
 	}
 	d := unconnected(t)
-	d.MaxTTL, d.KeepSchema, d.db = o.MaxTTL, o.KeepSchema, o.DB
+	d.MaxTTL, d.KeepSchema = o.MaxTTL, o.KeepSchema
 	if err := d.CheckOptions("DSN, Pool and DB", o.DSN != "", o.Pool != nil, o.DB != nil); err != nil {
 		return nil, err
 	}
@@ -141,9 +141,14 @@ func newDriver(o Options) (*driver, error) {
 func (d *driver) source(o Options) error {
 	switch {
 	case o.DSN != "":
+		d.inUse, d.reset = func() (used, most int) { return 0, 0 }, func() {}
 		return d.connect(o.DSN, o.DSNFile)
 	case o.Pool != nil:
-		d.pool = o.Pool
+		d.inUse = func() (used, most int) {
+			s := o.Pool.Stat()
+			return int(s.AcquiredConns()), int(s.MaxConns())
+		}
+		d.reset = o.Pool.Reset
 		d.locate(&o.Pool.Config().ConnConfig.Config)
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.Pool.Acquire(ctx)
@@ -159,7 +164,11 @@ func (d *driver) source(o Options) error {
 		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minDB {
 			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minDB)
 		}
-		d.db = o.DB
+		d.inUse = func() (used, most int) {
+			s := o.DB.Stats()
+			return s.InUse, s.MaxOpenConnections
+		}
+		d.reset = func() { client.CloseIdle(d.ctx, o.DB) }
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.DB.Conn(ctx)
 			if err != nil {

@@ -117,17 +117,17 @@ func (d *driver) statement(text string, data any, more ...string) string {
 // ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in which the server
 // reads the whole message.
 func ascii(t relational.Table) string {
-	schema, plain := "", true
-	for _, r := range strings.ReplaceAll(t.Schema, `"`, `""`) {
-		if plain = plain && r < 0x80; r < 0x80 && r != '\\' {
-			schema += string(r)
-		} else {
-			schema += fmt.Sprintf(`\+%06X`, r)
-		}
-	}
-	if plain {
+	if t.Schema == "" {
 		return t.String()
 	}
+	var schema strings.Builder
+	for _, r := range t.Schema {
+		if r < 0x80 && r != '"' && r != '\\' {
+			schema.WriteRune(r)
+		} else {
+			fmt.Fprintf(&schema, `\+%06X`, r)
+		}
+	}
 	t.Schema = ""
-	return `U&"` + schema + `".` + t.String()
+	return `U&"` + schema.String() + `".` + t.String()
 }
