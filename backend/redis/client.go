@@ -80,31 +80,33 @@ func (d *driver) connect(o Options) error {
 			MaxRetries: -1, DialTimeout: dialTimeout, OnConnect: announce,
 		})
 	}
-	d.clients.Age, d.clients.Close = time.Minute, func(c goredis.UniversalClient) { c.Close() }
-	d.clients.Open = func(ctx context.Context) (goredis.UniversalClient, error) {
-		next := d.newClient()
-		err := next.Ping(ctx).Err()
-		if err != nil {
-			next.Close()
-		}
-		return next, err
-	}
-	d.clients.Set(d.newClient())
+	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.open
+	d.conns.Close = func(c goredis.UniversalClient) { c.Close() }
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
 	return nil
+}
+
+var errFull = errors.New("the server has closed a new connection: it may have too many")
+
+// open makes a client that has connected. A full server says so and closes the connection, which may be faster than what
+// it says. An account that may not PING has connected, too.
+func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
+	c := d.newClient()
+	err := c.Ping(ctx).Err()
+	switch {
+	case err == nil || lacksRight(err.Error()):
+		return c, nil
+	case has(err.Error(), tooManyClients), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		err = fmt.Errorf("%w: %w", errFull, err)
+	}
+	c.Close()
+	return nil, err
 }
 
 // announce gives a connection its name. A server that is too old to know HELLO shows none.
 func announce(ctx context.Context, c *goredis.Conn) error {
 	c.Hello(ctx, 2, "", "", client.Name())
 	return nil
-}
-
-// renew replaces the connections, unless they are the program's.
-func (d *driver) renew() {
-	if d.newClient != nil {
-		d.clients.Renew()
-	}
 }
 
 const dialTimeout = 2 * time.Second
@@ -116,11 +118,14 @@ func dialer(config func() *tls.Config) func(ctx context.Context, network, addr s
 }
 
 // locate notes which database a client of the program is for, and what it says of the server.
-func (d *driver) locate() error {
-	switch c := d.clients.Get().(type) {
+func (d *driver) locate(given goredis.UniversalClient) error {
+	switch c := given.(type) {
 	case interface{ Options() *goredis.Options }:
 		o := c.Options()
 		d.db, d.user, d.poolSize = o.DB, o.Username, o.PoolSize
+		if lends, ok := given.(interface{ Conn() *goredis.Conn }); ok {
+			d.lend = lends.Conn
+		}
 		d.password.Set(o.Password)
 		d.location = clean.Location(path.Join(strconv.Itoa(o.DB), d.prefix), o.Addr)
 	case interface {
@@ -133,7 +138,7 @@ func (d *driver) locate() error {
 		if o.ClusterSlots != nil { // of NewFailoverClusterClient, which keeps the database to itself
 			return errors.New("the Client has ClusterSlots of its own, and its database cannot be known: hand in a NewFailoverClient, or name addresses and master")
 		}
-		d.user = o.Username
+		d.user, d.follows = o.Username, true
 		d.password.Set(o.Password)
 		d.location = clean.Location(d.prefix, o.Addrs...)
 	default:
@@ -142,49 +147,36 @@ func (d *driver) locate() error {
 	return nil
 }
 
-// run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
-// connection breaks: all changes are conditional, so that a second copy has no effect.
-func (d *driver) run(parent context.Context, write bool, args []any) (answer []any, err error) {
-	const tries = 3
-	d.calls.Add(1)
-	defer d.calls.Add(-1)
-	waited := 0
-	for try := 0; try < tries; try++ {
-		ctx, cancel := parent, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && try < tries-1 {
-			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
-		}
-		answer, err = d.try(ctx, write, args)
-		cancel()
-		switch {
-		case err == nil:
-			return answer, nil
-		case isFull(err, try) && (0 < waited && waited < 40 || d.giveWay()) && pause(parent, 50*time.Millisecond):
-			waited++
-			try-- // the server takes a moment to see that a connection has ended
-		case isRefused(err) && d.calls.Load() > 1 && pause(parent, 50*time.Millisecond): // use the connection of another call
-		case !d.broken(err):
-			return answer, err
-		}
-	}
-	return answer, err
-}
-
 const (
 	tooManyClients = "max number of clients reached"
 	tooLong        = "unauthenticated " // before a login the server reads no long command: it says so instead of NOAUTH
 )
 
-// isFull reports whether the server has no place for a connection. It says so and closes it, which may be faster than what
-// it says. At the first try that may be a connection of before.
-func isFull(err error, try int) bool {
-	closed := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
-	return strings.Contains(err.Error(), tooManyClients) || try > 0 && closed
-}
-
-// isRefused reports whether no other connection can be made.
-func isRefused(err error) bool {
-	return has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", tooLong, "ERR invalid password")
+// run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
+// connection breaks: all changes are conditional, so that a second copy has no effect.
+func (d *driver) run(parent context.Context, write bool, args []any) (answer []any, err error) {
+	const tries = 3
+	for try := 0; try < tries; try++ {
+		ctx, cancel := parent, context.CancelFunc(func() {})
+		if by, ok := ctx.Deadline(); ok && try < tries-1 {
+			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
+		}
+		c, failed := d.conns.Take(ctx, true)
+		if err = failed; err == nil {
+			answer, err = d.try(ctx, c.C, write, args)
+			d.conns.Give(c, err != nil && d.broken(err))
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return answer, nil
+		case errors.Is(failed, errFull) && d.giveWay() && pause(parent, 50*time.Millisecond):
+			try-- // the server takes a moment to see that a connection has ended
+		case !d.broken(err), d.lend == nil && isDenied(err):
+			return answer, err
+		}
+	}
+	return answer, err
 }
 
 // pause returns false if ctx has ended.
@@ -198,15 +190,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // try sends the script once. It returns when ctx is done, even if the client goes on.
-func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+func (d *driver) try(ctx context.Context, c goredis.UniversalClient, write bool, args []any) ([]any, error) {
 	done := make(chan error, 1)
 	var answer []any
 	go func() {
 		var err error
-		answer, err = d.eval(ctx, write, args)
+		answer, err = d.eval(ctx, c, write, args)
 		done <- err
 	}()
 	select {
@@ -219,10 +208,9 @@ func (d *driver) try(ctx context.Context, write bool, args []any) ([]any, error)
 
 // eval runs the script once. On a connection of the program's that does not answer it, somebody may have left MULTI,
 // SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
-func (d *driver) eval(ctx context.Context, write bool, args []any) (answer []any, err error) {
-	var c scripter = d.clients.Get()
-	if lends := d.lends(); lends != nil {
-		one := lends.Conn()
+func (d *driver) eval(ctx context.Context, c scripter, write bool, args []any) (answer []any, err error) {
+	if d.lend != nil {
+		one := d.lend()
 		defer func() {
 			if err != nil && ctx.Err() == nil {
 				one.Do(ctx, "QUIT")
@@ -235,15 +223,6 @@ func (d *driver) eval(ctx context.Context, write bool, args []any) (answer []any
 		err = fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
 	}
 	return answer, err
-}
-
-// lends returns the program's client if it gives out single connections. That of a cluster does not.
-func (d *driver) lends() interface{ Conn() *goredis.Conn } {
-	c, ok := d.clients.Get().(interface{ Conn() *goredis.Conn })
-	if !ok || d.newClient != nil {
-		return nil
-	}
-	return c
 }
 
 // A scripter is a client, or one connection of it.
@@ -274,20 +253,12 @@ func (d *driver) evalOn(ctx context.Context, c scripter, write bool, args []any)
 	return answer, err
 }
 
-// broken reports whether another connection may succeed. What the server says on one of the program's, which is closed then, may
-// be for what was said there before.
+// broken reports whether another connection may succeed: to a master, or with a password that was replaced. What the server
+// says on one of the program's, which is closed then, may be for what was said there before.
 func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
-	return has(err.Error(), "READONLY ") || (!answered || d.lends() != nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
-}
-
-// outOfTime completes the error of a call that may have found no connection in the program's pool.
-func (d *driver) outOfTime(err error) error {
-	if d.newClient != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, goredis.ErrPoolTimeout) {
-		return err
-	}
-	s := d.clients.Get().PoolStats()
-	return client.PoolBusy(int(s.TotalConns)-int(s.IdleConns), d.poolSize, err)
+	return has(err.Error(), "READONLY ", tooManyClients, "WRONGPASS", "NOAUTH", tooLong) ||
+		(!answered || d.lend != nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // isDenied reports whether an administrator must act: because of credentials, TLS, rights, keys of somebody
@@ -303,10 +274,7 @@ func isDenied(err error) bool {
 // moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
 // follows there.
 func (d *driver) moved(err error) bool {
-	_, follows := d.clients.Get().(interface {
-		Options() *goredis.ClusterOptions
-	})
-	return !follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
+	return !d.follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
 }
 
 // lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
@@ -324,7 +292,10 @@ func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = d.outOfTime(err)
+	if d.poolSize > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, goredis.ErrPoolTimeout)) {
+		s := d.newClient().PoolStats()
+		err = client.PoolBusy(int(s.TotalConns)-int(s.IdleConns), d.poolSize, err)
+	}
 	class, hint := backend.Class(err), ""
 	if d.tls && d.unanswered() && errors.Is(err, context.DeadlineExceeded) {
 		hint = "; a server without TLS does not answer a client that uses TLS"
@@ -332,22 +303,13 @@ func (d *driver) fail(err error) error {
 	moved := d.moved(err)
 	if (moved || isDenied(err)) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		class = backend.ErrDenied
-		if isRefused(err) {
-			d.renew() // a password may have been replaced in its file
-		}
 		switch text := err.Error(); {
 		case moved:
 			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
-		case strings.HasPrefix(text, "DENIED "):
-			hint = "; protected-mode lets nobody in from another machine without a password"
 		case has(text, "NOAUTH", tooLong):
 			hint = "; the server asks for a password, and none was sent"
-		case has(text, "WRONGPASS", "ERR invalid password"):
-			hint = "; correct the username and the password"
 		case lacksRight(text):
 			hint = "; an administrator can grant what is needed: " + d.grants()
-		case strings.HasPrefix(text, "OOM "):
-			hint = "; give the server more maxmemory"
 		case strings.Contains(text, "WRONGTYPE "):
 			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
 		}

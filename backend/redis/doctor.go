@@ -31,11 +31,10 @@ func (d *driver) tryOut(ctx context.Context) error {
 	v, err := d.Read(ctx, nil)
 	it := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "preflight-" + newNonce()}}
 	for _, value := range []lease.Value{&lease.Session{}, nil} {
-		if err != nil {
-			return err
-		}
 		var w lease.Written
-		w, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: it, Value: value}}}}, nil)
+		if err == nil {
+			w, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: it, Value: value}}}}, nil)
+		}
 		if err == nil && w.Results[0].Outcome == backend.Granted {
 			it = w.Results[0].Items[0]
 		}
@@ -47,9 +46,9 @@ func (d *driver) tryOut(ctx context.Context) error {
 }
 
 const (
-	maxSeen   = 1000 // members are counted
-	idleConns = 3    // of a process: for calls, and the one that listens
-	maxConns  = 8    // while they are replaced
+	maxSeen   = 1000          // members are counted
+	mostConns = 2             // of a process, for calls
+	idleConns = mostConns + 1 // with the one that listens
 )
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that
@@ -59,9 +58,10 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, err
 	}
 	d := b.driver
-	var info string
+	c, info := d.newClient(), ""
+	defer d.conns.Close(c)
 	if _, err = d.Read(ctx, nil); err == nil {
-		info, err = d.clients.Get().Info(ctx).Result()
+		info, err = c.Info(ctx).Result()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redis: inspect: %w", d.fail(err))
@@ -72,7 +72,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		facts[name] = value
 	}
 	setting := func(name string) string {
-		return cmp.Or(d.clients.Get().ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
+		return cmp.Or(c.ConfigGet(ctx, name).Val()[name], "unknown without the right +config|get")
 	}
 	number := func(name string) int { // 0: unknown
 		n, _ := strconv.Atoi(cmp.Or(facts[name], setting(name)))
@@ -110,7 +110,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, fmt.Errorf("redis: inspect: %w", err)
 	}
 	most := number("maxclients")
-	list = append(list, client.Connections(idleConns, maxConns, len(members), most-number("connected_clients"), most))
+	list = append(list, client.Connections(idleConns, idleConns+1, len(members), most-number("connected_clients"), most))
 	list = append(list, limits(number, setting("client-output-buffer-limit"))...)
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or failover of the server, nor before the very first election", d.maxTTL)
 	if ttl > d.maxTTL {

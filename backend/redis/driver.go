@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -23,12 +22,13 @@ import (
 // A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and [lease.Listener]. An
 // item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
-	clients   client.Renewed[goredis.UniversalClient]
-	newClient func() goredis.UniversalClient // nil: there is only the program's
-	tls       bool                           // its own client uses it
-	poolSize  int                            // of the program's client, of one server; 0: of none
-	calls     atomic.Int32                   // that run
-	db        int                            // that each run of the script selects
+	conns     client.Pool[goredis.UniversalClient] // clients of one connection, or the program's, many times
+	newClient func() goredis.UniversalClient       // or the program's
+	lend      func() *goredis.Conn                 // a connection of the program's client; nil: it lends none
+	poolSize  int                                  // of the program's client, of one server; 0: of none
+	follows   bool                                 // the program's client knows all servers of its cluster
+	tls       bool                                 // its own client uses it
+	db        int                                  // that each run of the script selects
 	prefix    string
 	maxTTL    time.Duration
 	replicas  int // that must have a change
@@ -82,9 +82,7 @@ func (d *driver) Close() error {
 	d.mu.Lock()
 	d.dropListener()
 	d.mu.Unlock()
-	if d.newClient != nil {
-		d.clients.End()
-	}
+	d.conns.End()
 	return nil
 }
 
@@ -133,7 +131,7 @@ func (d *driver) note(epoch string, number uint64) {
 	}
 	if d.epoch != "" {
 		d.dropListener()
-		d.renew() // the other connections may lead to the server of before
+		d.conns.Moved() // the other connections may lead to the server of before
 	}
 	d.epoch, d.number = epoch, number
 }

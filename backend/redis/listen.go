@@ -15,7 +15,7 @@ import (
 // A listener is a subscription, on a connection of its own that stays open between calls of Listen.
 type listener struct {
 	sub   *goredis.PubSub
-	own   goredis.UniversalClient // of this subscription: the one of the calls is replaced now and then; nil: the program's
+	own   goredis.UniversalClient // of this subscription: the one of the calls is replaced now and then
 	ended chan struct{}
 	err   error // why it has ended
 }
@@ -63,14 +63,8 @@ func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listener == nil {
-		l := &listener{ended: make(chan struct{})}
-		if d.newClient != nil {
-			l.own = d.newClient()
-			l.sub = l.own.Subscribe(d.ctx)
-		} else {
-			l.sub = d.clients.Get().Subscribe(d.ctx)
-		}
-		d.listener = l
+		own := d.newClient()
+		d.listener = &listener{sub: own.Subscribe(d.ctx), own: own, ended: make(chan struct{})}
 		go d.hear(d.listener, time.Until(d.quiet))
 	}
 	switch i := slices.IndexFunc(d.heard, func(n notice) bool { return n.position > after }); {
@@ -94,9 +88,7 @@ func (d *driver) hear(l *listener, after time.Duration) {
 		}
 	}
 	l.sub.Close()
-	if l.own != nil {
-		l.own.Close()
-	}
+	d.conns.Close(l.own)
 	d.mu.Lock()
 	if d.listener == l {
 		d.listener = nil
@@ -148,16 +140,15 @@ func itemsIn(message, epoch string) (items []lease.Item) {
 // listenerPause is how long there is no listener after its place was needed.
 const listenerPause = 10 * time.Second
 
-// giveWay closes the listener's connection, since a call needs its place. It returns false if there is none.
+// giveWay closes the listener's connection, since a call needs its place, and reports whether that may be free soon.
 func (d *driver) giveWay() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listener == nil || time.Now().Before(d.quiet) {
-		return false
+	if now := time.Now(); d.listener != nil && now.After(d.quiet) {
+		d.quiet = now.Add(listenerPause)
+		d.dropListener()
 	}
-	d.quiet = time.Now().Add(listenerPause)
-	d.dropListener()
-	return true
+	return time.Until(d.quiet) > listenerPause-2*time.Second
 }
 
 // dropListener ends the subscription. The caller holds d.mu.

@@ -137,7 +137,9 @@ func newDriver(o Options) (*driver, error) {
 	case given || len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil:
 		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
 	}
-	d.clients.Age = math.MaxInt64 // the program's own pool replaces its connections
-	d.clients.Set(o.Client)
-	return d, d.locate()
+	// The program's client has a pool of its own, so it serves any number of calls, and nobody closes it.
+	d.newClient = func() goredis.UniversalClient { return o.Client }
+	d.conns.Age, d.conns.Most, d.conns.Close = math.MaxInt64, math.MaxInt, func(goredis.UniversalClient) {}
+	d.conns.Open = func(context.Context) (goredis.UniversalClient, error) { return o.Client, nil }
+	return d, d.locate(o.Client)
 }

@@ -56,37 +56,3 @@ func TestAHandshakeEndsThoughItsContextDoesNot(t *testing.T) {
 		}
 	})
 }
-
-// What is old is used on until the next one has connected.
-func TestWhatIsOldIsUsedUntilItsSuccessorIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		full, closed := true, 0
-		r := Renewed[int]{Age: time.Minute, Close: func(was int) { closed = was }, Open: func(context.Context) (int, error) {
-			if full {
-				return 0, errors.New("the server is full")
-			}
-			return 2, nil
-		}}
-		r.Set(1)
-		for range 10 {
-			time.Sleep(time.Minute)
-			if r.Get() != 1 || closed != 0 {
-				t.Fatalf("while no successor can be opened: %d is used, %d was closed", r.Get(), closed)
-			}
-			synctest.Wait()
-		}
-
-		full = false
-		time.Sleep(time.Minute)
-		r.Get()
-		synctest.Wait()
-		if r.Get() != 2 {
-			t.Error("the successor is not used")
-		}
-		time.Sleep(lateCalls)
-		synctest.Wait()
-		if closed != 1 {
-			t.Error("the old one was not closed")
-		}
-	})
-}

@@ -46,6 +46,7 @@ type Conn[C any] struct {
 }
 
 const (
+	openLimit  = 15 * time.Second // of one Open
 	openSoon   = 3 * time.Second  // one that takes longer may hang, and others can be opened meanwhile
 	openAtOnce = 2                // a server that is slow since it has too many logins to do gets no more of them
 	openAgain  = 5 * time.Second  // after a successor could not be opened

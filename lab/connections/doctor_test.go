@@ -30,7 +30,7 @@ var limited = map[string]func(t *testing.T) (open func() (backend.Backend, error
 	"redis": func(t *testing.T) (func() (backend.Backend, error), func()) {
 		server := testbed.StartRedis(t, testbed.Options{})
 		return func() (backend.Backend, error) { return redis.Open(redis.Options{Addresses: []string{server.Addr()}}) },
-			func() { server.Do(t, "CONFIG", "SET", "maxclients", 12) }
+			func() { server.Do(t, "CONFIG", "SET", "maxclients", 9) }
 	},
 }
 
