@@ -57,7 +57,10 @@ func (d *driver) listen(ctx context.Context, c *conn) (err error) {
 	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
 	defer cancel()
 	if !c.pooled {
-		c.pooled, err = behindPooler(begin, c.PgConn())
+		// The process that a pooler, such as PgBouncer, names is not the one that answers.
+		var results []*pgconn.Result
+		results, err = send(begin, c.PgConn(), "BEGIN; "+limitSQL+"SELECT pg_catalog.pg_backend_pid(); COMMIT")
+		c.pooled = err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID())
 	}
 	if c.pooled {
 		<-ctx.Done()
@@ -72,10 +75,3 @@ func (d *driver) listen(ctx context.Context, c *conn) (err error) {
 
 // stayIdleSQL keeps the server from ending a connection that only listens. Servers before PostgreSQL 14 do not.
 const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout'`
-
-// behindPooler reports whether a pooler, such as PgBouncer, has made the connection: the process that
-// it names is not the one that answers.
-func behindPooler(ctx context.Context, c *pgconn.PgConn) (bool, error) {
-	results, err := send(ctx, c, "BEGIN; "+limitSQL+"SELECT pg_catalog.pg_backend_pid(); COMMIT")
-	return err == nil && number(results[0], 0, 0) != uint64(c.PID()), err
-}
