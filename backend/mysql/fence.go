@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -75,48 +76,42 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	if err != nil {
 		return fmt.Errorf("mysql: fence: %w: %w", backend.ErrInvalid, err)
 	}
-	own, d := error(nil), unconnected(t)
-	err = d.fenced(ctx, db, f.Hold, election, term, func(tx *sql.Tx) error {
-		own = work(tx)
-		return own
-	})
-	switch {
-	case own != nil:
-		return own
-	case err != nil:
-		return fmt.Errorf("mysql: fence %q term %d: %w", election, term, err)
-	}
-	return nil
-}
-
-// fenced runs a transaction. Its errors are classed.
-func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, election string, term uint64, work func(*sql.Tx) error) error {
-	plain, err := db.Conn(ctx)
+	fail := func(err error) error { return fmt.Errorf("mysql: fence %q term %d: %w", election, term, err) }
+	d := unconnected(t)
+	c, err := db.Conn(ctx)
 	if err != nil {
-		return d.Fail(err)
+		return fail(d.Fail(err))
 	}
-	c := conn{Conn: plain}
 	defer c.Close()
 	tx, err := c.BeginTx(ctx, nil)
 	if err != nil {
-		return d.Fail(err)
+		return fail(d.Fail(err))
 	}
 	limited := false
 	defer func() {
 		tx.Rollback() // does nothing after a commit; a broken connection cannot be closed before
 		if limited {
-			c.restoreLimits(ctx)
+			restoreLimits(ctx, c)
 		}
 	}()
+
 	if err := work(tx); err != nil {
 		return err
 	}
 	limited = true
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf(limitHoldSQL, hold/time.Second)); err != nil { // a server may allow no prepared statements
-		return d.Fail(err)
+	if err := d.commit(ctx, tx, f.Hold, election, term); err != nil {
+		return fail(err)
 	}
-	t, err := d.find(ctx, tx)
-	latest := uint64(0)
+	return nil
+}
+
+// commit locks the record, compares its term, and commits. Its errors are classed.
+func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, election string, term uint64) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(limitHoldSQL, hold/time.Second)) // a server may allow no prepared statements
+	t, latest := d.Table, uint64(0)
+	if err == nil {
+		t, err = d.find(ctx, tx)
+	}
 	if err == nil {
 		latest, err = lockTerm(ctx, tx, t, election)
 	}
@@ -136,11 +131,11 @@ func (d *driver) fenced(ctx context.Context, db *sql.DB, hold time.Duration, ele
 }
 
 // restoreLimits restores the time limits of the user's connection, or drops the connection.
-func (c conn) restoreLimits(ctx context.Context) {
+func restoreLimits(ctx context.Context, c *sql.Conn) {
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if _, err := c.ExecContext(short, restoreLimitsSQL); err != nil {
-		c.drop()
+		client.DropConn(c)
 	}
 }
 
