@@ -23,10 +23,9 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return b.driver.Preflight(ctx, b.Backend, bids)
 }
 
-const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-('version', 'version_comment', 'server_uuid', 'server_uid', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet',
- 'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
- 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
+const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'log_bin', 'sync_binlog',
+ 'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet', 'wsrep_on', 'group_replication_group_name',
+ 'group_replication_single_primary_mode')`
 
 // connectionsSQL asks how many connections this account has, and may have, and how many processes were seen lately.
 const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections UNION ALL SELECT 'account_connected', COUNT(*) FROM information_schema.PROCESSLIST
@@ -62,35 +61,26 @@ func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic)
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	first := func(names ...string) string {
-		for _, n := range names {
-			if vars[n] != "" {
-				return vars[n]
-			}
-		}
-		return ""
-	}
-	add(false, "server", "%s (%s), identity %s", vars["version"], vars["version_comment"], first("server_uuid", "server_uid"))
+	add(false, "server", "%s (%s)", vars["version"], vars["version_comment"])
 
+	const safe = "a crash loses commits. That is safe, and costs the greatest TTL without a leader after each restart; set it to 1"
 	flush, sync, binlog := vars["innodb_flush_log_at_trx_commit"], vars["sync_binlog"], !off(vars["log_bin"])
 	switch {
 	case flush != "1":
-		add(true, "durability", "innodb_flush_log_at_trx_commit is %s: a crash loses commits. That is safe, and costs the greatest TTL without a leader after each restart; set it to 1", flush)
+		add(true, "durability", "innodb_flush_log_at_trx_commit is %s: %s", flush, safe)
 	case binlog && sync != "1":
-		add(true, "durability", "sync_binlog is %s: a crash loses the binary log's tail. That is safe, and costs the greatest TTL without a leader after each restart; set it to 1", sync)
+		add(true, "durability", "sync_binlog is %s: %s", sync, safe)
 	default:
-		add(false, "durability", "each commit is flushed (innodb_flush_log_at_trx_commit=1%s)", map[bool]string{true: ", sync_binlog=1", false: ", no binary log"}[binlog])
+		add(false, "durability", "each commit is flushed")
 	}
-	semi, point := first("rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled"), first("rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_wait_point")
 	switch {
 	case !off(vars["wsrep_on"]):
 		add(true, "replication", "Galera: send all members' writes to one node; identities that alternate are refused")
 	case vars["group_replication_group_name"] != "":
 		add(off(vars["group_replication_single_primary_mode"]), "replication", "Group Replication; single primary mode must be ON, and all writes go to the primary")
-	case !off(semi):
-		add(!strings.EqualFold(point, "AFTER_SYNC"), "replication", "semi-synchronous (%s): a failover loses nothing while a replica acknowledges. Fence off the old primary before the new one is promoted", point)
 	case binlog:
-		add(false, "replication", "the binary log is on, without semi-synchronous acknowledgement: a failover may lose the last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new one is promoted")
+		add(false, "replication", "the binary log is on: a failover may lose the last grants, which costs the greatest TTL without a leader. "+
+			"Fence off the old primary before a new one is promoted")
 	default:
 		add(false, "replication", "none: no binary log")
 	}

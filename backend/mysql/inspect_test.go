@@ -25,8 +25,7 @@ func TestInspectWarnsOfWeakSettings(t *testing.T) {
 		{"sync_binlog", "0", true},
 		{"log_bin", "OFF", false},
 		{"wsrep_on", "ON", true},
-		{"rpl_semi_sync_source_enabled", "ON", true}, // without AFTER_SYNC
-		{"group_replication_group_name", "g", true},  // without a single primary
+		{"group_replication_group_name", "g", true}, // without a single primary
 		{"max_allowed_packet", "1048576", false},
 		{"max_allowed_packet", "524288", true},
 	} {
