@@ -76,11 +76,3 @@ func termOf(holder string) (term uint64) {
 
 // plainText has what every collation tells apart, but for case.
 var plainText = regexp.MustCompile(`^[!-~]([ -~]*[!-~])?$`)
-
-// checkKey returns an error if a text cannot be an election's key in the table.
-func (s shape) checkKey(key string) error {
-	if len(key) > s.width || !plainText.MatchString(key) {
-		return fmt.Errorf("the key %.80q must be 1 to %d characters of printable ASCII, without a blank at either end", key, s.width)
-	}
-	return nil
-}

@@ -3,6 +3,7 @@ package mysqltable
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,8 +50,8 @@ func (t *table) state(r *row) beside.State {
 	case r.holder == "" && (r.time == vacated || r.time == sealed):
 		s.Free = true
 	default:
-		s.Term, s.Who, s.Version = termOf(r.holder), r.holder, r.version()
-		s.TTL, s.Age = s.Watch, max(r.age, 0)
+		s.Term, s.Who, s.TTL, s.Age = termOf(r.holder), r.holder, s.Watch, max(r.age, 0)
+		s.Version = fmt.Sprintf("row %08x %.19s", crc32.ChecksumIEEE([]byte(r.holder)), r.time)
 		s.Firm = s.Term == 0 && !r.expired
 	}
 
@@ -95,13 +96,16 @@ func (t *table) Take(ctx context.Context, takings []beside.Taking) ([]beside.Res
 // another program's, to its own comparison.
 func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Result {
 	key, _ := t.key(o.Election)
-	holder, statement := text(t.shape.holderOf(o.ID, o.Term)), takeSQL
+	holder, at, statement := text(t.shape.holderOf(o.ID, o.Term)), "NOW()", takeSQL
+	if o.Sealed {
+		at = "'" + sealed + "'"
+	}
 	if termOf(was.holder) == 0 {
 		statement = takeExpiredSQL
 	}
-	statement = t.statement(statement, holder, when(o.Sealed), text(key), text(was.holder), text(was.time))
+	statement = t.statement(statement, holder, at, text(key), text(was.holder), text(was.time))
 	if !was.found {
-		statement = t.statement(insertSQL, text(key), holder, when(o.Sealed))
+		statement = t.statement(insertSQL, text(key), holder, at)
 	}
 
 	rows, err := t.read(ctx, fmt.Sprintf("acquire %q", o.Election), []string{o.Election}, statement)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"hash/crc32"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +20,6 @@ type row struct {
 	age     time.Duration
 	now     time.Time // of the server, when it was read
 	expired bool      // by the other programs' comparison, or sealed
-}
-
-// version changes with holder and time.
-func (r *row) version() string {
-	return fmt.Sprintf("row %08x %.19s", crc32.ChecksumIEEE([]byte(r.holder)), r.time)
 }
 
 const (
@@ -59,14 +53,6 @@ func pair(key, holder string) string { return "(" + text(key) + ", " + text(hold
 // text returns a text as an expression.
 func text(s string) string { return "_utf8mb4 X'" + hex.EncodeToString([]byte(s)) + "'" }
 
-// when returns the time that a row gets.
-func when(seal bool) string {
-	if seal {
-		return "'" + sealed + "'"
-	}
-	return "NOW()"
-}
-
 // statement fills names and expressions into the text of a statement.
 func (t *table) statement(s string, expressions ...string) string {
 	s = t.names.Replace(s)
@@ -78,13 +64,16 @@ func (t *table) statement(s string, expressions ...string) string {
 
 // key returns an election's key, or "" and why it has none.
 func (t *table) key(election string) (string, error) {
-	key := cmp.Or(t.options.Keys[election], election)
-	err := t.shape.checkKey(key)
-	if owner, ok := t.owners[key]; ok && owner != election {
-		err = fmt.Errorf("the key %.80q is that of %.80q", key, owner)
+	key, why := cmp.Or(t.options.Keys[election], election), ""
+	if len(key) > t.shape.width || !plainText.MatchString(key) {
+		why = fmt.Sprintf("must be 1 to %d characters of printable ASCII, without a blank at either end", t.shape.width)
 	}
-	if err != nil {
-		return "", fmt.Errorf("mysqltable: election %.80q: %w: %w; choose another name, or a key for it", election, backend.ErrInvalid, err)
+	if owner, ok := t.owners[key]; ok && owner != election {
+		why = fmt.Sprintf("is that of %.80q", owner)
+	}
+	if why != "" {
+		return "", fmt.Errorf("mysqltable: election %.80q: %w: the key %.80q %s; choose another name, or a key for it",
+			election, backend.ErrInvalid, key, why)
 	}
 	return key, nil
 }
