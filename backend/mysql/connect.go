@@ -22,7 +22,7 @@ import (
 const (
 	maxConns     = 3                // of one Backend, besides one for notifications: one, unless that is slow
 	minPool      = 2                // of the program's pool: one is kept, and one waits while others do not need it
-	connLifetime = 30 * time.Second // connections follow a DNS name or a proxy that has moved
+	connLifetime = 30 * time.Second // those of calls follow a DNS name or a proxy that has moved
 	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
 	loginLimit   = 15 * time.Second // for an answer, if the user set less: a server looks up the client's name before its first one
 )
@@ -67,7 +67,10 @@ func (d *driver) openPool(o Options) (err error) {
 		c.ConnectionAttributes = strings.TrimPrefix(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
 	}
 	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
-		c.User, c.Passwd = reread(o.DSNFile, c.User, c.Passwd)
+		content, err := os.ReadFile(o.DSNFile)
+		if now, bad := parse(string(content)); err == nil && bad == nil { // or somebody is writing the file
+			c.User, c.Passwd = now.User, now.Passwd
+		}
 		d.Password.Set(c.Passwd)
 		return nil
 	}))
@@ -89,20 +92,6 @@ func parse(dsn string) (c *mysql.Config, err error) {
 	return mysql.ParseDSN(strings.TrimSpace(dsn))
 }
 
-// reread returns user and password of the DSN in a file, where somebody may have replaced them: those of before if there is
-// no such file, or no DSN in it, as while it is being written.
-func reread(file, user, password string) (nowUser, nowPassword string) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return user, password
-	}
-	c, err := parse(string(content))
-	if err != nil {
-		return user, password
-	}
-	return c.User, c.Passwd
-}
-
 // withPort returns an address with its port. The driver makes [[::1]]:3306 of [::1], which leads nowhere.
 func withPort(address string) string {
 	host, port, err := net.SplitHostPort(strings.NewReplacer("[[", "[", "]]", "]").Replace(address))
@@ -121,15 +110,10 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// A conn is a connection whose session is set up. It never goes back to a pool of the user's. The zero
-// value is none.
+// A conn is a connection whose session is set up. It never goes back to a pool of the user's.
 type conn struct{ *sql.Conn }
 
-func (c conn) drop() {
-	if c.Conn != nil {
-		client.DropConn(c.Conn)
-	}
-}
+func (c conn) drop() { client.DropConn(c.Conn) }
 
 // open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
@@ -167,34 +151,25 @@ var full = []uint16{1040, 1203, 1226}
 // openPause is between two attempts to open a connection when another one has given up its place.
 const openPause = 200 * time.Millisecond
 
-// setUp sets up the session of a connection in one message, and learns the server's kind. One that waits for notifications
-// has no limit of the running time, which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+// setUp sets up the session of a connection in one message. One that waits for notifications has no limit of
+// the running time, which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 	limit := 3
 	if waits {
 		limit = 0
 	}
-	texts := []string{fmt.Sprintf(sessionSQL, limit*1000, limit), kindSQL}
+	texts := []string{fmt.Sprintf(sessionSQL, limit*1000, limit), uidSQL}
 	if !d.ownDB {
 		texts = slices.Insert(texts, 0, endTransactionSQL)
 	}
 	if schema := d.Settled().Schema; schema != "" {
 		texts = append(texts, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
 	}
-
-	rows, err := c.rows(ctx, texts)
-	switch {
-	case !d.ownDB && is(err, errSyntax):
+	_, err := c.rows(ctx, texts...)
+	if !d.ownDB && is(err, errSyntax) {
 		return fmt.Errorf("%w: the DB must be opened with multiStatements=true, since a change is one message: %v", backend.ErrDenied, err)
-	case err != nil:
-		return err
 	}
-	kind := ""
-	if len(rows) > 0 {
-		kind = strings.ToLower(string(rows[0][0]))
-	}
-	d.identity.Store(new(identities[kind]))
-	return nil
+	return err
 }
 
 // endTransactionSQL ends what the program has left open on a connection of its pool, before anything else: the snapshot is
@@ -215,21 +190,13 @@ const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1
 // message before it begins, so it never waits for this process while it holds a lock. A message is sent
 // again on another connection if the first one does not answer or breaks, or if a late notification has ended it: all
 // changes are conditional, so that a second copy has no effect.
-func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
-	return d.queryEach(ctx, func() []string { return statements })
-}
-
-// queryEach is query with statements that differ from copy to copy, or depend on the server of the connection.
-func (d *driver) queryEach(ctx context.Context, statements func() []string) (rows [][][]byte, err error) {
-	for tries := 3; tries > 0; tries-- { // each has its part of the time that is left
-		within, cancel := ctx, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && tries > 1 {
-			within, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries))
-		}
-		rows, err = d.queryOnce(within, tries < 3, statements)
-		cancel()
-		if is(err, errLockTimeout) || tries > 1 && errors.Is(err, context.DeadlineExceeded) && d.waits(ctx, tries-1) {
-			return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
+func (d *driver) query(ctx context.Context, statements ...string) (rows [][][]byte, err error) {
+	for tries := 3; tries > 0; tries-- {
+		rows, err = d.queryOnce(ctx, tries, tries < 3, statements...)
+		late := tries > 1 && errors.Is(err, context.DeadlineExceeded)
+		if is(err, errLockTimeout) || late && d.waits(ctx, tries-1) {
+			return nil, fmt.Errorf("%w: another session keeps the table, or rows of it, locked; "+
+				"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, err)
 		}
 		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err) {
 			break
@@ -245,39 +212,33 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	d := b.driver
-	_, err := d.Place(ctx) // the schema in which connections are
-	if err != nil {
-		return nil, d.Fail(err)
+	if _, err := b.driver.Place(ctx); err != nil { // the schema in which connections are
+		return nil, b.driver.Fail(err)
 	}
-	rows, err := d.query(ctx, statements...)
-	if cause, ok := errors.AsType[*mysql.MySQLError](err); ok && cause.Number == errLockTimeout {
-		err = fmt.Errorf("%w: another session keeps a row locked: %w", backend.ErrUnavailable, cause)
-	}
-	return rows, d.FailWith(err, func(error) string { return "" })
+	rows, err := b.driver.query(ctx, statements...)
+	return rows, b.driver.FailWith(err, nil)
 }
 
 // waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit.
-// It takes a part of the time that is left.
 func (d *driver) waits(ctx context.Context, parts int) bool {
-	if by, ok := ctx.Deadline(); ok {
+	rows, err := d.queryOnce(ctx, parts, true, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
+		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
+	return err == nil && len(rows) > 0
+}
+
+// queryOnce sends statements once, and waits for one of so many parts of the time that is left. A copy does
+// not wait for the connection of another call.
+func (d *driver) queryOnce(ctx context.Context, parts int, copy bool, statements ...string) ([][][]byte, error) {
+	if by, ok := ctx.Deadline(); ok && parts > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(parts))
 		defer cancel()
 	}
-	rows, err := d.queryOnce(ctx, true, func() []string {
-		return []string{"SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock' AND (INFO LIKE '%" + d.Table.Prefix + "\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1"}
-	})
-	return err == nil && len(rows) > 0
-}
-
-// queryOnce sends statements once. A copy does not wait for the connection of another call.
-func (d *driver) queryOnce(ctx context.Context, copy bool, statements func() []string) (rows [][][]byte, err error) {
 	c, err := d.conns.Take(ctx, copy)
 	if err != nil {
 		return nil, d.outOfTime(ctx, err)
 	}
-	rows, err = c.C.rows(ctx, statements())
+	rows, err := c.C.rows(ctx, statements...)
 	d.conns.Give(c, err != nil)
 	return rows, err
 }
@@ -292,7 +253,7 @@ func (d *driver) outOfTime(ctx context.Context, err error) error {
 }
 
 // rows sends statements in one message, and reads all results.
-func (c conn) rows(ctx context.Context, statements []string) (all [][][]byte, err error) {
+func (c conn) rows(ctx context.Context, statements ...string) (all [][][]byte, err error) {
 	rows, err := c.QueryContext(ctx, strings.Join(statements, ";\n"))
 	if err != nil {
 		return nil, err
@@ -303,35 +264,16 @@ func (c conn) rows(ctx context.Context, statements []string) (all [][][]byte, er
 		if err != nil {
 			return nil, err
 		}
-		cells, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
 		for rows.Next() {
+			row, into := make([][]byte, len(columns)), make([]any, len(columns))
+			for i := range row {
+				into[i] = &row[i]
+			}
 			if err := rows.Scan(into...); err != nil {
 				return nil, err
 			}
-			all = append(all, lasting(cells))
-		}
-		if err := rows.Err(); err != nil {
-			return nil, err
+			all = append(all, row)
 		}
 	}
 	return all, rows.Err()
-}
-
-// lasting returns a row that outlives the reading of the next one.
-func lasting(cells []sql.RawBytes) [][]byte {
-	size := 0
-	for _, c := range cells {
-		size += len(c)
-	}
-	row, all := make([][]byte, len(cells)), make([]byte, 0, size)
-	for i, c := range cells {
-		if c != nil {
-			all = append(all, c...)
-			row[i] = all[len(all)-len(c):]
-		}
-	}
-	return row
 }

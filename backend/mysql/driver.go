@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -28,9 +27,6 @@ type driver struct {
 	ownDB    bool
 	conns    client.Pool[conn]
 	notifier notifier
-
-	identity atomic.Pointer[string] // in the dialect of the server of the newest connection
-	values   atomic.Pointer[values] // of the last large reading
 
 	location string
 	account  string // of the DSN, as statements have it
@@ -51,9 +47,11 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former server, too.
+// Moved implements [relational.Dialect]. The connection that waits, and idle ones of the program's pool, may
+// lead to the former server, too.
 func (d *driver) Moved() {
 	d.conns.Moved()
+	d.notifier.giveWay()
 	if !d.ownDB {
 		client.CloseIdle(d.notifier.ctx, d.db)
 	}
@@ -71,7 +69,7 @@ func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, lim
 
 // reading runs a statement that begins with headSQL.
 func (d *driver) reading(ctx context.Context, text string, data any, more ...string) (a relational.Answer, err error) {
-	rows, err := d.queryEach(ctx, func() []string { return []string{d.statement(text, data, more...)} })
+	rows, err := d.query(ctx, d.statement(text, data, more...))
 	if err != nil {
 		return a, err
 	}
@@ -84,65 +82,33 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 		return a, errEngine
 	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
-	a.Items = func(uint64) []lease.Item { return d.items(rows[1:]) }
+	a.Items = func(uint64) (items []lease.Item) {
+		for _, row := range rows[1:] {
+			items = append(items, item(row))
+		}
+		return items
+	}
 	return a, nil
 }
 
 // errEngine is the error of a table that somebody has altered.
 var errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB, and others keep no row locked, so that two processes could lead; an administrator can alter it: ALTER TABLE … ENGINE=InnoDB", backend.ErrDenied)
 
-// values are what was decoded, by key and Version. A follower of thousands reads them all once a TTL,
-// and hardly any has changed. Whoever is granted leases reads them no more.
-type values map[lease.Key]value
-
-type value struct {
-	version string
-	lease.Value
-	edited bool
+// item returns a row of itemSQL. The text of its column version has a hash, which shows whether somebody else
+// than this package has written the row.
+func item(row [][]byte) lease.Item {
+	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
+	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: lease.Decode(k.Kind, row[2])}
+	random, _, _ := strings.Cut(it.Version, "-")
+	it.Edited = it.Version != version(random, k, string(row[2]))
+	it.Age = time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond
+	return it
 }
 
-// largeReading is the number of rows from which values are kept.
-const largeReading = 256
-
-// items returns rows of itemSQL. It decodes those that the last large reading did not have.
-func (d *driver) items(rows [][][]byte) []lease.Item {
-	items, last := make([]lease.Item, len(rows)), values{}
-	if known := d.values.Load(); known != nil {
-		last = *known
-	}
-	for i, row := range rows {
-		k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
-		v, ok := last[k]
-		if !ok || v.version != string(row[3]) {
-			v = value{string(row[3]), lease.Decode(k.Kind, row[2]), edited(k, row)}
-		}
-		items[i] = lease.Item{Key: k, Version: v.version, Created: string(row[4]), Value: v.Value, Edited: v.edited, Age: time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond}
-	}
-	if len(rows) >= largeReading {
-		now := make(values, len(rows))
-		for i := range items {
-			now[items[i].Key] = value{items[i].Version, items[i].Value, items[i].Edited}
-		}
-		d.values.Store(&now)
-	}
-	return items
-}
-
-// edited reports whether somebody else than this package has written a row of itemSQL.
-func edited(k lease.Key, row [][]byte) bool {
-	written, _, _ := strings.Cut(string(row[3]), ".")
-	random, _, _ := strings.Cut(written, "-")
-	return written != newVersion(random, k, string(row[2]))
-}
-
-// newVersion returns the text of the column version for a value. Nobody but this package writes it.
-func newVersion(random string, k lease.Key, value string) string {
-	return random + "-" + shortHash(random+"\n"+string(k.Kind)+"\n"+k.Name+"\n"+value)
-}
-
-// version returns the Version of an item with that text and value: see versionSQL.
-func version(written, value string) string {
-	return written + "." + shortHash(value)
+// version is the Version of an item that a transaction with that random text has written: see versionSQL and
+// writtenSQL.
+func version(random string, k lease.Key, value string) string {
+	return random + "-" + shortHash(random+"\n"+string(k.Kind)+"\n"+k.Name+"\n"+value) + "." + shortHash(value)
 }
 
 // shortHash is what LEFT(SHA2(text, 256), 12) returns.
@@ -158,41 +124,27 @@ func number(text []byte) uint64 {
 
 // Version implements [relational.Dialect]. A transaction is a random text.
 func (*driver) Version(transaction string, k lease.Key, value string) string {
-	return version(newVersion(transaction, k, value), value)
+	return version(transaction, k, value)
 }
 
 // SetOrigin implements [relational.Dialect].
 func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
-	_, err := d.queryEach(ctx, func() []string {
-		return []string{d.statement(originSQL, nil, "{value}", literal(origin), "{kept}", literal(kept))}
-	})
+	_, err := d.query(ctx, d.statement(originSQL, nil, "{value}", literal(origin), "{kept}", literal(kept)))
 	return err
 }
 
-// Change implements [relational.Dialect]. Each copy of the message has versions of its own: a late one must
-// not make an item again that was deleted.
+// Change implements [relational.Dialect].
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
-	if slices.ContainsFunc(b.Rows, func(r relational.Row) bool { return r.Kind == lease.Records && r.Put > 0 }) {
-		d.values.Store(nil)
+	statements := []string{"START TRANSACTION", d.statement(changesSQL, b.Rows)}
+	for _, s := range []struct {
+		needed bool
+		text   string
+	}{{b.Inserts, lockSQL}, {true, compareSQL}, {b.Updates, updateSQL}, {b.Deletes, deleteSQL}, {b.Inserts, insertSQL}} {
+		if s.needed {
+			statements = append(statements, d.statement(s.text, nil, "{epoch}", literal(b.Epoch)))
+		}
 	}
-	rows, err := d.queryEach(ctx, func() []string {
-		c.Transaction = string(backend.NewNonce()[:16])
-		for i := range b.Rows {
-			if r := &b.Rows[i]; r.Value != nil {
-				r.Extra = newVersion(c.Transaction, r.Key, *r.Value)
-			}
-		}
-		statements := []string{"START TRANSACTION", d.statement(changesSQL, b.Rows)}
-		for _, s := range []struct {
-			needed bool
-			text   string
-		}{{b.Inserts, lockSQL}, {true, compareSQL}, {b.Updates, updateSQL}, {b.Deletes, deleteSQL}, {b.Inserts, insertSQL}} {
-			if s.needed {
-				statements = append(statements, d.statement(s.text, nil, "{epoch}", literal(b.Epoch)))
-			}
-		}
-		return append(statements, "COMMIT", d.statement(resultSQL, relational.Versions(b.Verify)))
-	})
+	rows, err := d.query(ctx, append(statements, "COMMIT", d.statement(resultSQL, b.Verify))...)
 	if err != nil {
 		return c, err
 	}
@@ -203,6 +155,7 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	if rows[head][1] == nil {
 		return c, nil // another store
 	}
+	c.Transaction = string(rows[head][2])
 	for _, r := range rows[head+1:] {
 		c.Stale = append(c.Stale, int(number(r[0])))
 	}

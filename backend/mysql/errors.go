@@ -128,10 +128,6 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
 		return "; user, password or host are wrong, the account or the server wants TLS (tls=true in the DSN), or an anonymous account (''@'localhost', which an administrator can drop) hides the user's"
-	case is(err, 1129):
-		return "; an administrator can let it in again: FLUSH HOSTS (mysqladmin flush-hosts)"
-	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
-		return ""
 	case is(err, errSyntax, 1305):
 		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later, and the table the one that \"elect schema\" prints"
 	case is(err, 1153):
@@ -140,7 +136,7 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		return "; set tls=true in the DSN"
 	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):
 		return grantHint(makerRights, table, who)
-	case is(err, rights...):
+	case is(err, tableRights...):
 		return grantHint(memberRights, table, who)
 	case is(err, errStatementLog):
 		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"

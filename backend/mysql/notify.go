@@ -83,7 +83,7 @@ func (d *driver) notify(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	rows, err := c.C.rows(ctx, []string{waitersSQL})
+	rows, err := c.C.rows(ctx, waitersSQL)
 	for _, row := range rows {
 		text := bytes.Join(row, nil)
 		if err == nil && bytes.Contains(text, []byte(d.channel())) && !bytes.Contains(text, []byte(d.notifier.own)) {

@@ -67,7 +67,7 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 		again = append(again, "SET SESSION sql_log_bin = 1")
 	}
 	if err == nil {
-		_, err = c.rows(ctx, again)
+		_, err = c.rows(ctx, again...)
 	}
 	return err
 }

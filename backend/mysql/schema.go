@@ -79,19 +79,13 @@ func (b *Backend) Grant(ctx context.Context, name string) error {
 // create it, and [Options].KeepSchema is not set.
 func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
-// CreateTables is like the method of this name, for a program's own pool, as in [Options]. Without a schema it is
-// the one that the pool leads to.
+// CreateTables is like the method of this name, for a program's own pool, as in [Options].
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	b, err := Open(Options{DB: db, Schema: schema, Prefix: prefix, Poll: true})
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if schema == "" {
-		if err := db.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), '')").Scan(&b.driver.Table.Schema); err != nil {
-			return fmt.Errorf("mysql: create tables: %w", b.driver.Fail(err))
-		}
-	}
 	return b.CreateTables(ctx)
 }
 

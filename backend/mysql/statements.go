@@ -13,17 +13,14 @@ import (
 // server that does not keep every commit is another one after each start, which UUID_SHORT tells by the
 // second (dev.mysql.com, UUID_SHORT): its running time would jump with its clock. Two starts in one second
 // differ in UUID's clock sequence, which is random, and changes otherwise only if the clock is set back.
-const serverSQL = `REPLACE(REPLACE(CONCAT_WS(':', {identity}, IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL, CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_'), '.', '_')`
+const serverSQL = `REPLACE(REPLACE(CONCAT_WS(':', @@server_id, /*!80000 @@server_uuid, */ /*M! @@port, @go_election_uid, LEFT(@@hostname, 100), */
+ IF(@@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), NULL,
+  CONCAT(UUID_SHORT() >> 24 & 4294967295, '-', SUBSTR(UUID(), 20, 4)))), ' ', '_'), '.', '_')`
 
-// kindSQL tells MySQL, MariaDB and its older versions apart, by the variable that the server has.
-const kindSQL = `SHOW VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid') AND Value <> ''`
-
-// identities are the expressions of the identity, by that variable.
-var identities = map[string]string{
-	"server_uuid": "@@server_id, @@server_uuid",
-	"server_uid":  "@@server_id, @@port, @@server_uid, LEFT(@@hostname, 100)",
-	"":            "@@server_id, @@port, LEFT(@@hostname, 100)",
-}
+// uidSQL is part of the setup of a connection: to ask for a variable that a server may lack takes a
+// millisecond.
+const uidSQL = `SET @go_election_uid = /*!80000 NULL */ /*M! (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES
+ WHERE VARIABLE_NAME = 'SERVER_UID') */`
 
 // placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL the second
 // in which it was made. A copy of the rows in another one is another store. On MariaDB that time is of a file, and
@@ -55,13 +52,15 @@ const listSQL = headSQL + `(` + itemSQL + `{table} t WHERE t.kind = '{kind}' AND
 const originSQL = `INSERT INTO {table} (kind, name, value, version, created, at) VALUES ('origin', '', {value}, '', '', UTC_TIMESTAMP(6))
  ON DUPLICATE KEY UPDATE value = IF(value = {kept}, VALUES(value), value)`
 
-// A writing is several statements. The first has the changes, with a row for each item: c is the number of its change, k and n
-// are its key, w is the version with which it was read, v the new value (null: it is deleted), b the former value (null: it is
-// not compared), p is 1 if it is put and 0 if it is only checked, x is its new version.
+// A writing is several statements. The first has the changes, with a row for each item: c is the number of
+// its change, k and n are its key, w is the version with which it was read, v the new value (null: it is
+// deleted), b the former value (null: it is not compared), p is 1 if it is put and 0 if it is only checked.
+// The server makes the random text of the transaction, so that a late copy of the message does not make an
+// item again, with the same version, that was deleted.
 const (
-	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + ``
+	changesSQL = `SET @go_election = {payload}, @go_election_server = ` + serverSQL + `, @go_election_random = LEFT(SHA2(UUID(), 256), 16)`
 	columnsSQL = `JSON_TABLE(@go_election, '$[*]' COLUMNS (c INT PATH '$[0]', k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[1]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[2]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[3]',
- v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]', x VARCHAR(60) CHARACTER SET utf8mb4 PATH '$[7]'))`
+ v LONGTEXT CHARACTER SET utf8mb4 PATH '$[4]', b LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', p INT PATH '$[6]'))`
 
 	// lockSQL lets nobody else make an item.
 	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
@@ -81,14 +80,15 @@ const (
 
 	grantedSQL = `JSON_EXTRACT(@go_election_states, CONCAT('$."', q.c, '"')) = 0 AND q.p = 1`
 	joinSQL    = columnsSQL + ` q STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY)`
+	writtenSQL = `CONCAT(@go_election_random, '-', LEFT(SHA2(CONCAT_WS(X'0A', @go_election_random, q.k, q.n, q.v), 256), 12))`
 	updateSQL  = `UPDATE ` + joinSQL + `
- SET t.value = q.v, t.version = q.x, t.at = UTC_TIMESTAMP(6) WHERE q.w <> '' AND q.v IS NOT NULL AND ` + grantedSQL
+ SET t.value = q.v, t.version = ` + writtenSQL + `, t.at = UTC_TIMESTAMP(6) WHERE q.w <> '' AND q.v IS NOT NULL AND ` + grantedSQL
 	deleteSQL = `DELETE t FROM ` + joinSQL + ` WHERE q.w <> '' AND q.v IS NULL AND ` + grantedSQL
 	insertSQL = `INSERT INTO {table} (kind, name, value, version, created, at)
- SELECT q.k, q.n, q.v, q.x, LEFT(q.x, 16), UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
+ SELECT q.k, q.n, q.v, ` + writtenSQL + `, @go_election_random, UTC_TIMESTAMP(6) FROM ` + columnsSQL + ` q WHERE q.w = '' AND q.v IS NOT NULL AND ` + grantedSQL
 
 	// resultSQL follows the commit, and names the items that have other versions than these.
-	resultSQL = `SELECT -1 AS i, @go_election_states AS states UNION ALL SELECT q.i - 1, ''
+	resultSQL = `SELECT -1 AS i, @go_election_states AS states, @go_election_random AS random UNION ALL SELECT q.i - 1, '', ''
  FROM JSON_TABLE({payload}, '$[*]' COLUMNS (i FOR ORDINALITY, k VARCHAR(7) CHARACTER SET utf8mb4 PATH '$[0]', n VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]', w VARCHAR(120) CHARACTER SET utf8mb4 PATH '$[2]')) q
  LEFT JOIN {table} t ON t.kind = CAST(q.k AS BINARY) AND t.name = CAST(q.n AS BINARY) WHERE NOT (COALESCE(` + versionSQL + `, '') <=> q.w)`
 )
@@ -96,7 +96,8 @@ const (
 // statement completes the text of a statement. {payload} stands for data.
 func (d *driver) statement(text string, data any, more ...string) string {
 	t := d.Settled()
-	return strings.NewReplacer(append(more, "{table}", t.String(), "{schema}", hexText(t.Schema), "{name}", hexText(t.Prefix+"_item"), "{identity}", *d.identity.Load(), "{payload}", literal(relational.JSON(data)))...).Replace(text)
+	more = append(more, "{table}", t.String(), "{schema}", hexText(t.Schema), "{name}", hexText(t.Prefix+"_item"))
+	return strings.NewReplacer(append(more, "{payload}", literal(relational.JSON(data)))...).Replace(text)
 }
 
 // literal returns a text as an expression, which depends on no mode of the session. Nothing in it can be SQL.

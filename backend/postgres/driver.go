@@ -130,7 +130,7 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 		lock = lockSQL
 	}
 	results, err := d.exec(ctx, d.statement(writingSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
-		d.statement(verifySQL, relational.Versions(b.Verify)))
+		d.statement(verifySQL, b.Verify))
 	if err != nil {
 		return c, err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,29 +90,22 @@ type Driver struct {
 
 	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
 
-	mu  sync.Mutex
-	now origin
+	mu     sync.Mutex
+	now    origin
+	former map[string]time.Time // servers that another has replaced, and when
 }
 
 // An origin is what a Driver knows of the server that answers.
 type origin struct {
-	epoch    string   // "": none has answered
-	position uint64   // the greatest
-	wentBack int      // how often an older copy, or another server, has answered
-	backTo   uint64   // transactions before this one may not be the latest; 0: they are
-	former   []former // servers before this one, the last one first
-}
-
-// A former server is one that another has replaced.
-type former struct {
-	server string
-	at     time.Time
+	epoch    string // "": none has answered
+	position uint64 // the greatest
+	wentBack int    // how often an older copy, or another server, has answered
+	backTo   uint64 // transactions before this one may not be the latest; 0: they are
 }
 
 const (
-	maxItems  = 64        // puts and checks in one change
-	maxFormer = 8         // are remembered
-	maxValue  = 256 << 10 // of a value, which is longer in a message: see maxMessage
+	maxItems = 64        // puts and checks in one change
+	maxValue = 256 << 10 // of a value, which is longer in a message: see maxMessage
 )
 
 // MaxAge is the greatest age of a row, in microseconds: a longer one would be no duration.
@@ -128,11 +120,19 @@ func (d *Driver) Limits() lease.Limits {
 // Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one, since it must not
 // be older than any other.
 func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
-	metaLast := slices.SortedStableFunc(slices.Values(keys), func(a, b lease.Key) int {
-		return cmp.Compare(strings.Count(string(a.Kind), string(lease.Metas)), strings.Count(string(b.Kind), string(lease.Metas)))
-	})
-	for i, part := range cut(metaLast, sizeOfKey) {
-		read, err := d.readPart(ctx, part)
+	rows, meta := [][2]string{}, [][2]string{}
+	for _, k := range keys {
+		if row := [2]string{string(k.Kind), k.Name}; k.Kind == lease.Metas {
+			meta = append(meta, row)
+		} else {
+			rows = append(rows, row)
+		}
+	}
+	parts := cut(append(rows, meta...))
+	for i, part := range parts {
+		read, err := d.reading(ctx, func() (Answer, error) {
+			return d.Dialect.ReadRows(ctx, part, len(meta) > 0 && i == len(parts)-1)
+		})
 		switch {
 		case err != nil:
 			return v, err
@@ -155,16 +155,6 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		v.Items[i].Key = k
 	}
 	return v, nil
-}
-
-// readPart reads the items of one message that are there.
-func (d *Driver) readPart(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	rows, count := make([][2]string, len(keys)), false
-	for i, k := range keys {
-		rows[i] = [2]string{string(k.Kind), k.Name}
-		count = count || k.Kind == lease.Metas
-	}
-	return d.reading(ctx, func() (Answer, error) { return d.Dialect.ReadRows(ctx, rows, count) })
 }
 
 // List implements [lease.Driver].
@@ -263,12 +253,16 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 		return d.now, false, nil
 	}
 	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
-		d.now = origin{wentBack: before.wentBack + 1, backTo: next, former: before.former}
-		if server, last, now := serverOf(epoch), serverOf(before.epoch), time.Now(); server != last {
-			if slices.ContainsFunc(before.former, func(f former) bool { return f.server == server && now.Sub(f.at) < d.MaxTTL }) {
-				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: %q and %q; all members must write to one (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
+		d.now = origin{wentBack: before.wentBack + 1, backTo: next}
+		if server, last := serverOf(epoch), serverOf(before.epoch); server != last {
+			if replaced, ok := d.former[server]; ok && time.Since(replaced) < d.MaxTTL {
+				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: %q and %q; "+
+					"all members must write to one (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
 			}
-			d.now.former = append([]former{{last, now}}, before.former[:min(len(before.former), maxFormer-1)]...)
+			if d.former == nil {
+				d.former = map[string]time.Time{}
+			}
+			d.former[last] = time.Now()
 		}
 	}
 	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
@@ -276,9 +270,7 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 }
 
 // Fail adds to err its class and what an operator must do, and removes the password.
-func (d *Driver) Fail(err error) error {
-	return d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &Survey{}) })
-}
+func (d *Driver) Fail(err error) error { return d.FailWith(err, &Survey{}) }
 
 // Explain is Fail of a call that may ask the server what its statement lacks.
 func (d *Driver) Explain(ctx context.Context, err error) error {
@@ -286,17 +278,20 @@ func (d *Driver) Explain(ctx context.Context, err error) error {
 	if err != nil && d.Dialect.Fault(err).Lacks {
 		s, _ = d.Dialect.Survey(ctx)
 	}
-	return d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &s) })
+	return d.FailWith(err, &s)
 }
 
-// FailWith is Fail with another hint.
-func (d *Driver) FailWith(err error, hint func(error) string) error {
+// FailWith is Fail with what a server has said. Without that it says nothing of what an operator must do.
+func (d *Driver) FailWith(err error, s *Survey) error {
 	if err == nil {
 		return nil
 	}
 	class, more := backend.Class(err), ""
 	if d.Dialect.Fault(err).Denied && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		class, more = backend.ErrDenied, hint(err)
+		class = backend.ErrDenied
+		if s != nil {
+			more = d.Dialect.Hint(err, s)
+		}
 	}
 	if err = clean.Secrets(err, d.Password.All()...); errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, more)

@@ -1,6 +1,7 @@
 package relational
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,101 +27,85 @@ type Survey struct {
 
 // Elsewhere says in which other schemas there is a table of the name: "; …", or "".
 func (s *Survey) Elsewhere(t Table) string {
-	var shown []string
-	for _, schema := range append(s.Found, s.Other) {
-		if schema != "" && schema != t.Schema {
-			shown = append(shown, clean.Text(schema, maxName, false))
-		}
-	}
-	if len(shown) == 0 {
+	others := slices.DeleteFunc(slices.Concat(s.Found, []string{s.Other}), func(schema string) bool {
+		return schema == "" || schema == t.Schema
+	})
+	if len(others) == 0 {
 		return ""
 	}
-	return "; there is one in the schema " + strings.Join(shown, ", ") + ": correct the configuration, or start this process again if it was moved there"
+	return "; there is one in the schema " + names(others) +
+		": correct the configuration, or start this process again if it was moved there"
+}
+
+func names(schemas []string) string {
+	shown := make([]string, len(schemas))
+	for i, schema := range schemas {
+		shown[i] = clean.Text(schema, maxName, false)
+	}
+	return strings.Join(shown, ", ")
 }
 
 // Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
 // as long as the Driver is used, whatever connections are told afterwards.
 func (d *Driver) Place(ctx context.Context) (Table, error) {
-	if t := d.Settled(); t.Schema != "" {
+	t := d.Settled()
+	if t.Schema != "" {
 		return t, nil
 	}
 
 	s, err := d.Dialect.Survey(ctx)
+	if err == nil {
+		t, err = d.meant(&s)
+	}
+	if err == nil && len(s.Found) == 0 {
+		err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, d.Table, s.Where, s.Hint)
+	}
 	if err != nil {
 		return d.Table, err
 	}
-	t, err := d.settle(&s)
-	if err != nil {
-		return t, err
-	}
 
 	d.settled.CompareAndSwap(nil, &t)
-	return *d.settled.Load(), nil
+	return d.Settled(), nil
 }
 
 // Settled is the table as it stands in statements. Place has returned it before.
 func (d *Driver) Settled() Table {
-	if t := d.settled.Load(); t != nil {
-		return *t
-	}
-	return d.Table
+	return *cmp.Or(d.settled.Load(), &d.Table)
 }
 
-// settle returns the table in the schema that is meant. That is only beyond doubt if this schema has the table and no
-// other has one: two processes whose connections lead to two schemas would have a leader each.
-func (d *Driver) settle(s *Survey) (Table, error) {
-	t := d.Table
-	if len(s.Found) == 0 {
-		_, err := d.toMake(s)
-		if err == nil {
-			err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, t, s.Where, s.Hint)
-		}
-		return t, err
-	}
-	if len(s.Found) == 1 && s.Found[0] == s.Default {
-		t.Schema = s.Default
-		return t, nil
-	}
-
-	shown := make([]string, len(s.Found))
-	for i, schema := range s.Found {
-		shown[i] = clean.Text(schema, maxName, false)
-	}
-	return t, fmt.Errorf("%w: it is not certain which table %s is meant: in %s these schemas have one: %s; and the connection leads to the schema %q; name the schema in the configuration, the same for all processes%s",
-		backend.ErrDenied, t, s.Where, strings.Join(shown, ", "), s.Default, s.Hint)
-}
-
-// create creates the table if it is not there, unless it is in doubt where.
-func (d *Driver) create(ctx context.Context, s *Survey) error {
-	t, err := d.toMake(s)
-	if err == nil {
-		err = d.Dialect.CreateTable(ctx, t)
-	}
-	return err
-}
-
-// toMake returns the table with the schema in which a missing one is to be made. An error says why that is in doubt.
-func (d *Driver) toMake(s *Survey) (Table, error) {
-	t := d.Table
-	why, hint := "", s.Hint
+// meant returns the table with the schema in which it is, or is to be made. That is only beyond doubt if no
+// other schema has one: two processes whose connections lead to two schemas would have a leader each.
+func (d *Driver) meant(s *Survey) (Table, error) {
+	t, hint := d.Table, s.Hint
+	why := fmt.Sprintf("there is no table %s in %s, and ", t, s.Where)
 	switch {
 	case t.Schema != "":
 		return t, nil
-	case len(s.Found) > 0:
-		return d.settle(s)
+	case len(s.Found) > 1 || len(s.Found) == 1 && s.Found[0] != s.Default:
+		why = fmt.Sprintf("it is not certain which table %s is meant: in %s these schemas have one: %s; "+
+			"and the connection leads to the schema %q", t, s.Where, names(s.Found), s.Default)
 	case s.Other != "":
-		why = "none is made beside that of the schema " + clean.Text(s.Other, maxName, false)
+		why += "none is made beside that of the schema " + names([]string{s.Other})
 		hint = "" // it would have the statement that makes a second one
 	case s.Default == "":
-		why = "the connection leads to no schema that is there and may be used"
-	case s.Doubt != "":
-		why = "none is made by itself, since it is not certain where: " + s.Doubt
+		why += "the connection leads to no schema that is there and may be used"
+	case len(s.Found) == 0 && s.Doubt != "":
+		why += "none is made by itself, since it is not certain where: " + s.Doubt
 	default:
 		t.Schema = s.Default
 		return t, nil
 	}
-	return t, fmt.Errorf("%w: there is no table %s in %s, and %s; name the schema in the configuration, the same for all processes%s",
-		backend.ErrDenied, t, s.Where, why, hint)
+	const name = "name the schema in the configuration, the same for all processes"
+	return t, fmt.Errorf("%w: %s; %s%s", backend.ErrDenied, why, name, hint)
+}
+
+// create creates the table if it is not there, unless it is in doubt where.
+func (d *Driver) create(ctx context.Context, s *Survey) error {
+	t, err := d.meant(s)
+	if err == nil {
+		err = d.Dialect.CreateTable(ctx, t)
+	}
+	return err
 }
 
 // CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless some schema
@@ -132,7 +117,7 @@ func (d *Driver) CreateTables(ctx context.Context) error {
 		err = d.create(ctx, &s)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: create tables: %w", d.Name, d.FailWith(err, func(err error) string { return d.Dialect.Hint(err, &s) }))
+		return fmt.Errorf("%s: create tables: %w", d.Name, d.FailWith(err, &s))
 	}
 	return nil
 }

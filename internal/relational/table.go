@@ -70,7 +70,8 @@ func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend
 		v, err = d.Read(ctx, nil)
 	}
 	if err == nil {
-		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Inserts: true, Updates: true, Deletes: true})
+		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Verify: [][3]string{},
+			Inserts: true, Updates: true, Deletes: true})
 		err = d.Explain(ctx, err)
 	}
 	if err != nil {

@@ -20,11 +20,11 @@ const (
 
 // A Batch is the changes of one transaction.
 type Batch struct {
-	Epoch    string       // the transaction compares it
-	Position uint64       // the server's must not be before
-	Rows     []Row        // may be empty: then there is only Verify
-	Notify   []int        // changes that notify others
-	Verify   []lease.Item // are compared after the commit, in the same message
+	Epoch    string      // the transaction compares it
+	Position uint64      // the server's must not be before
+	Rows     []Row       // may be empty: then there is only Verify
+	Notify   []int       // changes that notify others
+	Verify   [][3]string // kinds, names and versions of items that are compared after the commit, in the same message
 
 	Inserts, Updates, Deletes bool // some row
 }
@@ -37,12 +37,11 @@ type Row struct {
 	Value   *string // the new one; nil: none
 	Former  *string // nil: it is not compared
 	Put     int     // 0: the item is only checked
-	Extra   string  // for the dialect
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (r Row) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{r.Change, r.Kind, r.Name, r.Version, r.Value, r.Former, r.Put, r.Extra})
+	return json.Marshal([]any{r.Change, r.Kind, r.Name, r.Version, r.Value, r.Former, r.Put})
 }
 
 // A State is what became of a change.
@@ -69,18 +68,20 @@ type writing struct {
 	epoch   string
 	before  origin
 	changes []lease.Change
-	rows    [][]Row      // of each change
-	verify  []lease.Item // in the message with the change
+	verify  [][3]string // in the message with the change
 }
 
 // Write implements [lease.Driver]. Changes share transactions.
 func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, rows: make([][]Row, len(changes)), verify: verify}
+	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: [][3]string{}}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
 	}
 	if _, err := d.Place(ctx); err != nil {
 		return w.Written, d.Fail(err)
+	}
+	for _, it := range verify {
+		w.verify = append(w.verify, [3]string{string(it.Kind), it.Name, it.Version})
 	}
 	w.Results = make([]lease.Result, len(changes))
 	switch err := w.run(ctx); {
@@ -95,15 +96,14 @@ func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 // run sends the changes, and what is to be verified with them. If that is too large for one message, it is compared in others,
 // after the change: then it is as new as it would be in the same one, or newer.
 func (w *writing) run(ctx context.Context) error {
-	all := make([]int, len(w.changes))
-	for i := range all {
-		all[i], w.rows[i] = i, rowsOf(i, &w.changes[i])
+	rows, later := make([][]Row, len(w.changes)), [][][3]string(nil)
+	for i := range rows {
+		rows[i] = rowsOf(i, &w.changes[i])
 	}
-	parts, later := cut(all, w.sizeOf), [][]lease.Item{}
-	if w.messageSize() > maxMessage {
-		later, w.verify = cut(w.verify, sizeOfItem), nil
+	if len(JSON(rows))+len(JSON(w.verify)) > maxMessage {
+		later, w.verify = cut(w.verify), [][3]string{}
 	}
-	for _, fits := range parts {
+	for _, fits := range cut(rows) {
 		for part := range slices.Chunk(fits, maxChanges) {
 			if err := w.send(ctx, part); err != nil {
 				return err
@@ -128,27 +128,9 @@ func (w *writing) run(ctx context.Context) error {
 	return nil
 }
 
-func (w *writing) sizeOf(i *int) (n int) {
-	for _, r := range w.rows[*i] {
-		n += r.sizeOf()
-	}
-	return n
-}
-
-// messageSize is that of all changes with what is to be verified.
-func (w *writing) messageSize() (n int) {
-	for i := range w.changes {
-		n += w.sizeOf(&i)
-	}
-	for i := range w.verify {
-		n += sizeOfItem(&w.verify[i])
-	}
-	return n
-}
-
-// send makes changes in one transaction, and tries those again whose rows were locked. If the
-// transaction failed because of one of them, it sends each half.
-func (w *writing) send(ctx context.Context, part []int) error {
+// send makes changes, each by its rows, in one transaction, and tries those again whose rows were locked. If
+// the transaction failed because of one of them, it sends each half.
+func (w *writing) send(ctx context.Context, part [][]Row) error {
 	until := time.Now().Add(lockPatience)
 	if by, ok := ctx.Deadline(); ok && time.Until(by) < 2*lockPatience {
 		until = time.Now().Add(time.Until(by) / 2) // or the call ends, and nobody says why
@@ -166,15 +148,16 @@ func (w *writing) send(ctx context.Context, part []int) error {
 			}
 			return w.send(ctx, part[len(part)/2:])
 		case !w.Dialect.Fault(err).Soon:
-			w.Results[part[0]].Err = w.Fail(err)
+			w.Results[part[0][0].Change].Err = w.Fail(err)
 			return nil
 		}
 		if len(part) == 0 {
 			return nil
 		}
 		if time.Now().After(until) {
-			for _, i := range part {
-				w.Results[i].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: somebody's, or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
+			for _, rows := range part {
+				w.Results[rows[0].Change].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: "+
+					"somebody's, or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
 			}
 			return nil
 		}
@@ -187,18 +170,19 @@ func (w *writing) send(ctx context.Context, part []int) error {
 }
 
 // try sends one transaction, and sets the results. It returns the changes whose rows were locked.
-func (w *writing) try(ctx context.Context, part []int) (busy []int, err error) {
+func (w *writing) try(ctx context.Context, part [][]Row) (busy [][]Row, err error) {
 	c, err := w.change(ctx, w.batch(part))
 	if err != nil {
 		return nil, err
 	}
 	w.Stale = c.Stale
-	for _, i := range part {
+	for _, rows := range part {
+		i := rows[0].Change
 		switch state, ok := c.States[i]; {
 		case !ok:
 			return nil, fmt.Errorf("the server has not said what became of change %d", i)
 		case state == Busy:
-			busy = append(busy, i)
+			busy = append(busy, rows)
 		case state == Refused:
 			w.Results[i].Outcome = backend.Refused
 		default:
@@ -224,11 +208,10 @@ func (w *writing) change(ctx context.Context, b *Batch) (Changed, error) {
 }
 
 // batch returns changes as a batch.
-func (w *writing) batch(part []int) *Batch {
-	b := &Batch{Epoch: w.epoch, Position: w.before.position, Verify: w.verify, Notify: []int{}}
-	for _, i := range part {
-		b.Rows = append(b.Rows, w.rows[i]...)
-		if w.changes[i].Notify {
+func (w *writing) batch(part [][]Row) *Batch {
+	b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: slices.Concat(part...), Verify: w.verify, Notify: []int{}}
+	for _, rows := range part {
+		if i := rows[0].Change; w.changes[i].Notify {
 			b.Notify = append(b.Notify, i)
 		}
 	}
@@ -274,14 +257,4 @@ func (w *writing) written(c *lease.Change, transaction string) (items []lease.It
 		items = append(items, it)
 	}
 	return items
-}
-
-// Versions returns items as a statement has them in JSON: kind, name and version. Their numbers are their places: one message
-// has as many as it can.
-func Versions(items []lease.Item) [][3]string {
-	rows := make([][3]string, len(items))
-	for i, it := range items {
-		rows[i] = [3]string{string(it.Kind), it.Name, it.Version}
-	}
-	return rows
 }
