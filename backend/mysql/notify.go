@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,28 +14,26 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/internal/client"
 )
 
-// A process that waits for changes runs a statement that waits for a named lock. Whoever has changed something
-// lists the statements of its account and ends those (KILL QUERY). One of the processes has the lock. See
-// docs/design/mysql.md, "Notifications".
+// A process that waits for changes runs a statement that waits for a named lock, which a connection of its
+// calls has. Whoever has changed something lists the statements of its account and ends those (KILL QUERY).
+// See docs/design/mysql.md, "Notifications".
 
 const (
 	waitSeconds = 4
-	waitSQL     = "SELECT '%[1]s' AS `%[3]s`; SELECT GET_LOCK('%[1]s', %[2]d) AS `%[3]s`" // the first answer says that it begins
+	waitSQL     = "SELECT '%[1]s' AS `%[2]s`; SELECT GET_LOCK('%[2]s', %[3]d) AS `%[1]s`" // the first answer says that it begins
 	waitersSQL  = `SHOW PROCESSLIST`                                                      // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
-	listenAgain  = 5 * time.Second        // for how long after the last call of Listen has ended this process waits
-	firstPause   = 50 * time.Millisecond  // after a failure; it doubles
-	lastPause    = 10 * time.Second
+	listenOn     = 5 * time.Second        // for how long after the last call of Listen has ended this process waits
+	listenAgain  = 5 * time.Second        // after a failure
 )
 
 // A notifier has the connection that waits.
 type notifier struct {
 	poll   bool            // no notifications
-	own    string          // marks the statement of this process
+	own    string          // the lock of this process
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 
@@ -56,7 +55,7 @@ func (n *notifier) giveWay() bool {
 	return yield != nil
 }
 
-// channel is the name of the lock for which the members of a table wait. They may name its schema in different
+// channel is in the statements with which the members of a table wait. They may name its schema in different
 // ways, but have read the same epoch.
 func (d *driver) channel() string {
 	return fmt.Sprintf("go-election:%.24x", sha256.Sum256([]byte(d.Epoch())))
@@ -116,106 +115,80 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
 }
 
-// wait waits until nobody has called Listen for a while. It says that something may have changed when it begins, and after its
-// statement was ended or it could not wait for a while: as soon as the next statement waits, so that no change falls between.
+// wanted reports whether this process is still to wait. If not, the next call of Listen begins again.
+func (n *notifier) wanted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting = n.ctx.Err() == nil && (n.listening > 0 || time.Since(n.heard) < listenOn)
+	return n.waiting
+}
+
+// wait waits until nobody has called Listen for a while.
 func (d *driver) wait() {
-	n, w, pause := &d.notifier, waiter{missed: true}, time.Duration(0)
+	n := &d.notifier
 	for n.wanted() {
 		ctx, yield := context.WithCancel(n.ctx)
 		n.yield.Store(&yield)
-		if d.poolIsShort(&w) {
-			yield()
-		}
-		err := d.waitOnce(ctx, &w)
+		err := d.waitOnOne(ctx)
 		n.yield.Store(nil)
-		gaveWay := ctx.Err() != nil
 		yield()
-
 		if err == nil {
-			pause = 0
-			continue
-		}
-		w.missed = true
-		w.drop()
-		pause = min(2*pause+firstPause, lastPause)
-		if gaveWay {
-			pause = lastPause
+			return
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(listenAgain):
 		case <-n.ctx.Done():
 		}
 	}
-	w.drop()
 }
 
-// A waiter has the connection of wait.
-type waiter struct {
-	conn   *client.Conn[conn] // nil: none
-	missed bool               // something may have changed, and nothing has said so
-	waited int64              // how often the program has waited for a connection of its pool
-}
+// errShort says that the program needs the connections of its pool for itself.
+var errShort = errors.New("the program's pool has no connection to spare")
 
-func (w *waiter) drop() {
-	if w.conn != nil {
-		w.conn.C.drop()
-		w.conn = nil
+// waitOnOne waits on one connection until that fails, or nobody has called Listen for a while: then it
+// returns nil. It says that something may have changed when the first statement waits, and after somebody has
+// ended one: as soon as the next one waits, so that no change falls between.
+func (d *driver) waitOnOne(ctx context.Context) error {
+	if s := d.db.Stats(); !d.ownDB && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return errShort
 	}
-}
-
-// poolIsShort reports whether the program's pool has no connection left for this, or the program has waited for one.
-func (d *driver) poolIsShort(w *waiter) bool {
-	s := d.db.Stats()
-	usedUp := w.conn == nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
-	missing := w.conn != nil && s.WaitCount > w.waited
-	w.waited = s.WaitCount
-	return !d.ownDB && (usedUp || missing)
-}
-
-// waitOnce waits for waitSeconds at most. A connection that is old is kept if there is no other.
-func (d *driver) waitOnce(ctx context.Context, w *waiter) error {
-	if w.conn == nil || d.conns.Old(w.conn) {
-		c, err := d.conns.Beside(ctx, func(ctx context.Context) (conn, error) { return d.open(ctx, true) })
-		if err != nil && w.conn == nil {
-			return err
-		}
-		if err == nil {
-			w.drop()
-			w.conn = c
-		}
-	}
-	answer, err := w.conn.C.wait(ctx, d.channel(), d.notifier.own, func() {
-		if w.missed {
-			d.Noted()
-		}
-		w.missed = false
-	})
-	if err == nil && answer == "1" {
-		return d.exchange(ctx, w.conn)
-	}
-	w.missed = w.missed || answer != "0"
-	return err
-}
-
-// exchange makes the connection that has got the lock the one of the calls, and that one the one that waits. When the
-// lock's connection is replaced, another process gets it.
-func (d *driver) exchange(ctx context.Context, waits *client.Conn[conn]) error {
-	c, err := d.conns.Take(ctx, false)
+	c, err := d.open(ctx, true)
 	if err != nil {
 		return err
 	}
-	err = backend.Join(d.setUp(ctx, waits.C, false), d.setUp(ctx, c.C, true))
-	*c, *waits = *waits, *c
-	d.conns.Give(c, err != nil)
-	return err
+	defer c.drop()
+
+	waited := d.db.Stats().WaitCount
+	for missed := true; d.notifier.wanted(); {
+		if !d.ownDB && d.db.Stats().WaitCount > waited {
+			return errShort
+		}
+		answer, err := c.wait(ctx, d.channel(), d.notifier.own, func() {
+			if missed {
+				d.Noted()
+			}
+			missed = false
+		})
+		missed = missed || answer != "0"
+		if answer == "1" { // no connection of the calls has the lock, or it was replaced
+			_, err = c.rows(ctx, "DO RELEASE_LOCK('"+d.notifier.own+"')")
+			if err == nil {
+				_, err = d.query(ctx, "DO GET_LOCK('"+d.notifier.own+"', 0)")
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// wait returns "1" if this connection has got the lock, "0" if it has not, and something else if somebody has ended the
+// wait returns "1" if this connection has got the lock, "0" if it has not, and "" if somebody has ended the
 // statement. It calls begins when that begins.
 func (c conn) wait(ctx context.Context, channel, own string, begins func()) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, (waitSeconds+2)*time.Second)
 	defer cancel()
-	rows, err := c.QueryContext(ctx, fmt.Sprintf(waitSQL, channel, waitSeconds, own))
+	rows, err := c.QueryContext(ctx, fmt.Sprintf(waitSQL, channel, own, waitSeconds))
 	var got sql.NullString
 	if err == nil {
 		defer rows.Close()
@@ -231,12 +204,4 @@ func (c conn) wait(ctx context.Context, channel, own string, begins func()) (ans
 		return "", nil
 	}
 	return got.String, err
-}
-
-// wanted reports whether this process is still to wait. If not, the next call of Listen begins again.
-func (n *notifier) wanted() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waiting = n.ctx.Err() == nil && (n.listening > 0 || time.Since(n.heard) < listenAgain)
-	return n.waiting
 }

@@ -249,23 +249,6 @@ func (p *Pool[C]) Watch(ctx context.Context, f func(context.Context, C) error) e
 	}
 }
 
-// Beside opens a connection that takes no place. The caller closes it, or exchanges it for one that it has taken.
-func (p *Pool[C]) Beside(ctx context.Context, open func(context.Context) (C, error)) (*Conn[C], error) {
-	p.mu.Lock()
-	made := p.conn(*new(C))
-	p.mu.Unlock()
-	c, err := open(ctx)
-	made.C = c
-	return made, err
-}
-
-// Old reports whether a connection is old, or may lead to a former server.
-func (p *Pool[C]) Old(c *Conn[C]) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.old(c) || c.generation != p.generation
-}
-
 // Moved says that connections may lead to a former server. None of them is used for a later call.
 func (p *Pool[C]) Moved() {
 	p.mu.Lock()
