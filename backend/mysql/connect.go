@@ -236,20 +236,14 @@ func (d *driver) queryOnce(ctx context.Context, parts int, copy bool, statements
 	}
 	c, err := d.conns.Take(ctx, copy)
 	if err != nil {
-		return nil, d.outOfTime(ctx, err)
+		if s := d.db.Stats(); ctx.Err() != nil && !d.ownDB { // the program's pool may have none left
+			err = client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
+		}
+		return nil, err
 	}
 	rows, err := c.C.rows(ctx, statements...)
 	d.conns.Give(c, err != nil)
 	return rows, err
-}
-
-// outOfTime completes the error of a call that has found no connection: the program's pool may have none left.
-func (d *driver) outOfTime(ctx context.Context, err error) error {
-	if ctx.Err() == nil || d.ownDB {
-		return err
-	}
-	s := d.db.Stats()
-	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 }
 
 // rows sends statements in one message, and reads all results.

@@ -84,7 +84,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
 	a.Items = func(uint64) (items []lease.Item) {
 		for _, row := range rows[1:] {
-			items = append(items, item(row))
+			items = append(items, d.item(row))
 		}
 		return items
 	}
@@ -96,18 +96,17 @@ var errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB, and other
 
 // item returns a row of itemSQL. The text of its column version has a hash, which shows whether somebody else
 // than this package has written the row.
-func item(row [][]byte) lease.Item {
+func (d *driver) item(row [][]byte) lease.Item {
 	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
 	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: lease.Decode(k.Kind, row[2])}
 	random, _, _ := strings.Cut(it.Version, "-")
-	it.Edited = it.Version != version(random, k, string(row[2]))
+	it.Edited = it.Version != d.Version(random, k, string(row[2]))
 	it.Age = time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond
 	return it
 }
 
-// version is the Version of an item that a transaction with that random text has written: see versionSQL and
-// writtenSQL.
-func version(random string, k lease.Key, value string) string {
+// Version implements [relational.Dialect]. A transaction is a random text: see versionSQL and writtenSQL.
+func (*driver) Version(random string, k lease.Key, value string) string {
 	return random + "-" + shortHash(random+"\n"+string(k.Kind)+"\n"+k.Name+"\n"+value) + "." + shortHash(value)
 }
 
@@ -120,11 +119,6 @@ func shortHash(text string) string {
 func number(text []byte) uint64 {
 	n, _ := strconv.ParseUint(string(text), 10, 64)
 	return n
-}
-
-// Version implements [relational.Dialect]. A transaction is a random text.
-func (*driver) Version(transaction string, k lease.Key, value string) string {
-	return version(transaction, k, value)
 }
 
 // SetOrigin implements [relational.Dialect].

@@ -32,8 +32,6 @@ const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections U
  WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
  UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
 
-const statusSQL = `SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'`
-
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
 // errors are those of any call that reads.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
@@ -44,7 +42,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if _, err = d.Read(ctx, nil); err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", err)
 	}
-	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()), statusSQL)
+	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()),
+		"SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'")
 	if err != nil {
 		return nil, fmt.Errorf("mysql: inspect: %w", d.Explain(ctx, err))
 	}
