@@ -186,23 +186,72 @@ const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1
  sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 
+const (
+	tries    = 3               // connections on which a message is sent, at most
+	lateness = 2 * time.Second // how long a connection may answer after the end of a call; or else it is closed
+)
+
+type answer struct {
+	rows [][][]byte
+	err  error
+}
+
 // query sends statements in one message, and returns the rows of all results. The server has the whole
 // message before it begins, so it never waits for this process while it holds a lock. A message is sent
-// again on another connection if the first one does not answer or breaks, or if a late notification has ended it: all
-// changes are conditional, so that a second copy has no effect.
-func (d *driver) query(ctx context.Context, statements ...string) (rows [][][]byte, err error) {
-	for tries := 3; tries > 0; tries-- {
-		rows, err = d.queryOnce(ctx, tries, tries < 3, statements...)
-		late := tries > 1 && errors.Is(err, context.DeadlineExceeded)
-		if is(err, errLockTimeout) || late && d.waits(ctx, tries-1) {
-			return nil, fmt.Errorf("%w: another session keeps the table, or rows of it, locked; "+
-				"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, err)
+// again on another connection if the first one breaks, has not answered after a third of the call's time, since it may
+// be dead without notice, or if a late notification has ended the statement: all changes are conditional, so that a
+// second copy has no effect.
+//
+// The end of a call does not end a connection: a server that has no place for another one is often slow. The next call
+// uses it.
+func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, 2*tries)
+	var late <-chan time.Time
+	if by, ok := ctx.Deadline(); ok {
+		ticker := time.NewTicker(max(1, time.Until(by)/tries))
+		defer ticker.Stop()
+		late = ticker.C
+	}
+	for sent, answered := 0, 0; ; {
+		if sent < tries {
+			sent++
+			go func(again bool) { answers <- d.try(ctx, again, statements...) }(sent > 1)
 		}
-		if err == nil || code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err) {
-			break
+		select {
+		case a := <-answers:
+			switch answered++; {
+			case is(a.err, errLockTimeout) || a.err == errWaits:
+				return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
+					"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), a.err)
+			case a.err == nil || isFinal(a.err) || answered == tries:
+				return a.rows, a.err
+			}
+		case <-late:
+			go func() {
+				if d.waits(ctx) {
+					answers <- answer{err: errWaits}
+				}
+			}()
+		case <-ctx.Done():
+			return nil, d.outOfTime(ctx.Err())
 		}
 	}
-	return rows, err
+}
+
+// outOfTime completes the error of a call that has no answer: the program's pool may have no connection left.
+func (d *driver) outOfTime(err error) error {
+	if d.ownDB {
+		return err
+	}
+	s := d.db.Stats()
+	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
+}
+
+// isFinal reports whether another connection would answer the same.
+func isFinal(err error) bool {
+	return code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err)
 }
 
 // Query sends statements about another table in one message, on a connection of this Backend's own, and returns the
@@ -219,31 +268,34 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 	return rows, b.driver.FailWith(err, nil)
 }
 
+var errWaits = errors.New("a statement waits")
+
 // waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit.
-func (d *driver) waits(ctx context.Context, parts int) bool {
-	rows, err := d.queryOnce(ctx, parts, true, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
+func (d *driver) waits(ctx context.Context) bool {
+	a := d.try(ctx, true, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
 		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
-	return err == nil && len(rows) > 0
+	return a.err == nil && len(a.rows) > 0
 }
 
-// queryOnce sends statements once, and waits for one of so many parts of the time that is left. A copy does
-// not wait for the connection of another call.
-func (d *driver) queryOnce(ctx context.Context, parts int, copy bool, statements ...string) ([][][]byte, error) {
-	if by, ok := ctx.Deadline(); ok && parts > 1 {
+// try sends statements on one connection. A copy (again) does not wait for that of another call. It may outlast ctx.
+func (d *driver) try(ctx context.Context, again bool, statements ...string) (a answer) {
+	within := ctx
+	if by, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(parts))
+		within, cancel = context.WithDeadline(d.notifier.ctx, by.Add(lateness))
 		defer cancel()
 	}
-	c, err := d.conns.Take(ctx, copy)
+	c, err := d.conns.Take(ctx, again)
 	if err != nil {
-		if s := d.db.Stats(); ctx.Err() != nil && !d.ownDB { // the program's pool may have none left
-			err = client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
-		}
-		return nil, err
+		return answer{err: err}
 	}
-	rows, err := c.C.rows(ctx, statements...)
-	d.conns.Give(c, err != nil)
-	return rows, err
+	if a.err = ctx.Err(); a.err == nil {
+		a.rows, a.err = c.C.rows(within, statements...)
+		d.conns.Give(c, a.err != nil)
+	} else {
+		d.conns.Give(c, false) // another copy was answered meanwhile
+	}
+	return a
 }
 
 // rows sends statements in one message, and reads all results.

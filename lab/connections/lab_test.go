@@ -172,6 +172,25 @@ func TestALeaderLeadsOnWhileItsServerTakesNoNewConnections(t *testing.T) {
 	})
 }
 
+// Nor does a moment without answers cost a connection, while a call may still be answered in time: a server that has no
+// place for others is often slow.
+func TestAServerThatIsSlowForAMomentCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s store) {
+		proxy := testbed.NewProxy(t, s.addr)
+		b, err := s.open(proxy.Addr())
+		l := lead(t, join(t, "a", 8*time.Second, b, err))
+		proxy.SetTarget("127.0.0.1:1")
+		for range 4 {
+			leadsOn(t, l, 4*time.Second)
+			proxy.Hold(true)
+			leadsOn(t, l, 1200*time.Millisecond) // of the two seconds of a call
+			proxy.Hold(false)
+		}
+		leadsOn(t, l, 8*time.Second)
+	})
+}
+
 // A name has several addresses, all but the last of which drop packets. The dial goes on when its call has ended, and does
 // not wait long for any of them.
 func TestANameWithADeadAddressIsReached(t *testing.T) {
