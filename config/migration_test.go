@@ -93,8 +93,8 @@ func TestMigrationMistakesAreDescribed(t *testing.T) {
 		{"{from: fil, to: memory, stage: both}", `election.yaml:3: migration.from: no backend is called "fil"`},
 		{"{from: file, to: memory}", `stage is ""; it must be "from", "both" or "to"`},
 		{"{from: file, to: memory, stage: half}", `stage is "half"; it must be "from", "both" or "to"`},
-		{"{to: memory, stage: both}", `from is ""; it must be the name of a store`},
-		{"{from: migration, to: memory, stage: both}", `from is "migration"; it must be the name of a store`},
+		{"{to: memory, stage: both}", `from is "" and to is "memory"; they must be the names of two stores`},
+		{"{from: migration, to: memory, stage: both}", `from is "migration" and to is "memory"; they must be the names of two stores`},
 		{"{from: file, to: memory, stage: both, unsealed: true}", `unsealed is for stage "to"`},
 		{"{from: memory, to: etcd, stage: both}", `etcd: no endpoints`},
 	} {

@@ -68,7 +68,7 @@ func (b *Backend) judge(bids []backend.Bid, answers []backend.Answer) (newOnly, 
 		case b.ambiguous(p):
 			t.fail("%w: the election came to %s from another store that is called %q: give this one another name (to_name)",
 				backend.ErrDenied, b.names[older], b.names[newer])
-		case !mine && !p.combined.Unchanged(bid.Expected):
+		case !mine && !p.combined.Unchanged(bid.Expected): // a call that comes late must not release what we lead by
 			t.refuse(p.combined)
 		case b.newDecides(p):
 			newOnly = append(newOnly, t)
@@ -123,14 +123,14 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	if len(attempts) == 0 {
 		return nil
 	}
-	now, lead := uint64(time.Now().UnixMicro()), termLead(ctx)
+	now := uint64(time.Now().UnixMicro())
 	reserved, cancel := withReserve(ctx) // time must be left to release the old lease if the new store hangs
 	defer cancel()
 
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
 		t.bid.Expected = t.pair.half[older].Lease
-		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + lead
+		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + termLead
 		t.got[newer].Outcome = backend.Refused // until a bid is made there
 	}
 	oldErr := b.bid(reserved, older, attempts)
@@ -166,15 +166,9 @@ func (t *attempt) hasBoth() bool {
 }
 
 // termLead is by how many microseconds a term for both stores exceeds the known terms and the
-// clock. It must be so great that neither store gives out a greater term on its own, because
-// its clock is ahead of ours, or because time passes until the last bid of this call.
-func termLead(ctx context.Context) uint64 {
-	lead := time.Minute
-	if end, ok := ctx.Deadline(); ok {
-		lead = max(2*time.Second, time.Until(end))
-	}
-	return uint64(lead.Microseconds())
-}
+// clock: a minute. Seldom does a store then give out a greater term on its own, because its clock is ahead of
+// ours, or because time passes until the last bid of this call.
+const termLead = 60_000_000
 
 // withReserve returns a context that ends after three quarters of the time that is left.
 func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {

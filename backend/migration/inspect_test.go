@@ -39,11 +39,11 @@ func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 	}{
 		{from, answers, other, "here: fine", nil},
 		{both, answers, other, "here: fine; there: fine", nil},
-		{to, answers, other, "here: fine; there: fine", nil},
+		{to, answers, other, "there: fine", nil},
 		{both, silent, answers, "there: fine", nil},
 		{both, answers, unreachable, "here: fine; there: " + backend.ErrUnavailable.Error(), backend.ErrUnavailable},
 		{both, unreachable, answers, "there: fine; here: " + backend.ErrUnavailable.Error(), backend.ErrUnavailable},
-		{to, unreachable, answers, "WARNING here: " + backend.ErrUnavailable.Error() + "; only elections that are not sealed there need it; there: fine", nil},
+		{to, unreachable, answers, "there: fine", nil},
 	} {
 		b := road(t, migration.Options{From: c.from, To: c.to, FromName: "here", ToName: "there", Stage: c.stage})
 		list, err := b.(backend.Inspector).Inspect(t.Context(), 10*time.Second, 3*time.Second)

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/go-election/go-election/backend"
@@ -58,15 +57,10 @@ func init() {
 		Unsealed bool          `yaml:"unsealed"`
 	}
 	backend.Register(Name, section{}, func(c section) (*Backend, error) {
-		for _, side := range []struct{ key, name string }{{"from", c.From.Name}, {"to", c.To.Name}} {
-			if side.name == "" || side.name == Name {
-				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store",
-					backend.ErrInvalid, side.key, side.name)
-			}
-		}
-		if c.From.Name == c.To.Name {
-			return nil, fmt.Errorf("migration: %w: from and to are both %q; each has one section, and is one store",
-				backend.ErrInvalid, c.To.Name)
+		from, to := c.From.Name, c.To.Name
+		if from == "" || to == "" || from == Name || to == Name || from == to {
+			return nil, fmt.Errorf("migration: %w: from is %q and to is %q; they must be the names of two stores",
+				backend.ErrInvalid, from, to)
 		}
 		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
 		var err error
@@ -75,17 +69,17 @@ func init() {
 		}
 		if c.Stage != From {
 			if o.To, err = c.To.Open(); err != nil {
-				return nil, errors.Join(err, o.From.Close())
+				o.From.Close()
+				return nil, err
 			}
 		}
 		b, err := New(o)
 		if err != nil {
-			err = errors.Join(err, o.From.Close())
+			o.From.Close()
 			if o.To != nil {
-				err = errors.Join(err, o.To.Close())
+				o.To.Close()
 			}
-			return nil, err
 		}
-		return b, nil
+		return b, err
 	})
 }
