@@ -78,6 +78,7 @@ func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused, Err: fmt.Errorf(
 				"%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
 				b.name, bid.Election, backend.ErrUnavailable, p.state.Most)}
+		// A leftover that has changed is granted anew, and not released: if this call comes late, the process may lead by it.
 		case now.Unchanged(bid.Expected), leftover && now.ObserveFor == 0 && now.MovedTo == bid.Expected.MovedTo:
 			passed = append(passed, t)
 		case leftover: // it must not be granted anew

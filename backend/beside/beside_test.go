@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/beside/besidetest"
-	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
 )
 
@@ -16,9 +17,9 @@ const threshold = 15 * time.Second // of other programs, of which none takes par
 
 // store is a store in memory and a table in memory, as mend changes the clients of both.
 func store(mend func(beside.Inner, beside.Lock) backend.Backend) conformance.Store {
-	inner, table := memory.New(), besidetest.NewTable(threshold)
+	inner, table := leasetest.NewStore(), newTable(threshold)
 	return conformance.Store{
-		Open: func(testing.TB) backend.Backend { return mend(inner.Backend().(beside.Inner), table.Lock()) },
+		Open: func(testing.TB) backend.Backend { return mend(lease.New(inner.Driver()), table.Lock()) },
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
 				table.Delete(election)
@@ -40,7 +41,7 @@ func TestConformance(t *testing.T) {
 
 // place is a fresh table, as mend changes its clients.
 func place(mend func(beside.Lock) beside.Lock) besidetest.Harness {
-	table := besidetest.NewTable(10 * time.Second)
+	table := newTable(10 * time.Second)
 	return besidetest.Harness{
 		Open:      func(testing.TB) beside.Lock { return mend(table.Lock()) },
 		Run:       func(_ testing.TB, election, program string) bool { return table.Run(election, program) },

@@ -3,7 +3,6 @@ package beside
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -160,9 +159,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 
 	queue, is := b.lock.(Queue)
 	if !is {
-		return ListenPastRenewals(ctx, b.inner, inner)
+		return b.inner.Listen(ctx, inner)
 	}
-	return First(ctx, func(ctx context.Context) error { return ListenPastRenewals(ctx, b.inner, inner) },
+	return First(ctx, func(ctx context.Context) error { return b.inner.Listen(ctx, inner) },
 		func(ctx context.Context) error { return queue.Listen(ctx, names) })
 }
 
@@ -186,28 +185,6 @@ func First(ctx context.Context, functions ...func(context.Context) error) error 
 		<-results
 	}
 	return err
-}
-
-// ListenPastRenewals listens to one store of several for a manager that polls because of another
-// ([backend.Guarantees].Poll). Such a manager reads at each expected renewal anyway. So
-// ListenPastRenewals goes on if leases were only renewed. It overwrites those in seen.
-func ListenPastRenewals(ctx context.Context, store backend.Backend, seen []backend.Lease) error {
-	for {
-		if err := store.Listen(ctx, seen); err != nil {
-			return err
-		}
-		changed, err := store.Observe(ctx, seen)
-		if err != nil || len(changed) == 0 {
-			return nil
-		}
-		for _, l := range changed {
-			i := slices.IndexFunc(seen, func(was backend.Lease) bool { return was.Election == l.Election })
-			if !onlyRenewed(l, seen[i]) {
-				return nil
-			}
-			seen[i] = l
-		}
-	}
 }
 
 // onlyRenewed reports whether a lease is as it was, or was renewed since.

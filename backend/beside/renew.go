@@ -53,27 +53,19 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 
 // keep renews the locks beside leases that are held, and turns answers about leases into answers about both.
 func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
-	var held, lost []*backend.Answer
+	var held []*backend.Answer
 	var owned []Owned
-	var names []string
 	for i := range answers {
-		switch a := &answers[i]; {
-		case a.Outcome == backend.Granted:
+		if a := &answers[i]; a.Outcome == backend.Granted {
 			held, owned = append(held, a), append(owned, ownedBy(a.Held()))
-		case a.Outcome == backend.Refused && a.Election != "": // not for another reason than the lease
-			lost, names = append(lost, a), append(names, a.Election)
 		}
 	}
-	return backend.Join(b.keepLocks(ctx, held, owned), b.showLost(ctx, lost, names))
-}
-
-// keepLocks renews locks, and completes the answers about the leases beside them.
-func (b *Backend) keepLocks(ctx context.Context, answers []*backend.Answer, owned []Owned) error {
 	if owned == nil {
 		return nil
 	}
+
 	results, err := b.lock.Keep(ctx, owned)
-	for i, a := range answers {
+	for i, a := range held {
 		r := result(results, i, err)
 		if r.Outcome == backend.Unknown {
 			*a = backend.Answer{Err: r.Err}
@@ -81,23 +73,6 @@ func (b *Backend) keepLocks(ctx context.Context, answers []*backend.Answer, owne
 		}
 		p := pair{a.Lease, r.State}
 		*a = backend.Answer{Lease: p.lease(), Outcome: r.Outcome, ValidFor: min(a.ValidFor, r.ValidFor), Err: r.Err}
-	}
-	return err
-}
-
-// showLost completes the answers about leases that were lost: who has the lock now?
-func (b *Backend) showLost(ctx context.Context, answers []*backend.Answer, names []string) error {
-	if names == nil {
-		return nil
-	}
-	states, err := b.lock.Read(ctx, names)
-	for i, a := range answers {
-		if err != nil {
-			a.Err = backend.Join(a.Err, err)
-			continue
-		}
-		p := pair{a.Lease, states[i]}
-		a.Lease = p.lease()
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package besidetest
+package beside_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/go-election/go-election/backend/beside"
 )
 
-// A Table is the reference for a [beside.Lock]: rows in memory, each with a holder and the time of its last
+// A table is the reference for a [beside.Lock]: rows in memory, each with a holder and the time of its last
 // renewal. Other programs take a row that was not renewed for Threshold. It is safe for concurrent use.
-type Table struct {
+type table struct {
 	Threshold time.Duration
 
 	mu   sync.Mutex
@@ -29,17 +29,17 @@ type row struct {
 	version int
 }
 
-// NewTable returns an empty table.
-func NewTable(threshold time.Duration) *Table {
-	return &Table{Threshold: threshold, rows: map[string]*row{}}
+// newTable returns an empty table.
+func newTable(threshold time.Duration) *table {
+	return &table{Threshold: threshold, rows: map[string]*row{}}
 }
 
 // Lock returns one client of the table.
-func (t *Table) Lock() beside.Lock { return client{t} }
+func (t *table) Lock() beside.Lock { return client{t} }
 
 // Run runs another program's statement once: it renews the row of an election, takes it if the row has
 // expired, or does nothing. It reports whether the program leads then.
-func (t *Table) Run(election, id string) bool {
+func (t *table) Run(election, id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[election]
@@ -57,16 +57,16 @@ func (t *Table) Run(election, id string) bool {
 }
 
 // Delete deletes a row, as an operator does who wants another leader.
-func (t *Table) Delete(election string) {
+func (t *table) Delete(election string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.rows, election)
 }
 
-func (t *Table) expired(r *row) bool { return !r.sealed && time.Since(r.at) >= t.Threshold }
+func (t *table) expired(r *row) bool { return !r.sealed && time.Since(r.at) >= t.Threshold }
 
 // state is what a client reads of a row.
-func (t *Table) state(election string) beside.State {
+func (t *table) state(election string) beside.State {
 	r := t.rows[election]
 	if r == nil {
 		return beside.State{Watch: t.Threshold / 15, Version: "no row", Seen: 0}
@@ -80,7 +80,7 @@ func (t *Table) state(election string) beside.State {
 }
 
 // A client is one process's access to a table.
-type client struct{ *Table }
+type client struct{ *table }
 
 // each makes one statement about each of some rows, and returns what became of them.
 func each[T, R any](ctx context.Context, c client, of []T, do func(T) R) (results []R, err error) {
