@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,9 +110,7 @@ func newLock(o Options) (*lock, error) {
 	o.Session = cmp.Or(o.Session, 10*o.Tick)
 	o.ZooKeeper.Root = cmp.Or(o.ZooKeeper.Root, "/election-curator")
 	switch {
-	case o.Tick < time.Millisecond || o.Tick > time.Minute:
-		return nil, fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
-	case o.Session < 6*o.Tick:
+	case o.Tick < 0 || o.Session < 6*o.Tick:
 		return nil, fmt.Errorf("session is %v; it must be at least six ticks of %v", o.Session, o.Tick)
 	case o.Session > ensemble.MaxLength:
 		return nil, fmt.Errorf("session is %v; it must be %v at most", o.Session, ensemble.MaxLength)
@@ -128,7 +128,7 @@ func newLock(o Options) (*lock, error) {
 	return &lock{
 		options: o, layout: l, access: access, session: session,
 		life:   &lifetime{session: session, tick: o.Tick},
-		claims: map[string]claim{}, views: map[string]*view{},
+		claims: map[string]*claim{}, views: map[string]*view{},
 	}, nil
 }
 
@@ -167,16 +167,10 @@ func newLayout(o Options) (layout, error) {
 	if !strings.Contains(l.pathTemplate, placeholder) {
 		return l, fmt.Errorf("path is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", o.Path, placeholder)
 	}
-	owner := map[string]string{l.root: "root", strings.ReplaceAll(l.pathTemplate, placeholder, "x"): "path"}
-	for name, path := range o.Paths {
-		if other, ok := owner[path]; ok {
-			return l, fmt.Errorf("paths: %.80q and %.80q have the same path", name, other)
-		}
-		owner[path] = fmt.Sprintf("paths: %.80q", name)
-	}
-	for path, what := range owner {
+	paths := []string{l.root, strings.ReplaceAll(l.pathTemplate, placeholder, "x")}
+	for _, path := range slices.AppendSeq(paths, maps.Values(o.Paths)) {
 		if err := ensemble.CheckPath(path); err != nil {
-			return l, fmt.Errorf("%s: %w", what, err)
+			return l, err
 		}
 	}
 

@@ -52,9 +52,7 @@ func TestWhoGivesUpAPlaceLeavesTheNextBidAlone(t *testing.T) {
 	for range 2000 {
 		testbed.Eventually(t, patience, "a place", func() error { return k.Wait(ctx, []beside.Owned{own}) })
 		k.mu.Lock()
-		c := k.claims["jobs"]
-		c.wanted = time.Time{} // as if no bid had needed it for long
-		k.claims["jobs"] = c
+		k.claims["jobs"].wanted = time.Time{} // as if no bid had needed it for long
 		k.mu.Unlock()
 
 		var calls sync.WaitGroup

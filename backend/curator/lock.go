@@ -24,9 +24,8 @@ type lock struct {
 	life    *lifetime
 
 	mu     sync.Mutex
-	claims map[string]claim // by election
-	made   int              // claims so far
-	views  map[string]*view // by election, as it was read last
+	claims map[string]*claim // by election
+	views  map[string]*view  // by election, as it was read last
 }
 
 var _ beside.Queue = (*lock)(nil)

@@ -17,8 +17,7 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"no servers":         {},
 		"layout":             {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Layout: "queue"},
 		"same for all":       {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Path: "/app/latch"},
-		"same path":          {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Paths: map[string]string{"x": "/p", "y": "/p"}},
-		"tick":               {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Tick: time.Hour},
+		"ZooKeeper itself":   {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Paths: map[string]string{"x": "/zookeeper"}},
 		"at least six ticks": {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Session: time.Second},
 		"1h0m0s at most":     {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Session: time.Hour + 1},
 	} {

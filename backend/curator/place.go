@@ -17,7 +17,6 @@ type claim struct {
 	wanted  time.Time // when a bid last needed it
 	term    uint64    // in which the lock was taken, or may have been; 0: it only waits
 	leaving bool      // it is being given up: until that is done, no bid may rely on its nodes
-	number  int       // of the claim: the next one at the same lock has another
 }
 
 // want notes that a bid needs a claim, and in which term it takes the lock, unless that is 0. It reports
@@ -26,30 +25,24 @@ func (k *lock) want(election string, term uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.claims[election]
+	if c == nil {
+		c = &claim{}
+		k.claims[election] = c
+	}
 	if c.leaving {
 		return false
 	}
-	if c.number == 0 {
-		k.made++
-		c.number = k.made
-	}
-	k.claims[election] = claim{wanted: time.Now(), term: cmp.Or(term, c.term), number: c.number}
+	c.wanted, c.term = time.Now(), cmp.Or(term, c.term)
 	return true
-}
-
-func (k *lock) claim(election string) claim {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.claims[election]
 }
 
 // untake notes that the lock was certainly not taken.
 func (k *lock) untake(election string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.claims[election]
-	c.term = 0
-	k.claims[election] = c
+	if c := k.claims[election]; c != nil {
+		c.term = 0
+	}
 }
 
 var errPending = fmt.Errorf("%w: an earlier request has not been answered yet", backend.ErrUnavailable)
@@ -99,7 +92,6 @@ func (k *lock) withdraw(ctx context.Context) {
 	for name, c := range k.claims {
 		if c.leaving || c.term == 0 && time.Since(c.wanted) > k.options.Session/3 {
 			c.leaving = true
-			k.claims[name] = c
 			names, terms = append(names, name), append(terms, c.term)
 		}
 	}
@@ -123,14 +115,14 @@ func (k *lock) settle(ctx context.Context) error {
 // its place in the queue, and what an earlier bid may have taken, whose answer was lost. In term 0 there is only the place.
 //
 // Several calls may give up one claim. When one of them has done so, the next bid may have made a claim with nodes of its own, which
-// the others must leave alone. While the claim still has its number, no bid has added nodes since it was given up: so all that
+// the others must leave alone. While there is still the same claim, no bid has added nodes since it was given up: so all that
 // a view read before shows are those of this claim.
 func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 	k.mu.Lock()
-	c, claimed := k.claims[election]
-	if claimed = claimed && (c.term == term || c.term != 0 && c.term < term); claimed {
+	c := k.claims[election]
+	claimed := c != nil && (c.term == term || c.term != 0 && c.term < term)
+	if claimed {
 		c.leaving = true
-		k.claims[election] = c
 	}
 	k.mu.Unlock()
 
@@ -139,7 +131,9 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		if err != nil {
 			return err
 		}
-		claimed = claimed && k.claim(election).number == c.number
+		k.mu.Lock()
+		claimed = claimed && k.claims[election] == c
+		k.mu.Unlock()
 		var marks []mark
 		var nodes []string
 		for _, m := range v.marks {
@@ -160,7 +154,7 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		case err == nil && claimed:
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if k.claims[election].number == c.number {
+			if k.claims[election] == c {
 				delete(k.claims, election)
 			}
 			return nil

@@ -1,10 +1,12 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,17 +127,10 @@ func (d *driver) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 		return f, err
 	}
 
-	everybody := int32(0)
-	for _, entry := range acl {
-		if entry.Scheme == "world" {
-			everybody |= entry.Perms
-		}
-	}
-	switch {
-	case everybody != 0 && d.User != "":
-		return clean.Diagnosticf(true, "rights", "everyone who reaches the servers has rights at %s although a user is configured: the node was created without one", d.root), nil
-	case everybody&zk.PermWrite != 0:
-		return clean.Diagnosticf(false, "rights", "anyone who reaches the servers can write at %s, and so depose any leader", d.root), nil
+	open := func(entry zk.ACL) bool { return entry.Scheme == "world" && entry.Perms&zk.PermWrite != 0 }
+	if slices.ContainsFunc(acl, open) {
+		return clean.Diagnosticf(d.User != "", "rights",
+			"anyone who reaches the servers can write at %s, and so depose any leader", d.root), nil
 	}
 	return clean.Diagnosticf(false, "rights", "only those whom the ACL of %s names may write there", d.root), nil
 }
@@ -203,17 +198,21 @@ func (d *driver) srvr(ctx context.Context, address string) (text string, err err
 
 // mixed reports it if a server does not know the sessions of the first one that serves: all servers of an ensemble do.
 func (d *driver) mixed(ctx context.Context, servers []server) []backend.Diagnostic {
-	first := ""
-	for _, s := range servers {
-		switch {
-		case s.err != nil:
-		case first == "":
-			first = s.address
-		case d.strangers(ctx, first, s):
-			return []backend.Diagnostic{clean.Diagnosticf(true, "servers", "%s and %s do not know each other's sessions: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", first, s.address)}
+	up := serving(servers)
+	for _, s := range up[min(1, len(up)):] {
+		if d.strangers(ctx, up[0].address, s) {
+			return []backend.Diagnostic{clean.Diagnosticf(true, "servers",
+				"%s and %s do not know each other's sessions: they belong to different ensembles, and each would elect"+
+					" its own leader. Correct the list of servers. With localSessionsEnabled this says nothing",
+				up[0].address, s.address)}
 		}
 	}
 	return nil
+}
+
+// serving returns the servers that serve members.
+func serving(servers []server) []server {
+	return slices.DeleteFunc(slices.Clone(servers), func(s server) bool { return s.err != nil })
 }
 
 // strangers reports whether two servers are of different ensembles: a session that goes from one to the other has
@@ -239,33 +238,22 @@ func diagnose(servers []server, ttl time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	var up []server
-	for _, s := range servers {
-		if s.err == nil {
-			up = append(up, s)
-		}
-	}
+	up := serving(servers)
 	switch {
 	case len(up) < len(servers):
 		add(true, "servers", "only %d of %d configured servers serve", len(up), len(servers))
-	case len(up) == 1 && up[0].mode == "standalone":
-		add(true, "servers", "one standalone server, without replication: no member leads while it is down, and all observe anew if its disk is lost")
 	case len(up) == 1:
-		add(true, "servers", "only one is configured: if it is down, this process cannot find the others. Name them all")
+		add(true, "servers", "only one is configured: no member leads while it is down. If there are others, name them all")
 	default:
 		add(false, "servers", "all %d configured servers serve", len(up))
 	}
 
 	for _, s := range servers {
 		switch {
-		case s.mode == "read-only":
-			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.address)
 		case s.err != nil:
 			add(true, "server", "%s does not serve: %v", s.address, s.err)
-		case s.version == "" || s.mode == "":
-			add(false, "server", "%s serves, but does not answer srvr", s.address)
-		default:
-			add(false, "server", "%s: ZooKeeper %s, mode %s", s.address, s.version, s.mode)
+		default: // both are unknown if it was told not to answer srvr
+			add(false, "server", "%s: ZooKeeper %s, mode %s", s.address, cmp.Or(s.version, "?"), cmp.Or(s.mode, "?"))
 		}
 	}
 

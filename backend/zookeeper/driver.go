@@ -83,8 +83,8 @@ func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, 
 }
 
 // readAll reads items and returns the newest zxid. What a watch says of a record is as new as the last answer, so
-// records that are in memory come after what is asked for. The meta item is last, so that it is not older than any
-// record. The records are counted after that.
+// records are looked up in memory again after all that is asked for. The meta item is last, so that it is not older
+// than any record. The records are counted after that.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, newest int64, err error) {
 	o, err := d.readOrigin(ctx)
 	if err != nil {
@@ -93,25 +93,15 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Items: make([]lease.Item, len(keys))}
 	v.Position, _ = d.session.Fired()
 	v.Position++ // never 0
-	var steps [3][]int
-	for i, k := range keys {
-		step := 0
-		switch {
-		case k.Kind == lease.Metas:
-			step = 2
-		case k.Kind == lease.Records && d.remembers(k):
-			step = 1
-		}
-		steps[step] = append(steps[step], i)
-	}
 	errs := make([]error, len(keys)+1)
-	for _, step := range steps {
-		ensemble.InParallel(len(step), func(n int) {
-			i := step[n]
-			v.Items[i], errs[i] = d.readItem(ctx, keys[i], o)
+	for _, kinds := range [][]lease.Kind{{lease.Sessions, lease.Records}, {lease.Records}, {lease.Metas}} {
+		ensemble.InParallel(len(keys), func(i int) {
+			if slices.Contains(kinds, keys[i].Kind) {
+				v.Items[i], errs[i] = d.readItem(ctx, keys[i], o)
+			}
 		})
 	}
-	if steps[2] != nil {
+	if slices.Contains(keys, lease.Key{Kind: lease.Metas}) {
 		var n ensemble.Node
 		n, errs[len(keys)] = d.session.ReadNode(ctx, ensemble.Data, d.root.directory(lease.Records))
 		v.Records = int64(n.Stat.NumChildren)
@@ -120,11 +110,6 @@ func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, n
 		newest = max(newest, int64(v.Items[i].Order))
 	}
 	return v, newest, cmp.Or(errs...)
-}
-
-// remembers reports whether a watch says that a record has not changed.
-func (d *driver) remembers(k lease.Key) bool {
-	return d.session.Remembers(ensemble.Data, d.root.path(k))
 }
 
 // readItem reads an item. A record leaves a watch, and comes from memory if one says that it has not changed.

@@ -156,8 +156,8 @@ func TestInspectNamesRightsOfOthers(t *testing.T) {
 	secured.User, secured.Password = "app", canary
 	start(t, "a", open).read("jobs")
 	for want, o := range map[string]Options{
-		"rights: anyone who reaches the servers can write at " + open.Root:            open,
-		"WARNING rights: everyone who reaches the servers has rights at " + open.Root: secured,
+		"rights: anyone who reaches the servers can write at " + open.Root:         open,
+		"WARNING rights: anyone who reaches the servers can write at " + open.Root: secured,
 	} {
 		list, err := start(t, "b", o).Inspect(t.Context(), time.Second, time.Second/3)
 		if text := fmt.Sprint(list); err != nil || !strings.Contains(text, want) {
@@ -185,17 +185,17 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 func TestInvalidOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
-		"no servers":                         {},
-		"host:port":                          {Servers: []string{"a b"}},
-		`"zk2:2181/app" has a path (chroot)`: {Servers: []string{"zk1:2181", "zk2:2181/app"}},
-		`"zk1,zk2/app" has a path (chroot)`:  {Servers: []string{"zk1,zk2/app"}},
-		"absolute":                           {Servers: []string{"a"}, Root: "x"},
-		"ZooKeeper itself":                   {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"made of dots":                       {Servers: []string{"a"}, Root: "/a/../b"},
-		"ZooKeeper refuses":                  {Servers: []string{"a"}, Root: "/😀"},
-		"colon":                              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
-		"in the clear":                       {Servers: []string{"zk.example"}, User: "u", Password: canary},
-		"no user":                            {Servers: []string{"a"}, Password: canary},
+		"no servers":        {},
+		"host:port":         {Servers: []string{"a b"}},
+		"a path (chroot)":   {Servers: []string{"zk1:2181", "zk2:2181/app"}},
+		"a user into user":  {Servers: []string{"u:" + canary + "@zk1:2181"}},
+		"absolute":          {Servers: []string{"a"}, Root: "x"},
+		"ZooKeeper itself":  {Servers: []string{"a"}, Root: "/zookeeper/x"},
+		"or dots":           {Servers: []string{"a"}, Root: "/a/../b"},
+		"ZooKeeper refuses": {Servers: []string{"a"}, Root: "/😀"},
+		"colon":             {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
+		"in the clear":      {Servers: []string{"zk.example"}, User: "u", Password: canary},
+		"no user":           {Servers: []string{"a"}, Password: canary},
 	} {
 		_, err := Open(o)
 		if backend.Class(err) != backend.ErrInvalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
@@ -220,15 +220,14 @@ func TestInspectNamesALimitThatIsTooLow(t *testing.T) {
 
 func TestServerProblemsAreWarnings(t *testing.T) {
 	well := server{address: "a:1", version: "3.8.0", mode: "follower", longest: sessionLength}
-	readOnly, fails := well, well
-	readOnly.mode, readOnly.err, fails.err = "read-only", errors.New("it accepts no session"), errors.New("\x1b[2J")
+	fails := well
+	fails.err = errors.New("\x1b[2J")
 	for what, x := range map[string]struct {
 		said []server
 		want string // of a warning; "": none
 	}{
 		"all is well":       {[]server{well, well, well}, ""},
 		"only one is named": {[]server{well}, "servers: only one is configured"},
-		"read-only":         {[]server{well, readOnly}, "server: a:1 is in read-only mode"},
 		"an escape":         {[]server{well, fails}, "server: a:1 does not serve: \ufffd[2J"},
 	} {
 		text := ""

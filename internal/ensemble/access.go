@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
+	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
+	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
@@ -139,10 +139,8 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	}
 	host, port, err := net.SplitHostPort(hostPort)
 	switch {
-	case strings.Contains(server, "@"): // there may be a password before it
-		return "", false, errors.New("a server is host:port, without a user: set user and password")
-	case strings.Contains(server, "/"):
-		return "", false, fmt.Errorf("server %.80q has a path (chroot), and a server is host:port: a path is the same for all of them, and belongs into root", server)
+	case strings.ContainsAny(server, "@/"): // there may be a password in it
+		return "", false, errors.New("a server is host:port: a path (chroot) belongs into root, a user into user and password")
 	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
@@ -158,9 +156,6 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 	if err != nil || a.TLS == nil {
 		return c, err
 	}
-	// A TLS handshake takes several round trips and some computing.
-	ctx, cancel = context.WithTimeout(ctx, max(timeout, 5*time.Second))
-	defer cancel()
 	if c, err = client.Handshake(ctx, c, a.config(), address); err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
@@ -168,22 +163,15 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 }
 
 // CheckPath reports what is wrong with an absolute path.
-func CheckPath(path string) error {
+func CheckPath(p string) error {
+	refused := func(r rune) bool { return unicode.IsControl(r) || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 }
 	switch {
-	case !strings.HasPrefix(path, "/") || len(path) < 2 || len(path) > 1024 || !utf8.ValidString(path):
-		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes", path)
-	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
-		return fmt.Errorf("%.80q belongs to ZooKeeper itself", path)
-	}
-	for _, part := range strings.Split(path[1:], "/") {
-		if part == "" || part == "." || part == ".." {
-			return fmt.Errorf("%.80q has a part that is empty or made of dots", path)
-		}
-		for _, r := range part {
-			if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
-				return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", path)
-			}
-		}
+	case len(p) < 2 || len(p) > 1024 || p[0] != '/' || path.Clean(p) != p:
+		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes, without empty parts or dots", p)
+	case strings.HasPrefix(p+"/", "/zookeeper/"):
+		return fmt.Errorf("%.80q belongs to ZooKeeper itself", p)
+	case strings.ContainsFunc(p, refused):
+		return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", p)
 	}
 	return nil
 }
@@ -233,7 +221,7 @@ func (a *Access) Fail(err error, where string) error {
 		}
 	}
 	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("%w: %w; %s needs %s", backend.ErrDenied, err, a.user(), where)
+		return fmt.Errorf("%w: %w; user %.80q needs %s", backend.ErrDenied, err, a.User, where)
 	}
 	return fmt.Errorf("%w: %w", Class(err), err)
 }
@@ -249,36 +237,6 @@ func Class(err error) error {
 		return backend.ErrDenied
 	}
 	return backend.Class(err)
-}
-
-// user names the configured user, without a secret.
-func (a *Access) user() string {
-	if a.User == "" {
-		return "everybody (no user is configured)"
-	}
-	return fmt.Sprintf("user %.80q", a.User)
-}
-
-// opErrors are the errors of single operations of a multi. The others of a failed multi have one that only
-// says that the multi has failed.
-var opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
-
-// failedOp says what has become of a multi of so many operations, from its answer. failed is the operation
-// because of which it was not made, and why is its error; -1: the multi was made if why is nil, and otherwise
-// its outcome is unknown.
-func failedOp(operations int, results []zk.MultiResponse, err error) (failed int, why error) {
-	if err == nil && len(results) != operations {
-		err = fmt.Errorf("%d answers to %d operations", len(results), operations)
-	}
-	if err == nil {
-		return -1, nil
-	}
-	for i, r := range results {
-		if slices.Contains(opErrors, r.Error) {
-			return i, r.Error
-		}
-	}
-	return -1, err
 }
 
 // IsUnmet reports whether err says that a condition of an operation does not hold.

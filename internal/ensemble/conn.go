@@ -17,6 +17,9 @@ import (
 // library would wait ten times the session's length.
 const acceptTimeout = 2 * time.Second
 
+// dialTimeout is how long connecting to one server may take. A TLS handshake takes several round trips.
+const dialTimeout = 5 * time.Second
+
 // A conn is one network connection to a server. It does what the library has no option for: it ends if the server does
 // not accept a session in time, it knows how long a session is granted, it sends no pings for a Quiet session, and it
 // has readings of nodes that are watched leave a watch.
@@ -54,7 +57,9 @@ func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Con
 	if idle {
 		return nil, errIdle
 	}
-	raw, err := s.access.Dial(context.Background(), address, timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	raw, err := s.access.Dial(ctx, address, timeout)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,26 +168,23 @@ type serverList struct {
 	tries   int
 }
 
-// Init implements zk.HostProvider.
 func (l *serverList) Init(servers []string) error {
 	l.servers = servers
 	return nil
 }
 
-// Len implements zk.HostProvider.
 func (l *serverList) Len() int { return len(l.servers) }
 
 // Next returns the next server. After a round of failures the library waits a second, and
 // fails the waiting requests.
 func (l *serverList) Next() (server string, retryStart bool) {
-	server = l.servers[l.next%len(l.servers)]
-	l.next++
-	if l.tries >= len(l.servers) {
-		l.tries, retryStart = 0, true
+	retryStart = l.tries == len(l.servers)
+	if retryStart {
+		l.tries = 0
 	}
 	l.tries++
-	return server, retryStart
+	l.next++
+	return l.servers[l.next%len(l.servers)], retryStart
 }
 
-// Connected implements zk.HostProvider.
 func (l *serverList) Connected() { l.tries = 0 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -301,7 +302,10 @@ func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk
 			}
 			return c.Multi(ops...)
 		})
-		failed, err = failedOp(len(ops), results, err)
+		failed = slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil })
+		if err == nil && len(results) != len(ops) {
+			err = fmt.Errorf("%d answers to %d operations", len(results), len(ops))
+		}
 		if failed < 0 || !errors.Is(err, zk.ErrNoNode) {
 			break
 		}

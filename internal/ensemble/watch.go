@@ -151,22 +151,6 @@ func (s *Session) flag(frame []byte) []byte {
 	return frame
 }
 
-// Remembers reports whether a watch says that a node is as it was read.
-func (s *Session) Remembers(kind Kind, path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.watches[key{kind, path}]
-	if w == nil || w.Over() {
-		return false
-	}
-	select {
-	case <-w.read:
-		return true
-	default:
-		return false
-	}
-}
-
 // Fired returns how often watches have fired or were lost, and what is closed when some do, or the connection
 // changes.
 func (s *Session) Fired() (times uint64, next <-chan struct{}) {
