@@ -2,12 +2,14 @@ package migration_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/drivertest"
@@ -142,5 +144,23 @@ func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
 				t.Errorf("%s: expected the new lease to be released, got %+v", what, l)
 			}
 		})
+	}
+}
+
+// The new store is tried with a member record when an election is bid for first. The record must say what was announced: with
+// another priority, others would ask this process to step down.
+func TestAFirstBidHidesNoPriority(t *testing.T) {
+	from, to := memory.New(), memory.New()
+	o := migration.Options{From: from.Backend(), To: to.Backend(), ToName: "new", Stage: migration.Both}
+	c := newCandidate(t, road(t, o), "a")
+	announced := backend.Member{Candidate: c.Me, TTL: 10 * time.Second, Elections: backend.ElectionList(10, slices.Values([]string{"jobs"}))}
+	if err := c.Announce(t.Context(), announced); err != nil {
+		t.Fatal(err)
+	}
+
+	c.Leads("jobs")
+	members, err := c.Members(t.Context(), "", 2)
+	if err != nil || len(members) != 1 || members[0].Priority() != 10 {
+		t.Errorf("after the first bid the members are %+v, %v; want one with the priority 10", members, err)
 	}
 }

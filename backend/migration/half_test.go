@@ -30,7 +30,7 @@ func leadsFor(e *election.Election) (led int) {
 // need. If the new store can be used but grants nothing, the old lease is released at once.
 func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
-		for _, denied := range []string{"Preflight", "Acquire"} {
+		for _, denied := range []string{"Announce", "Preflight", "Acquire"} {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(false, 0)
 				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
@@ -62,6 +62,49 @@ func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A process that holds the old lease and bids for the new one does not lead yet, and nobody names it.
+func TestWhoHoldsOneHalfIsNotNamed(t *testing.T) {
+	for _, stage := range []migration.Stage{migration.Both, migration.To} {
+		p := newPair(false, 0)
+		wire := conformance.Wrap(p.new.Backend())
+		o := migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: stage}
+		c := newCandidate(t, road(t, o), "bids")
+
+		o.From, o.To = p.old.Backend(), p.new.Backend()
+		other := newCandidate(t, road(t, o), "observes")
+		wire.Decide(func(call conformance.Call) conformance.Fate {
+			if l := other.Sees("jobs"); call.Method == "Acquire" && !l.Vacant() {
+				t.Errorf("stage %q: %q is named before it holds both leases", stage, l.Holder.ID)
+			}
+			return conformance.Fate{}
+		})
+		c.Leads("jobs")
+		if l := other.Sees("jobs"); l.Holder.ID != "bids" {
+			t.Errorf("stage %q: with both leases the leader is %q", stage, l.Holder.ID)
+		}
+	}
+}
+
+// A program without this package has no member record: whether it needs both leases is asked once, and not at each renewal.
+func TestWhoHasNoRecordIsLookedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(false, 0)
+		wire := conformance.Wrap(p.new.Backend())
+		c := newCandidate(t, road(t, migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: both}), "both")
+		stranger := newCandidate(t, p.old.Backend(), "stranger")
+		held := stranger.Leads("jobs")
+		for range 10 {
+			if l := c.Sees("jobs"); l.Holder.ID != "stranger" {
+				t.Errorf("expected the stranger to be named, got %+v", l)
+			}
+			stranger.Keeps(held)
+		}
+		if n := wire.Count("Members"); n != 1 {
+			t.Errorf("the members were read %d times", n)
+		}
+	})
 }
 
 // Members that need only the old lease can lead.

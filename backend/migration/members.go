@@ -10,18 +10,23 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Announce implements [backend.Backend]. It adds the stage, and writes to the stores by which this
-// process leads.
+// Announce implements [backend.Backend]. It adds the stage, and writes to the stores that this
+// process uses.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, m.Nonce); err != nil {
 		return err
 	}
 	m.Stage = cmp.Or(m.Stage, string(b.stage))
-	var errs []error
-	for _, store := range b.needed() {
-		errs = append(errs, store.Announce(ctx, m))
-	}
-	return cmp.Or(errs...)
+	b.mu.Lock()
+	b.announced = m
+	b.mu.Unlock()
+	errs := b.both(func(s side) error {
+		if b.stage == To && s == older {
+			return nil
+		}
+		return b.stores[s].Announce(ctx, m)
+	})
+	return cmp.Or(errs[older], errs[newer])
 }
 
 // Members implements [backend.Backend]. It merges the members of both stores.

@@ -29,8 +29,10 @@ type Backend struct {
 	unsealed bool
 	owner    single.Owner
 
-	mu    sync.Mutex
-	pairs map[string]*pair // by election
+	mu        sync.Mutex
+	pairs     map[string]*pair       // by election
+	needsBoth map[backend.Nonce]bool // holders of the old lease: see readMembers
+	announced backend.Member         // this process, as it was announced last
 }
 
 var _ interface {
@@ -58,7 +60,8 @@ func New(o Options) (*Backend, error) {
 
 	b := &Backend{
 		stores: [2]backend.Backend{o.From, o.To}, names: [2]string{o.FromName, o.ToName},
-		stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{},
+		stage: o.Stage, unsealed: o.Unsealed,
+		pairs: map[string]*pair{}, needsBoth: map[backend.Nonce]bool{},
 	}
 	for s, store := range b.stores {
 		if store != nil {

@@ -1,6 +1,9 @@
 package migration
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -101,7 +104,7 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 	if o.Term > n.Term {
 		v = o.Lease // for the end and the holder of the last leadership
 	}
-	v.Version = o.Version + " " + n.Version
+	v.Version = digest(o.Lease, n.Lease)
 
 	leader := b.leader(p)
 	v.Holder, v.TTL, v.Renew = backend.Candidate{}, 0, 0
@@ -127,21 +130,30 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 	return v
 }
 
-// leader returns the half that names the leader: the new one, or the old one if nobody has sealed it. A leader
-// takes, and gives back, one half after the other: it is named as long as it has one.
+// leader returns the half that names the leader: the new one, or the old one if its holder needs no
+// other lease (see readMembers). A process that needs both and holds one does not lead.
 func (b *Backend) leader(p *pair) *half {
 	o, n := &p.half[older], &p.half[newer]
 	sealed := o.MovedTo != ""
 	recorded := n.MovedTo == "" && (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark())
+	was := p.combined.Holder
+
 	switch {
 	case b.isOurs(n):
 		return n
 	case b.isOurs(o):
 		return o
-	case !n.Vacant() && (sealed || recorded || o.Vacant() || o.Holder.Nonce == n.Holder.Nonce):
+	case !n.Vacant() && (sealed || recorded || o.Holder.Nonce == n.Holder.Nonce):
 		return n
-	case !o.Vacant() && !sealed:
+	case !o.Vacant() && !sealed && !b.needsBoth[o.Holder.Nonce]:
 		return o
+
+	// The leader gives back one half after the other. Nobody else can lead until both are free, and
+	// followers go on following.
+	case was.Nonce != "" && o.Holder == was:
+		return o
+	case was.Nonce != "" && n.Holder == was:
+		return n
 	}
 	return nil
 }
@@ -173,4 +185,13 @@ func (b *Backend) note(t *attempt) backend.Lease {
 		b.combine(p, now)
 	}
 	return p.combined
+}
+
+// digest returns the Version of two leases, which changes with any change of either.
+func digest(o, n backend.Lease) string {
+	sum := sha256.New()
+	for _, l := range []backend.Lease{o, n} {
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, string(l.Holder.Nonce))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

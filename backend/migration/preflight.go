@@ -4,23 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// preflight returns the attempts that the new store would grant if the lease were free: it is reachable, and this
-// process has the rights ([backend.Preflighter]). No bid is made in the old store for the others. The new store is
-// asked once for each election. If rights are taken away later, a bid finds that out, and the old lease is released
-// at once.
+// preflight returns the attempts that the new store would grant if the lease were free: it is
+// reachable, its tables or paths exist, and this process may write a member record and be
+// granted leases ([backend.Preflighter]). No bid is made in the old store for the others. The
+// new store is asked once for each election. If rights are taken away later, a bid finds
+// that out, and the old lease is released at once.
 func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*attempt) {
-	store, ok := b.stores[newer].(backend.Preflighter)
-	if !ok {
-		return attempts
-	}
 	var untested []*attempt
 	var bids []backend.Bid
 	b.mu.Lock()
+	member := b.announced
 	for _, t := range attempts {
 		if b.pairs[t.bid.Election].preflighted {
 			ready = append(ready, t)
@@ -33,7 +32,17 @@ func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*
 		return ready
 	}
 
-	errs := store.Preflight(ctx, bids)
+	store := b.stores[newer]
+	if member.Nonce == "" { // a bid may come before the first announcement
+		member = backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
+	}
+	errs := make([]error, len(bids))
+	if err := store.Announce(ctx, member); err != nil {
+		errs = slices.Repeat([]error{err}, len(bids))
+	} else if p, ok := store.(backend.Preflighter); ok {
+		errs = p.Preflight(ctx, bids)
+	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, t := range untested {

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/page"
 )
 
 // read updates the pairs of these elections. It reads both stores at the same time, except at
@@ -59,6 +61,9 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	b.mu.Unlock()
 
 	changed, err := b.stores[s].Observe(ctx, seen)
+	if err == nil && s == older {
+		err = b.readMembers(ctx, changed)
+	}
 	if err != nil {
 		return err
 	}
@@ -70,6 +75,35 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 		if p := b.pairOf(l.Election); p.half[s].update(l, now) {
 			b.combine(p, now)
 		}
+	}
+	return nil
+}
+
+// readMembers finds out which holders of these leases of the old store need the new lease, too: those have a member
+// record in the new store before they bid. A holder without one is at stage from, or knows nothing of migrations.
+func (b *Backend) readMembers(ctx context.Context, leases []backend.Lease) error {
+	var unknown []backend.Nonce
+	b.mu.Lock()
+	for _, l := range leases {
+		if _, known := b.needsBoth[l.Holder.Nonce]; !known && l.Holder.Nonce != "" {
+			unknown = append(unknown, l.Holder.Nonce)
+		}
+	}
+	b.mu.Unlock()
+	if unknown == nil {
+		return nil
+	}
+
+	call := func(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
+	members, err := page.Members(ctx, call, b.stores[newer])
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, nonce := range unknown {
+		isMember := func(m backend.Member) bool { return m.Nonce == nonce }
+		b.needsBoth[nonce] = slices.ContainsFunc(members, isMember)
 	}
 	return nil
 }
