@@ -201,12 +201,31 @@ func TestTLSAndSCRAM(t *testing.T) {
 		"a server of another name": strings.Replace(dsn(db.Password, verified), "127.0.0.1", "127.0.0.2", 1),
 		"a connection without TLS": dsn(db.Password, "sslmode=disable"),
 		"another way to log in":    dsn(db.Password, verified+"&require_auth=md5"),
-		"a standby alone":          dsn(db.Password, verified+"&target_session_attrs=standby"),
 	} {
 		_, err := open(t, Options{DSN: bad}).Read(t.Context(), []lease.Key{recordKey("jobs")})
 		if !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), db.Password) {
 			t.Errorf("%s: %v; want ErrDenied without the password", what, err)
 		}
+	}
+}
+
+// The environment completes a DSN, or makes it unusable. An error that may come from there names the variables.
+func TestAnErrorNamesTheVariablesThatCompleteADSN(t *testing.T) {
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	for name, value := range map[string]string{
+		"PGSERVICE": "nowhere", "PGTARGETSESSIONATTRS": "nowhere", "PGSSLROOTCERT": "/nowhere", "PGTZ": "nowhere", "PGOPTIONS": "-c nowhere=1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			b, err := Open(Options{DSN: db.DSN("")})
+			if err == nil {
+				defer b.Close()
+				err = b.CreateTables(t.Context())
+			}
+			if err == nil || backend.Class(err) == backend.ErrUnavailable || !strings.Contains(err.Error(), name) {
+				t.Errorf("with %s=%s: %v; want an error that names it", name, value, err)
+			}
+		})
 	}
 }
 

@@ -244,9 +244,8 @@ func isDenied(err error) bool {
 			return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !isDenied(err) })
 		}
 	}
-	// The DSN asks for a server that takes no writes, or for another way to log in.
-	return errors.Is(err, pgconn.ErrReadWriteConnection) || errors.Is(err, pgconn.ErrPrimaryConnection) ||
-		has(err, "x509: ", "tls: ", "refused TLS", "channel binding", "require_auth", "protocol version too low")
+	// The DSN asks for another way to log in.
+	return has(err, "x509: ", "tls: ", "refused TLS", "channel binding", "require_auth", "protocol version too low")
 }
 
 func has(err error, texts ...string) bool {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -221,7 +222,10 @@ func (d *driver) connect(dsn, file string) error {
 		}
 		d.Password.Set(config.Password)
 		c, err := pgx.ConnectConfig(ctx, config)
-		return &conn{Conn: c}, plainly(err)
+		if err = plainly(err); err != nil && isDenied(err) {
+			err = fmt.Errorf("%w%s", err, byEnvironment())
+		}
+		return &conn{Conn: c}, err
 	}
 	return nil
 }
@@ -243,11 +247,11 @@ var (
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("the dsn names a file: %w", clean.FileError(file))
+		return nil, fmt.Errorf("the dsn names a file: %w%s", clean.FileError(file), byEnvironment())
 	}
 	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
 	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {
-		return nil, errDSN
+		return nil, fmt.Errorf("%w%s", errDSN, byEnvironment())
 	}
 	c := of.ConnConfig
 	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing the file
@@ -261,12 +265,25 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 		limit = min(loginLimitOfMany, loginLimit/time.Duration(n))
 	}
 	c.ConnectTimeout = min(cmp.Or(c.ConnectTimeout, limit), limit)
-	if c.ValidateConnect == nil {
-		c.ValidateConnect = primary
-	}
+	c.ValidateConnect = primary // whatever target_session_attrs says: a DSN may be for those who only read
 	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	return c, nil
+}
+
+// byEnvironment names the variables that complete a DSN, or make it unusable: "; …", or "".
+func byEnvironment() string {
+	var names []string
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PG") && value != "" {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	slices.Sort(names)
+	return "; these variables of the environment may count, too: " + strings.Join(names, ", ")
 }
 
 // primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of the running time

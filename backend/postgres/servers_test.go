@@ -166,7 +166,7 @@ func TestTwoStandbysPromotedInTurnDiffer(t *testing.T) {
 	}
 }
 
-// A standby answers, but not as the store. With several hosts in the DSN the primary is found.
+// A standby answers, but not as the store. With several hosts in the DSN the primary is found, whatever that prefers.
 func TestAStandbyIsNotTheStore(t *testing.T) {
 	t.Parallel()
 	primary := testbed.StartPostgres(t, testbed.Options{})
@@ -179,9 +179,11 @@ func TestAStandbyIsNotTheStore(t *testing.T) {
 			t.Errorf("a reading of a standby, %s: %v; want ErrUnavailable", what, err)
 		}
 	}
-	two := db.DSN(standby.Addr() + "," + primary.Addr())
-	if v := drivertest.Read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
-		t.Errorf("epoch %s, want that of the primary, %s", v.Epoch, want.Epoch)
+	for _, attrs := range []string{"any", "prefer-standby", "standby", "read-only", "read-write"} {
+		two := db.DSN(standby.Addr()+","+primary.Addr()) + "&target_session_attrs=" + attrs
+		if v := drivertest.Read(t, open(t, Options{DSN: two})); v.Epoch != want.Epoch {
+			t.Errorf("%s: epoch %s, want that of the primary, %s", attrs, v.Epoch, want.Epoch)
+		}
 	}
 }
 
