@@ -266,10 +266,17 @@ func (d *driver) broken(err error) bool {
 func isDenied(err error) bool {
 	text := err.Error()
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
-		return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || errors.Is(err, backend.ErrDenied)
+		return has(text, "x509: ", "tls: ") || errors.Is(err, backend.ErrDenied) || refusedBySentinels(text)
 	}
 	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
 }
+
+// refusedBySentinels reports whether Sentinels have answered, without an address: the client returns what they say as text.
+func refusedBySentinels(text string) bool {
+	return strings.Contains(text, "all sentinels specified") && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
+}
+
+const noMaster = "redis: nil" // there is none of that name
 
 // moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
 // follows there.
@@ -306,10 +313,17 @@ func (d *driver) fail(err error) error {
 		switch text := err.Error(); {
 		case moved:
 			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
+		case refusedBySentinels(text):
+			hint = "; the Sentinels have said so: correct their addresses, sentinel_username and sentinel_password"
+			if strings.Contains(text, noMaster) {
+				hint = "; the Sentinels know no master of that name: correct master"
+			}
 		case has(text, "NOAUTH", tooLong):
 			hint = "; the server asks for a password, and none was sent"
 		case lacksRight(text):
 			hint = "; an administrator can grant what is needed: " + d.grants()
+		case has(text, "nknown command", "nknown Redis command"):
+			hint = "; a command is missing, or has another name there (rename-command); members need " + Rights
 		case strings.Contains(text, "WRONGTYPE "):
 			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
 		}

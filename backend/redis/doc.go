@@ -13,7 +13,7 @@
 //     another's, and the server's may be set at any time.
 //   - One server takes writes at a time. Before a replica is promoted, the old master must be fenced off, or
 //     [Options].WaitReplicas must be the number of its replicas. Sentinel alone does not do it.
-//   - maxmemory-policy is noeviction. repl-backlog-ttl is 0 or at least MaxTTL.
+//   - maxmemory-policy is noeviction or a volatile one. repl-backlog-ttl is 0 or at least MaxTTL.
 //   - Do not edit or delete keys, and use Depose to end a leadership.
 //
 // docs/design/redis.md says how keys become items, and what happens in failovers;

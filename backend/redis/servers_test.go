@@ -303,11 +303,17 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 			t.Fatal(err)
 		}
 	}
-	o.SentinelUsername, o.SentinelPassword = "watcher", "canary-wrong"
-	if _, err := open(t, o).Read(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
-		t.Errorf("with a wrong password for the Sentinels: %v", err)
+	for what, refused := range map[string]struct{ master, password, want string }{
+		"a wrong password for the Sentinels": {"mymaster", "canary-wrong", "sentinel_username"},
+		"a name that they do not know":       {"another", "canary-of-sentinels", "correct master"},
+	} {
+		o.Master, o.SentinelUsername, o.SentinelPassword = refused.master, "watcher", refused.password
+		_, err := open(t, o).Read(t.Context(), nil)
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), refused.want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("with %s: %v; want ErrDenied and %q", what, err, refused.want)
+		}
 	}
-	o.SentinelPassword = "canary-of-sentinels"
+	o.Master, o.SentinelPassword = "mymaster", "canary-of-sentinels"
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
 	lead, err := a.Campaign(t.Context())
 	if err != nil {
