@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,24 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 	for _, e := range leading {
 		if now := e.Leadership(); now == nil || now.Term != terms[e.Name()] {
 			t.Errorf("%s was lost though requests were only throttled: %v", e.Name(), e.Current())
+		}
+	}
+}
+
+// An API server that is busy, or what stands before it, asks to wait for longer than a call lasts. The call ends at once,
+// with what was answered.
+func TestAnAnswerThatAsksToWaitIsTheError(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	for code, want := range map[int]string{http.StatusTooManyRequests: "too many requests", http.StatusServiceUnavailable: "unable to handle the request"} {
+		n := l.hookNode(t, "n", func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(code)
+			return w.Result(), nil
+		})
+		if _, err := n.Looks("jobs"); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("status %d: %v; want ErrUnavailable and %q", code, err, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -134,6 +135,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if refused && t.options.Config == nil {
 		if at, err := t.options.place(); err == nil && at.config.Host == t.host {
 			t.use(at.config) // for the next request; if it fails, the last one stays
+		}
+	}
+	if by, ends := r.Context().Deadline(); err == nil && ends {
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if time.Until(by) < time.Duration(seconds)*time.Second {
+			answer.Header.Del("Retry-After") // the library would wait for the end of the call, and not say what was answered
 		}
 	}
 	return answer, err
