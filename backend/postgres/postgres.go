@@ -222,7 +222,12 @@ func (d *driver) connect(dsn, file string) error {
 		}
 		d.Password.Set(config.Password)
 		c, err := pgx.ConnectConfig(ctx, config)
-		if err = plainly(err); err != nil && isDenied(err) {
+		if err = plainly(err); err != nil && config.TLSConfig != nil {
+			for _, own := range config.TLSConfig.Certificates {
+				err = errors.Join(err, client.Expired("sslcert", own))
+			}
+		}
+		if err != nil && isDenied(err) {
 			err = fmt.Errorf("%w%s", err, byEnvironment())
 		}
 		return &conn{Conn: c}, err

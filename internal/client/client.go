@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode"
 
 	"github.com/go-election/go-election/backend"
@@ -23,7 +25,8 @@ import (
 )
 
 // TLS returns a configuration with the authorities and the client certificate in PEM files. Each
-// may be "". The certificate is read again at each handshake, so that a renewed one is used.
+// may be "". The certificate is read again at each handshake, so that a renewed one is used; the last one stays while
+// somebody writes its files.
 func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (certFile == "") != (keyFile == "") {
@@ -40,15 +43,29 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 		}
 	}
 	if certFile != "" {
-		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		first, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
 			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
 		}
+		var last atomic.Pointer[tls.Certificate]
+		last.Store(&first)
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-			return &cert, err
+			if now, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil {
+				last.Store(&now)
+			}
+			return last.Load(), Expired("cert_file "+certFile, *last.Load())
 		}
 	}
 	return config, nil
+}
+
+// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more than that it is bad.
+func Expired(what string, c tls.Certificate) error {
+	if c.Leaf == nil || time.Now().Before(c.Leaf.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("x509: the client certificate of %q (%s) has expired: it was valid until %s",
+		c.Leaf.Subject.CommonName, what, c.Leaf.NotAfter.Format(time.RFC3339))
 }
 
 // Fresh returns a function for each handshake, which reads the authorities again from their file, if there is one. The

@@ -233,7 +233,7 @@ func Class(err error) error {
 			return backend.ErrDenied
 		}
 	}
-	if strings.Contains(err.Error(), " tls: ") { // a handshake has failed
+	if text := err.Error(); strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") { // a handshake has failed
 		return backend.ErrDenied
 	}
 	return backend.Class(err)

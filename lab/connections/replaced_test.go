@@ -244,3 +244,86 @@ func withUser(t *testing.T, url, password string) *clientv3.Client {
 	t.Cleanup(func() { root.Close() })
 	return root
 }
+
+// demanding start a server that checks the certificates of its clients, and return its section of a configuration at an
+// address, which names {cert} and {key}.
+var demanding = map[string]func(t *testing.T) (server *testbed.Daemon, section func(addr string) string){
+	"redis": func(t *testing.T) (*testbed.Daemon, func(addr string) string) {
+		server := testbed.StartRedis(t, testbed.Options{TLS: true})
+		server.Do(t, "CONFIG", "SET", "tls-auth-clients", "yes")
+		return server.Daemon, func(addr string) string {
+			return fmt.Sprintf("redis:\n  addresses: [%q]\n  ca_file: %s\n  cert_file: {cert}\n  key_file: {key}\n", addr, server.CAFile())
+		}
+	},
+	"etcd": func(t *testing.T) (*testbed.Daemon, func(addr string) string) {
+		server := testbed.StartEtcd(t, testbed.Options{TLS: true})
+		return server, func(addr string) string {
+			return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  ca_file: %s\n  cert_file: {cert}\n  key_file: {key}\n", addr, server.CAFile())
+		}
+	},
+	"consul": func(t *testing.T) (*testbed.Daemon, func(addr string) string) {
+		server := testbed.StartConsul(t, testbed.Options{TLS: true, Args: []string{"-hcl=tls { https { verify_incoming = true } }"}})
+		return server, func(addr string) string {
+			return fmt.Sprintf("consul:\n  address: %q\n  ca_file: %s\n  cert_file: {cert}\n  key_file: {key}\n", "https://"+addr, server.CAFile())
+		}
+	},
+	"zookeeper": func(t *testing.T) (*testbed.Daemon, func(addr string) string) {
+		server := testbed.StartZooKeeper(t, testbed.Options{TLS: true, Args: []string{"ssl.clientAuth=want"}})
+		return server, func(addr string) string {
+			return fmt.Sprintf("zookeeper:\n  servers: [%q]\n  ca_file: %s\n  cert_file: {cert}\n  key_file: {key}\n", addr, server.CAFile())
+		}
+	},
+	"postgres": func(t *testing.T) (*testbed.Daemon, func(addr string) string) {
+		server, db := startPostgres(t, testbed.Options{TLS: true})
+		server.Exec(t, "ALTER SYSTEM SET ssl_ca_file = '"+server.CAFile()+"'", "SELECT pg_reload_conf()")
+		return server.Daemon, func(addr string) string {
+			at, _, _ := strings.Cut(db.DSN(addr), "?")
+			return fmt.Sprintf("postgres:\n  dsn: %q\n", at+"?sslmode=verify-full&sslcert={cert}&sslkey={key}&sslrootcert="+server.CAFile())
+		}
+	},
+}
+
+// A client certificate expires while its process leads, and its connections break. The error says which has expired; when
+// its files were replaced, the process leads again.
+func TestAClientCertificateThatExpiresIsNamedAndReplaced(t *testing.T) {
+	t.Parallel()
+	for name, start := range demanding {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, section := start(t)
+			proxy := testbed.NewProxy(t, server.Addr())
+			expires := time.Now().Add(15 * time.Second)
+			cert, key := server.ClientFilesUntil(t, "app", expires)
+			text := strings.NewReplacer("{cert}", cert, "{key}", key).Replace(section(proxy.Addr()))
+			e := join(t, "a", 6*time.Second, configured(t, name, text), nil)
+			testbed.NoError(t, e.Lead(nil))
+			drivertest.Leads(t, e)
+			<-time.After(time.Until(expires) + time.Second)
+			proxy.Reset()
+			testbed.Eventually(t, patience, "the error says what has expired", func() error {
+				if text := fmt.Sprintf("%+v", e.Current()); !strings.Contains(text, "the client certificate of ") || !strings.Contains(text, "has expired") {
+					return errors.New(text)
+				}
+				return nil
+			})
+
+			for to, next := range renewed(t, server, cert, key) {
+				write(t, to, next)
+			}
+			drivertest.Leads(t, e)
+		})
+	}
+}
+
+// renewed returns the content of new files.
+func renewed(t *testing.T, server *testbed.Daemon, cert, key string) map[string]string {
+	t.Helper()
+	nextCert, nextKey := server.ClientFiles(t, "app")
+	files := make(map[string]string)
+	for old, next := range map[string]string{cert: nextCert, key: nextKey} {
+		content, err := os.ReadFile(next)
+		testbed.NoError(t, err)
+		files[old] = string(content)
+	}
+	return files
+}

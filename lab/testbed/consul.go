@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // ConsulACL, among [Options].Args, denies all requests without a token.
@@ -69,7 +70,7 @@ func newConsul(o Options) *Daemon {
 	d.command = append([]string{program, "agent", "-config-file=" + d.consulConfig()}, o.Args...)
 	d.header = http.Header{"X-Consul-Token": {ConsulToken}} // of which one without ACLs takes no notice
 	if o.TLS {
-		d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests")))}
+		d.certs = []tls.Certificate{must(tls.LoadX509KeyPair(d.ca.client(d.dir, "tests", time.Time{})))}
 	}
 	d.ready = func(ctx context.Context) error { // once the cluster has a leader that answers consistent reads
 		return d.Try(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, nil)

@@ -230,7 +230,13 @@ func (d *Daemon) TLSConfig() *tls.Config {
 // certificate and its key.
 func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
-	return d.ca.client(t.TempDir(), name)
+	return d.ClientFilesUntil(t, name, time.Time{})
+}
+
+// ClientFilesUntil makes one that expires then.
+func (d *Daemon) ClientFilesUntil(t testing.TB, name string, expires time.Time) (cert, key string) {
+	t.Helper()
+	return d.ca.client(t.TempDir(), name, expires)
 }
 
 // dial connects to the server.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // A KubernetesServer is one kube-apiserver, with RBAC and with priority and fairness. The methods of Daemon, such as
@@ -46,7 +47,7 @@ func startKubernetes(o Options, beside *KubernetesServer) *KubernetesServer {
 		k.etcd = startEtcd(Options{})
 		k.close = k.etcd.remove
 	}
-	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(k.ca.client(k.dir, "testbed", administrators)))}
+	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(k.ca.client(k.dir, "testbed", time.Time{}, administrators)))}
 	k.ready = func(ctx context.Context) error { // once it has the roles and the namespaces of every cluster, and reaches etcd
 		err := k.Try(ctx, http.MethodGet, "/readyz", nil, nil)
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -74,7 +75,7 @@ func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) 
 // client certificate.
 func (k *KubernetesServer) Kubeconfig(t testing.TB, user string, groups ...string) (file string) {
 	t.Helper()
-	cert, key := k.ca.client(t.TempDir(), user, groups...)
+	cert, key := k.ca.client(t.TempDir(), user, time.Time{}, groups...)
 	return k.kubeconfig(t, fmt.Sprintf(`{"client-certificate": %q, "client-key": %q}`, cert, key))
 }
 

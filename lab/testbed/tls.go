@@ -48,11 +48,12 @@ func newAuthority(dir string) *authority {
 // file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// client makes a certificate for a client of that name, as files in dir. Groups are its
-// organizations.
-func (a *authority) client(dir, name string, groups ...string) (cert, key string) {
+// client makes a certificate for a client of that name, as files in dir. It is valid until then, or as long as the
+// authority. Groups are its organizations.
+func (a *authority) client(dir, name string, until time.Time, groups ...string) (cert, key string) {
 	return a.issue(dir, "client", &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		NotAfter:    until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
@@ -61,7 +62,10 @@ func (a *authority) client(dir, name string, groups ...string) (cert, key string
 func (a *authority) issue(dir, name string, template *x509.Certificate) (cert, key string) {
 	pair := newKey()
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = a.cert.NotBefore, a.cert.NotAfter
+	template.NotBefore = a.cert.NotBefore
+	if template.NotAfter.IsZero() {
+		template.NotAfter = a.cert.NotAfter
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	cert, key = filepath.Join(dir, name+"-cert.pem"), filepath.Join(dir, name+"-key.pem")
 	writePEM(cert, "CERTIFICATE", must(x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)))
