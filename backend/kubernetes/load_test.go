@@ -175,12 +175,14 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 	}
 }
 
-// An API server that is busy, or what stands before it, asks to wait for longer than a call lasts. The call ends at once,
-// with what was answered.
+// An API server that is busy, or what stands before it, asks to wait for longer than a call lasts. The call ends at
+// once, with what was answered.
 func TestAnAnswerThatAsksToWaitIsTheError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
-	for code, want := range map[int]string{http.StatusTooManyRequests: "too many requests", http.StatusServiceUnavailable: "unable to handle the request"} {
+	for code, want := range map[int]string{
+		http.StatusTooManyRequests: "too many requests", http.StatusServiceUnavailable: "unable to handle the request",
+	} {
 		n := l.hookNode(t, "n", func(http.RoundTripper, *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
 			w.Header().Set("Retry-After", "120")

@@ -140,7 +140,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if by, ends := r.Context().Deadline(); err == nil && ends {
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 		if time.Until(by) < time.Duration(seconds)*time.Second {
-			answer.Header.Del("Retry-After") // the library would wait for the end of the call, and not say what was answered
+			answer.Header.Del("Retry-After") // or the library waits for the end of the call, and does not say why
 		}
 	}
 	return answer, err

@@ -368,22 +368,6 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 	replica.Kill(t)
 }
 
-// Somebody has taken a command away, as those do who harden a server. The error says which are needed.
-func TestACommandThatIsMissingIsDenied(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"eval", "hset"} {
-		server := testbed.StartRedis(t, testbed.Options{Args: []string{"--rename-command", command, ""}})
-		d := open(t, options(server))
-		v, err := d.Read(t.Context(), nil)
-		if err == nil {
-			_, err = drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
-		}
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "members need "+Rights) {
-			t.Errorf("without %s: %v; want ErrDenied and the commands", command, err)
-		}
-	}
-}
-
 // A password that is missing is denied, whatever a server calls it: Redis 7 reads no long command before a login, and says
 // so instead of NOAUTH.
 func TestAMissingOrWrongPasswordIsDenied(t *testing.T) {

@@ -271,9 +271,11 @@ func isDenied(err error) bool {
 	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
 }
 
-// refusedBySentinels reports whether Sentinels have answered, without an address: the client returns what they say as text.
+// refusedBySentinels reports whether Sentinels have answered, and named no address: the client returns what they
+// say as text.
 func refusedBySentinels(text string) bool {
-	return strings.Contains(text, "all sentinels specified") && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
+	const begins = "all sentinels specified"
+	return strings.Contains(text, begins) && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
 }
 
 const noMaster = "redis: nil" // there is none of that name

@@ -82,7 +82,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), cmp.Or(facts["valkey_version"], facts["redis_version"]))
-	if p := facts["maxmemory_policy"]; strings.HasPrefix(p, "allkeys-") { // the others delete keys that expire: ours do not
+	if p := facts["maxmemory_policy"]; strings.HasPrefix(p, "allkeys-") { // others delete keys that expire: not ours
 		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and elections then stop for %v. Set it to noeviction or a volatile one", p, d.maxTTL)
 	}
 	const again = "After a restart or failover every leader steps down, and each lease is observed for %v"

@@ -295,3 +295,19 @@ func TestAServerThatHasWorkedForLongElectsAtOnce(t *testing.T) {
 		t.Errorf("the store may have lost a lease: %s", v.Items[0].Version)
 	}
 }
+
+// Somebody has taken a command away, as those do who harden a server. The error says which are needed.
+func TestACommandThatIsMissingIsDenied(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"eval", "hset"} {
+		server := testbed.StartRedis(t, testbed.Options{Args: []string{"--rename-command", command, ""}})
+		d := open(t, options(server))
+		v, err := d.Read(t.Context(), nil)
+		if err == nil {
+			_, err = drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1})
+		}
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "members need "+Rights) {
+			t.Errorf("without %s: %v; want ErrDenied and the commands", command, err)
+		}
+	}
+}

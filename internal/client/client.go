@@ -25,8 +25,8 @@ import (
 )
 
 // TLS returns a configuration with the authorities and the client certificate in PEM files. Each
-// may be "". The certificate is read again at each handshake, so that a renewed one is used; the last one stays while
-// somebody writes its files.
+// may be "". The certificate is read again at each handshake, so that a renewed one is used; the last one stays
+// while somebody writes its files.
 func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (certFile == "") != (keyFile == "") {
@@ -59,7 +59,8 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
-// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more than that it is bad.
+// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more than that
+// it is bad.
 func Expired(what string, c tls.Certificate) error {
 	if c.Leaf == nil || time.Now().Before(c.Leaf.NotAfter) {
 		return nil

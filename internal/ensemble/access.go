@@ -233,7 +233,8 @@ func Class(err error) error {
 			return backend.ErrDenied
 		}
 	}
-	if text := err.Error(); strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") { // a handshake has failed
+	text := err.Error()
+	if strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") { // a handshake has failed
 		return backend.ErrDenied
 	}
 	return backend.Class(err)

@@ -301,7 +301,8 @@ func TestAClientCertificateThatExpiresIsNamedAndReplaced(t *testing.T) {
 			<-time.After(time.Until(expires) + time.Second)
 			proxy.Reset()
 			testbed.Eventually(t, patience, "the error says what has expired", func() error {
-				if text := fmt.Sprintf("%+v", e.Current()); !strings.Contains(text, "the client certificate of ") || !strings.Contains(text, "has expired") {
+				text := fmt.Sprintf("%+v", e.Current())
+				if !strings.Contains(text, "the client certificate of ") || !strings.Contains(text, "has expired") {
 					return errors.New(text)
 				}
 				return nil
