@@ -52,7 +52,7 @@ func TestAnOlderTermIsWatchedByWhoHasSeenMore(t *testing.T) {
 		was := w.store.Snapshot()
 		l := b.leads("jobs")
 		c.sees("jobs")
-		w.store.PutBack(was)
+		w.store.Restore(was, "1")
 		w.meanwhile(func() { c.waits("jobs", greatestTTL, "b may still trust its lease") })
 		b.isRefused(l, "the store has lost the grant")
 		time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func TestAnOlderTermIsWatchedByWhoHasLedSince(t *testing.T) {
 			if released {
 				b.releases(l)
 			}
-			w.store.PutBack(was)
+			w.store.Restore(was, "1")
 			b.waits("jobs", greatestTTL, "the store has lost a grant, and perhaps others")
 		})
 	}

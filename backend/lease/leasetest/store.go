@@ -63,12 +63,12 @@ func (s *Store) Snapshot() Snapshot {
 	return Snapshot{maps.Clone(s.entries), s.counter}
 }
 
-// Restore makes the store what it was, with another epoch. The zero Snapshot is an empty store.
+// Restore makes the store what it was, with an epoch. With the one that it has no driver notices it: a copy
+// that was made then takes its place. The zero Snapshot is an empty store.
 func (s *Store) Restore(was Snapshot, epoch string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch = epoch
-	s.restore(was)
+	s.restore(was, epoch)
 }
 
 // GoBack makes the store what it was, in the same epoch. It counts versions anew, as etcd does
@@ -77,19 +77,12 @@ func (s *Store) GoBack(was Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counter = was.counter
-	s.restore(was)
-}
-
-// PutBack makes the store what it was, and no driver notices it: a copy that was made then takes its place.
-func (s *Store) PutBack(was Snapshot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.restore(was)
+	s.restore(was, s.epoch)
 }
 
 // restore does what Restore and GoBack share. Listeners are not told what has changed.
-func (s *Store) restore(was Snapshot) {
-	s.entries = map[lease.Key]entry{}
+func (s *Store) restore(was Snapshot, epoch string) {
+	s.epoch, s.entries = epoch, map[lease.Key]entry{}
 	maps.Copy(s.entries, was.entries)
 	s.log, s.logFrom = nil, s.counter
 	s.notify()
@@ -216,20 +209,18 @@ func (d *driver) read(keys []lease.Key) lease.View {
 // checkSeparate returns an error if an item that one change puts is in another one: package lease promises never to
 // ask for that.
 func checkSeparate(changes []lease.Change) error {
-	in := make(map[lease.Key]int)
+	puts := make(map[lease.Key]bool)
 	for i := range changes {
 		for _, p := range changes[i].Put {
-			in[p.Over.Key]++
+			if puts[p.Over.Key] {
+				return fmt.Errorf("%w: two changes put %v", backend.ErrInvalid, p.Over.Key)
+			}
+			puts[p.Over.Key] = true
 		}
 	}
 	for i := range changes {
-		for _, p := range changes[i].Put {
-			if in[p.Over.Key] > 1 {
-				return fmt.Errorf("%w: two changes put %v", backend.ErrInvalid, p.Over.Key)
-			}
-		}
 		for _, it := range changes[i].Check {
-			if in[it.Key] > 0 {
+			if puts[it.Key] {
 				return fmt.Errorf("%w: one change puts and another one checks %v", backend.ErrInvalid, it.Key)
 			}
 		}
