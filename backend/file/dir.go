@@ -57,6 +57,12 @@ func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	return kind, isLocal, nil
 }
 
+// fleeting has what to know of some kinds of file systems.
+var fleeting = map[string]string{
+	"tmpfs":     ", which is empty after the machine has restarted: terms then grow by its clock alone",
+	"overlayfs": ", a container's own layer: containers that do not share it elect a leader each. Mount a directory of the machine",
+}
+
 // Inspect explains the directory: its file system, and whether the leases can be believed.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	add := func(warning bool, what, format string, args ...any) {
@@ -68,14 +74,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, fail("file: inspect", err)
 	}
 
-	switch kind {
-	case "tmpfs", "ramfs":
-		add(true, "directory", "%s is on %s, which is empty after the machine has restarted: terms then grow by its clock alone", dir, kind)
-	case "overlayfs":
-		add(true, "directory", "%s is on overlayfs, a container's own layer: containers that do not share it elect a leader each. Mount a directory of the machine", dir)
-	default:
-		add(false, "directory", "%s is on %s", dir, kind)
-	}
+	advice := fleeting[kind]
+	add(advice != "", "directory", "%s is on %s%s", dir, kind, advice)
 	if c, _, err := b.store.current(ctx); err != nil {
 		add(true, "leases", "%v", err)
 	} else {
@@ -86,12 +86,6 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 
 // passing are the errors of the kernel that may go away by themselves. All others need an operator.
 var passing = []syscall.Errno{syscall.ENOENT, syscall.EEXIST, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM}
-
-var hints = map[syscall.Errno]string{
-	syscall.EMFILE: " (raise the limit of open files, ulimit -n)",
-	syscall.ENOSPC: " (the disk, its inodes or a quota are used up: free some)",
-	syscall.EDQUOT: " (the disk, its inodes or a quota are used up: free some)",
-}
 
 // fail wraps err with what was being done, and an error of the kernel with its class. It returns nil for nil.
 func fail(what string, err error) error {
@@ -104,5 +98,5 @@ func fail(what string, err error) error {
 	case slices.Contains(passing, errno):
 		return fmt.Errorf("%s: %w: %w", what, backend.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%s: %w: %w%s", what, backend.ErrDenied, err, hints[errno])
+	return fmt.Errorf("%s: %w: %w", what, backend.ErrDenied, err)
 }

@@ -29,7 +29,7 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	if err != nil || !list[0].Warning || !strings.Contains(list[0].Text, "is on tmpfs, which is empty after") {
 		t.Errorf("a disk in memory is explained as %v, %v", list, err)
 	}
-	if err := a.Bids(a.Sees("jobs")).Err; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "free some") {
+	if err := a.Bids(a.Sees("jobs")).Err; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a bid: %v; want ErrDenied and what to do", err)
 	}
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); !errors.Is(err, backend.ErrDenied) {
