@@ -7,34 +7,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A packed record is that of a lease which this process holds. There may be many thousands, and most of what they say is
-// the same in all of them.
+// A packed record is that of a lease which this process holds. There may be many thousands, so what all of
+// them have in common is kept once.
 type packed struct {
-	alike     unique.Handle[alike]
-	write     int64
-	term      uint64
-	heartbeat Heartbeat
-	elected   moment
-	written   moment
-	more      *more // nil: nothing of it
-}
-
-// A moment is a time in nanoseconds since 1970, in a third of the memory; 0: none. It is another one in years before 1678
-// and after 2262, which only a foreign writer has. What is written by it is then refused, and the record is read.
-type moment int64
-
-func momentOf(t time.Time) moment {
-	if t.IsZero() {
-		return 0
-	}
-	return moment(t.UnixNano())
-}
-
-func (m moment) time() time.Time {
-	if m == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, int64(m)).UTC()
+	alike              unique.Handle[alike]
+	write              int64
+	term               uint64
+	heartbeat          Heartbeat
+	end                backend.End
+	lastID             string
+	elected, written   time.Time
+	history            []backend.Leadership
+	request            *Request
+	movedTo, movedFrom string
 }
 
 // alike is what the records of one process have in common.
@@ -44,41 +29,25 @@ type alike struct {
 	session, epoch               string
 }
 
-// more is what the record of an election does not have before its first leader has ended.
-type more struct {
-	end                backend.End
-	lastID             string
-	history            []backend.Leadership
-	request            *Request
-	movedTo, movedFrom string
-}
-
 func pack(r *Record) packed {
-	p := packed{
-		write: r.Write, term: r.Term, heartbeat: r.Heartbeat,
-		elected: momentOf(r.Elected), written: momentOf(r.Written),
+	return packed{
 		alike: unique.Make(alike{r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch}),
+		write: r.Write, term: r.Term, heartbeat: r.Heartbeat, elected: r.Elected, written: r.Written,
+		end: r.End, lastID: r.LastID, history: r.History,
+		request: r.Request, movedTo: r.MovedTo, movedFrom: r.MovedFrom,
 	}
-	if r.End != "" || r.LastID != "" || r.History != nil || r.Request != nil || r.MovedTo != "" || r.MovedFrom != "" {
-		p.more = &more{r.End, r.LastID, r.History, r.Request, r.MovedTo, r.MovedFrom}
-	}
-	return p
 }
 
 // record returns the record of an election that was packed.
 func (p *packed) record(election string) Record {
 	a := p.alike.Value()
-	r := Record{
-		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat,
-		Elected: p.elected.time(), Written: p.written.time(),
+	return Record{
+		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, Elected: p.elected, Written: p.written,
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
+		End: p.end, LastID: p.lastID, History: p.history,
+		Request: p.request, MovedTo: p.movedTo, MovedFrom: p.movedFrom,
 	}
-	if m := p.more; m != nil {
-		r.End, r.LastID, r.History, r.Request = m.end, m.lastID, m.history, m.request
-		r.MovedTo, r.MovedFrom = m.movedTo, m.movedFrom
-	}
-	return r
 }
 
 // session is the generation of the session that renews the record.
