@@ -81,7 +81,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 				return nil
 			}
 		}
-		if w, err := b.writeSession(ctx, s, next, nil); w.outcome == sessionWritten || err != nil {
+		if written, _, err := b.writeSession(ctx, s, next, nil); written || err != nil {
 			return err
 		}
 	}

@@ -96,24 +96,15 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	}
 	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.limits.Now())
 	if next.Apart != nil && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
-		_, err := b.writeSession(ctx, s, s.value.successor(), nil)
+		_, _, err := b.writeSession(ctx, s, s.value.successor(), nil)
 		return err // the next round moves the leases to the new generation
 	}
 
-	w, err := b.writeSession(ctx, s, next, records)
-	switch {
-	case err != nil:
-		return err
-	case w.outcome == recordsChanged:
-		for _, name := range names {
-			b.invalidate(name)
-		}
-		return nil
-	case w.outcome != sessionWritten:
-		return nil
+	written, stale, err := b.writeSession(ctx, s, next, records)
+	if written {
+		r.answerHeartbeat(part, stale)
 	}
-	r.answerHeartbeat(part, w.stale)
-	return nil
+	return err
 }
 
 // answerHeartbeat answers leases for which a heartbeat has been written, unless their records are stale: these are

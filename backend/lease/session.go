@@ -62,115 +62,96 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*sessio
 	}
 
 	b.mu.Lock()
-	at, next := b.cache.place, b.member
+	next := b.member
 	b.mu.Unlock()
 	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
 
-	over := Item{Key: b.sessionKey()}
 	for range rounds {
-		if at.epoch != "" {
-			w, err := b.writeSession(ctx, &session{place: at, item: over}, next.successor(), nil)
-			if w.outcome == sessionWritten || err != nil {
-				return b.currentSession(), err
-			}
-		}
-		got, err := b.driver.Read(ctx, []Key{over.Key})
+		got, err := b.driver.Read(ctx, []Key{b.sessionKey()})
 		if err != nil {
 			return nil, err
 		}
 		// What is there is written over with another generation, and never goes on: it may be a late copy of an old
 		// request, or too large to read.
-		at, over = got.place(), got.Items[0]
+		there := &session{place: got.place(), item: got.Items[0]}
+		written, _, err := b.writeSession(ctx, there, next.successor(), nil)
+		if written || err != nil {
+			return b.currentSession(), err
+		}
 	}
 	return nil, errBusy
 }
 
-// A sessionOutcome says what became of a write of the session. It is 0 if there is an error.
-type sessionOutcome int
-
-const (
-	// sessionWritten: the session has the new value, and is the current one.
-	sessionWritten sessionOutcome = iota + 1
-
-	// recordsChanged: nothing was written. The session is as it was, so one of the records that the write
-	// was to check has changed.
-	recordsChanged
-
-	// sessionChanged: the write does not count, since the store has another session than s. If that one goes on from
-	// s, it is the current session now. Otherwise there is none: the caller makes one of another generation, and moves
-	// the leases to it.
-	sessionChanged
-)
-
-// A sessionWrite is the result of writeSession.
-type sessionWrite struct {
-	outcome sessionOutcome
-	stale   []int // if it was written: which of the checked records were compared after it, and have changed
-}
-
-// writeSession writes the next value of the session over s, on condition that the records in check have
-// not changed: in the same step if they are few, otherwise they are compared after it. The caller holds
-// the session mutex.
-func (b *Backend) writeSession(ctx context.Context, s *session, next Session, check []Item) (sessionWrite, error) {
+// writeSession writes the next value of the session over s, on condition that the records in check have not
+// changed: in the same step if they are few, otherwise they are compared after it, and stale are the indexes
+// of those that have changed. If nothing counts as written, the current session is that which is there, or
+// none if it does not go on from s: then the caller makes one of another generation, and moves the leases to
+// it. The caller holds the session mutex.
+func (b *Backend) writeSession(
+	ctx context.Context, s *session, next Session, check []Item,
+) (written bool, stale []int, err error) {
 	now := b.limits.Now()
 	next.At = now.UTC().Round(0)
-	c := Change{Put: []Put{{s.item, &next}}}
+	c, verify := Change{Put: []Put{{s.item, &next}}}, check
 	if len(check) <= b.limits.Checks {
-		c.Check, check = check, nil
+		c.Check, verify = check, nil
 	}
 
-	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, check)
+	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{c}, verify)
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
 		b.setSession(&session{place: s.place, item: r.Items[0], value: next, at: now})
-		return sessionWrite{sessionWritten, w.Stale}, nil
+		return true, w.Stale, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)
-		return sessionWrite{outcome: sessionChanged}, nil
+		return false, nil, nil
 	case err != nil:
-		return sessionWrite{}, err
+		return false, nil, err
 	case r.Outcome == backend.Unknown:
-		return sessionWrite{}, r.Err
+		return false, nil, r.Err
 	case s.item.Version == "": // it was to be made, and somebody else has made it
-		return sessionWrite{outcome: sessionChanged}, nil
+		return false, nil, nil
 	}
-	return b.rereadSession(ctx, s, &next, len(check))
+	return b.rereadSession(ctx, s, &next, c.Check, verify)
 }
 
-// rereadSession finds out why the store has refused to write next over s. compared is how many records were to be
-// compared after the write.
-func (b *Backend) rereadSession(ctx context.Context, s *session, next *Session, compared int) (sessionWrite, error) {
+// rereadSession finds out why the store has refused to write next over s, and returns what writeSession does.
+func (b *Backend) rereadSession(
+	ctx context.Context, s *session, next *Session, checked, verify []Item,
+) (written bool, stale []int, err error) {
 	got, err := b.driver.Read(ctx, []Key{s.item.Key})
 	if err != nil {
-		return sessionWrite{}, err
+		return false, nil, err
 	}
 	it := got.Items[0]
 	v, valid := it.Value.(*Session)
 	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != next.Nonce || v.Generation != next.Generation {
 		b.setSession(nil)
-		return sessionWrite{outcome: sessionChanged}, nil
+		return false, nil, nil
 	}
 
 	// A renewal whose answer was lost is not trusted, but the next one follows it.
 	b.setSession(&session{place: got.place(), item: it, value: *v})
 	if it.Version == s.item.Version {
-		return sessionWrite{outcome: recordsChanged}, nil
+		for _, record := range checked {
+			b.invalidate(record.Name)
+		}
+		return false, nil, nil // one of these records has changed
 	}
 	SetWrite(next, v.Write)
 	if Encode(v) != Encode(next) {
 		for _, election := range b.Held() { // a restored store that was not noticed may count their versions anew, too
 			b.invalidate(election)
 		}
-		return sessionWrite{outcome: sessionChanged}, nil
+		return false, nil, nil
 	}
 
 	// A copy of this very request came first. Nobody has compared the records after it.
-	w := sessionWrite{outcome: sessionWritten}
-	for n := range compared {
-		w.stale = append(w.stale, n)
+	for n := range verify {
+		stale = append(stale, n)
 	}
-	return w, nil
+	return true, stale, nil
 }
 
 // errUnknown is the error of a change without an outcome and without a reason.
