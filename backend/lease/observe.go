@@ -133,8 +133,8 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 		case it.Kind == Records:
 			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
-		case it.Kind != Sessions, !cached && it.Key != holder && it.Order == 0: // the store may never tell of it again
-			continue
+		case it.Kind != Sessions, !cached && it.Key != holder && it.Order == 0:
+			continue // the store may never tell of such a session again
 		}
 		b.cache.add(it)
 	}
