@@ -28,8 +28,10 @@ type cache struct {
 	observed int // how often Observe has answered by the cache since the last reading
 }
 
-// maxObserved is how often in a row Observe answers by the cache.
-const maxObserved = 16
+const (
+	maxObserved = 16  // how often in a row Observe answers by the cache
+	maxTold     = 500 // sessions that no record names, more or less: those of candidates, who may lead next
+)
 
 // clear forgets everything.
 func (c *cache) clear() {

@@ -135,6 +135,8 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 			continue
 		case it.Kind != Sessions, !cached && it.Key != holder && it.Order == 0:
 			continue // the store may never tell of such a session again
+		case !cached && it.Key != holder && len(b.cache.items) >= b.forgetAt+maxTold:
+			continue // a store may have any number of sessions
 		}
 		b.cache.add(it)
 	}

@@ -182,12 +182,12 @@ func TestAServerThatIsSlowForAMomentCostsNoConnection(t *testing.T) {
 		l := lead(t, join(t, "a", 8*time.Second, b, err))
 		proxy.SetTarget("127.0.0.1:1")
 		for range 4 {
-			leadsOn(t, l, 4*time.Second)
+			drivertest.KeepsLeading(t, l, 4*time.Second)
 			proxy.Hold(true)
-			leadsOn(t, l, 1200*time.Millisecond) // of the two seconds of a call
+			drivertest.KeepsLeading(t, l, 1200*time.Millisecond) // of the two seconds of a call
 			proxy.Hold(false)
 		}
-		leadsOn(t, l, 8*time.Second)
+		drivertest.KeepsLeading(t, l, 8*time.Second)
 	})
 }
 
