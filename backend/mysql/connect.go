@@ -186,67 +186,38 @@ const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1
  sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 
-const (
-	tries    = 3               // connections on which a message is sent, at most
-	lateness = 2 * time.Second // how long a connection may answer after the end of a call; or else it is closed
-)
-
-type answer struct {
-	rows [][][]byte
-	err  error
-}
-
 // query sends statements in one message, and returns the rows of all results. The server has the whole
-// message before it begins, so it never waits for this process while it holds a lock. A message is sent
-// again on another connection if the first one breaks, has not answered after a third of the call's time, since it may
-// be dead without notice, or if a late notification has ended the statement: all changes are conditional, so that a
-// second copy has no effect.
-//
-// The end of a call does not end a connection: a server that has no place for another one is often slow. The next call
-// uses it.
+// message before it begins, so it never waits for this process while it holds a lock. A second copy of a message has no
+// effect ([client.Send]): all changes are conditional.
 func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan answer, 2*tries)
-	var late <-chan time.Time
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if by, ok := ctx.Deadline(); ok {
-		ticker := time.NewTicker(max(1, time.Until(by)/tries))
-		defer ticker.Stop()
-		late = ticker.C
-	}
-	for sent, answered := 0, 0; ; {
-		if sent < tries {
-			sent++
-			go func(again bool) { answers <- d.try(ctx, again, statements...) }(sent > 1)
-		}
-		select {
-		case a := <-answers:
-			switch answered++; {
-			case is(a.err, errLockTimeout) || a.err == errWaits:
-				return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
-					"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), a.err)
-			case a.err == nil || isFinal(a.err) || answered == tries:
-				return a.rows, a.err
+		defer time.AfterFunc(time.Until(by)/2, func() {
+			if d.waits(ctx) {
+				cancel(errWaits)
 			}
-		case <-late:
-			go func() {
-				if d.waits(ctx) {
-					answers <- answer{err: errWaits}
-				}
-			}()
-		case <-ctx.Done():
-			return nil, d.outOfTime(ctx.Err())
-		}
+		}).Stop()
 	}
+
+	rows, err := d.try(ctx, statements...)
+	switch {
+	case is(err, errLockTimeout) || errors.Is(err, errWaits):
+		return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
+			"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
+	case err != nil && ctx.Err() != nil && !d.ownDB: // the program's pool may have no connection left
+		s := d.db.Stats()
+		return nil, client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
+	}
+	return rows, err
 }
 
-// outOfTime completes the error of a call that has no answer: the program's pool may have no connection left.
-func (d *driver) outOfTime(err error) error {
-	if d.ownDB {
-		return err
+func (d *driver) try(ctx context.Context, statements ...string) ([][][]byte, error) {
+	sendCopy := func(within context.Context, c conn) (rows [][][]byte, broken bool, err error) {
+		rows, err = c.rows(within, statements...)
+		return rows, err != nil, err
 	}
-	s := d.db.Stats()
-	return client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
+	return client.Send(ctx, d.notifier.ctx, &d.conns, sendCopy, isFinal)
 }
 
 // isFinal reports whether another connection would answer the same.
@@ -270,32 +241,17 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 
 var errWaits = errors.New("a statement waits")
 
-// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit.
+// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit. It asks
+// on a connection beside the one that may wait.
 func (d *driver) waits(ctx context.Context) bool {
-	a := d.try(ctx, true, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
-		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
-	return a.err == nil && len(a.rows) > 0
-}
-
-// try sends statements on one connection. A copy (again) does not wait for that of another call. It may outlast ctx.
-func (d *driver) try(ctx context.Context, again bool, statements ...string) (a answer) {
-	within := ctx
-	if by, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		within, cancel = context.WithDeadline(d.notifier.ctx, by.Add(lateness))
-		defer cancel()
-	}
-	c, err := d.conns.Take(ctx, again)
+	c, err := d.conns.Take(ctx, true)
 	if err != nil {
-		return answer{err: err}
+		return false
 	}
-	if a.err = ctx.Err(); a.err == nil {
-		a.rows, a.err = c.C.rows(within, statements...)
-		d.conns.Give(c, a.err != nil)
-	} else {
-		d.conns.Give(c, false) // another copy was answered meanwhile
-	}
-	return a
+	rows, err := c.C.rows(ctx, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
+		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
+	d.conns.Give(c, err != nil)
+	return err == nil && len(rows) > 0
 }
 
 // rows sends statements in one message, and reads all results.

@@ -19,84 +19,43 @@ import (
 )
 
 // exec sends statements in one message, and returns the results of its queries. The server has the whole message
-// before it begins, so it never waits for this process while it holds a lock. A message is sent
-// again on another connection if the first one breaks, or has not answered after half of the call's
-// time, since it may be dead without notice: all changes are conditional, so that a second copy has no effect.
-//
-// The end of a call does not end a connection. The server starts a process for each, and clients that
-// close them because answers are late keep a busy server busy. The next call uses it.
+// before it begins, so it never waits for this process while it holds a lock. A second copy of a message has no effect
+// ([client.Send]): all changes are conditional.
 func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result, error) {
-	const tries = 3
-	answers := make(chan answer, tries)
-	var half <-chan time.Time
-	if by, ok := ctx.Deadline(); ok {
-		half = time.After(time.Until(by) / 2)
+	results, err := d.try(ctx, statements)
+	switch {
+	case code(err) == lockNotAvailable:
+		return nil, d.locked(ctx, err)
+	case err != nil && ctx.Err() != nil: // the program's pool may have no connection left
+		used, most := d.inUse()
+		return nil, client.PoolBusy(used, most, err)
 	}
-	for sent := 0; ; {
-		if sent < tries {
-			sent++
-			go func(again bool) { answers <- d.try(ctx, statements, again) }(sent > 1)
-		}
-		select {
-		case a := <-answers:
-			if code(a.err) == lockNotAvailable {
-				return nil, d.locked(ctx, a.err)
-			}
-			if a.err == nil || !broken(a.err) || sent == tries {
-				return a.results, a.err
-			}
-		case <-half:
-		case <-ctx.Done():
-			used, most := d.inUse()
-			return nil, client.PoolBusy(used, most, ctx.Err()) // the program's pool may have no connection left
-		}
-	}
+	return results, err
 }
 
 // locked says which session keeps the table locked, if the server tells.
 func (d *driver) locked(ctx context.Context, err error) error {
 	who := "a lock"
-	if a := d.try(ctx, d.statement(lockedSQL, nil), true); a.err == nil && len(a.results[0].Rows) == 1 {
-		r := a.results[0]
+	if results, failed := d.try(ctx, d.statement(lockedSQL, nil)); failed == nil && len(results[0].Rows) == 1 {
+		r := results[0]
 		name := func(column int) string { return clean.Text(text(r, 0, column), 63, false) }
 		who = fmt.Sprintf("the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), name(1), name(2))
 	}
 	return fmt.Errorf("%w: another session keeps %s: %w", backend.ErrUnavailable, who, err)
 }
 
-type answer struct {
-	results []*pgconn.Result
-	err     error
-}
-
-// lateness is how long a connection may answer after the end of a call. One that does not is closed.
-const lateness = 2 * time.Second
-
-// try sends statements on one connection. A copy (again) does not wait for that of another call. It may outlast ctx.
-func (d *driver) try(ctx context.Context, statements string, again bool) (a answer) {
-	within := ctx
-	if by, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		within, cancel = context.WithDeadline(d.ctx, by.Add(lateness))
-		defer cancel()
+func (d *driver) try(ctx context.Context, statements string) ([]*pgconn.Result, error) {
+	sendCopy := func(within context.Context, c *conn) (results []*pgconn.Result, broken bool, err error) {
+		conn := c.PgConn()
+		if conn.TxStatus() == 'I' {
+			results, err = send(within, conn, onConnection(ctx, statements, conn))
+		} else {
+			err = errors.New("a transaction is open on this connection of the program's pool")
+		}
+		// After a standby, the next connection may lead to the primary.
+		return results, conn.IsClosed() || conn.TxStatus() != 'I' || standby(err), err
 	}
-	taken, err := d.conns.Take(within, again)
-	if err != nil {
-		return answer{err: err}
-	}
-
-	conn := taken.C.PgConn()
-	switch {
-	case ctx.Err() != nil:
-		a.err = ctx.Err() // connecting took all the time
-	case conn.TxStatus() != 'I':
-		a.err = errors.New("a transaction is open on this connection of the program's pool")
-	default:
-		a.results, a.err = send(within, conn, onConnection(ctx, statements, conn))
-	}
-	// After a standby, the next connection may lead to the primary.
-	d.conns.Give(taken, conn.IsClosed() || conn.TxStatus() != 'I' || standby(a.err))
-	return a
+	return client.Send(ctx, d.ctx, &d.conns, sendCopy, isFinal)
 }
 
 // send sends a transaction that begins with limitSQL, and returns the results of its queries. The server counts the
@@ -137,13 +96,14 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 		"{pid}", fmt.Sprint(c.PID())).Replace(statements)
 }
 
-// broken reports whether the next copy may succeed. If no connection could be made, the next call makes one.
-func broken(err error) bool {
+// isFinal reports whether another connection would answer the same. If none could be made, the next call makes one.
+func isFinal(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return false
+		return true
 	}
 	c := code(err)
-	return c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
+	again := c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
+	return !again
 }
 
 // textSQL returns text for a statement, as an expression. Nothing in it can be SQL.

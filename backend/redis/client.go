@@ -80,7 +80,7 @@ func (d *driver) connect(o Options) error {
 			MaxRetries: -1, DialTimeout: dialTimeout, OnConnect: announce,
 		})
 	}
-	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.open
+	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.openForCall
 	d.conns.Close = func(c goredis.UniversalClient) { c.Close() }
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
 	return nil
@@ -101,6 +101,33 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 	}
 	c.Close()
 	return nil, err
+}
+
+// openForCall opens a client for calls. If the server has no place, the listener gives up its own.
+func (d *driver) openForCall(ctx context.Context) (goredis.UniversalClient, error) {
+	c, err := d.open(ctx)
+	if !errors.Is(err, errFull) || !d.giveWay() {
+		return c, err
+	}
+	for range 20 { // the server takes a moment to see that a connection has ended
+		if !pause(ctx, 50*time.Millisecond) {
+			break
+		}
+		if c, err = d.open(ctx); !errors.Is(err, errFull) {
+			break
+		}
+	}
+	return c, err
+}
+
+// pause returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // announce gives a connection its name. A server that is too old to know HELLO shows none.
@@ -152,63 +179,25 @@ const (
 	tooLong        = "unauthenticated " // before a login the server reads no long command: it says so instead of NOAUTH
 )
 
-// run runs the script. It is sent again if it is not answered after a third of the call's time, or if the
-// connection breaks: all changes are conditional, so that a second copy has no effect.
-func (d *driver) run(parent context.Context, write bool, args []any) (answer []any, err error) {
-	const tries = 3
-	for try := 0; try < tries; try++ {
-		ctx, cancel := parent, context.CancelFunc(func() {})
-		if by, ok := ctx.Deadline(); ok && try < tries-1 {
-			ctx, cancel = context.WithTimeout(ctx, time.Until(by)/time.Duration(tries-try))
-		}
-		c, failed := d.conns.Take(ctx, true)
-		if err = failed; err == nil {
-			answer, err = d.try(ctx, c.C, write, args)
-			d.conns.Give(c, err != nil && d.broken(err))
-		}
-		cancel()
-		switch {
-		case err == nil:
-			return answer, nil
-		case errors.Is(failed, errFull) && d.giveWay() && pause(parent, 50*time.Millisecond):
-			try-- // the server takes a moment to see that a connection has ended
-		case !d.broken(err), d.lend == nil && isDenied(err):
-			return answer, err
-		}
+// run runs the script. A second copy of it has no effect ([client.Send]): all changes are conditional.
+func (d *driver) run(ctx context.Context, write bool, args []any) ([]any, error) {
+	patience := time.Second
+	if by, ok := ctx.Deadline(); ok {
+		patience = max(time.Millisecond, time.Until(by)*3/4)
 	}
-	return answer, err
-}
-
-// pause returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
+	sendCopy := func(within context.Context, c goredis.UniversalClient) (answer []any, broken bool, err error) {
+		answer, err = d.eval(within, c, write, patience, args)
+		return answer, err != nil && d.broken(err), err
 	}
-}
-
-// try sends the script once. It returns when ctx is done, even if the client goes on.
-func (d *driver) try(ctx context.Context, c goredis.UniversalClient, write bool, args []any) ([]any, error) {
-	done := make(chan error, 1)
-	var answer []any
-	go func() {
-		var err error
-		answer, err = d.eval(ctx, c, write, args)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return answer, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	isFinal := func(err error) bool { return !d.broken(err) || d.lend == nil && isDenied(err) }
+	return client.Send(ctx, d.ctx, &d.conns, sendCopy, isFinal)
 }
 
 // eval runs the script once. On a connection of the program's that does not answer it, somebody may have left MULTI,
 // SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
-func (d *driver) eval(ctx context.Context, c scripter, write bool, args []any) (answer []any, err error) {
+func (d *driver) eval(
+	ctx context.Context, c scripter, write bool, patience time.Duration, args []any,
+) (answer []any, err error) {
 	if d.lend != nil {
 		one := d.lend()
 		defer func() {
@@ -219,7 +208,7 @@ func (d *driver) eval(ctx context.Context, c scripter, write bool, args []any) (
 		}()
 		c = one
 	}
-	if answer, err = d.evalOn(ctx, c, write, args); err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
+	if answer, err = d.evalOn(ctx, c, write, patience, args); err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
 		err = fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
 	}
 	return answer, err
@@ -231,13 +220,11 @@ type scripter interface {
 	Pipeline() goredis.Pipeliner
 }
 
-func (d *driver) evalOn(ctx context.Context, c scripter, write bool, args []any) ([]any, error) {
+func (d *driver) evalOn(
+	ctx context.Context, c scripter, write bool, patience time.Duration, args []any,
+) ([]any, error) {
 	if !write || d.replicas == 0 {
 		return script.Run(ctx, c, d.keys(), args...).Slice()
-	}
-	patience := time.Second
-	if by, ok := ctx.Deadline(); ok {
-		patience = max(time.Millisecond, time.Until(by)*3/4)
 	}
 	p := c.Pipeline()
 	done, waited := script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, "WAIT", d.replicas, patience.Milliseconds())
