@@ -29,9 +29,8 @@ type Lock struct {
 	wake chan struct{} // closed, and replaced, at each change
 
 	// What the elector does.
-	reported  string    // the leader that the last Get returned
-	believing bool      // from the first Update that succeeds until the elector says that it has stopped
-	until     time.Time // the elector has stopped believing by then
+	reported string    // the leader that the last Get returned
+	until    time.Time // the elector has stopped believing that it leads by then
 
 	// What the manager does.
 	cancel    context.CancelFunc   // ends the campaign; nil: there is none
@@ -86,10 +85,7 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		if l.believing && l.lead == nil && time.Since(l.until) > l.timings.loan() {
-			l.believing = false // its client-go does not record that it stops
-		}
-		if !l.believing && l.cancel == nil {
+		if !l.believing() && l.cancel == nil {
 			if err := l.err; err != nil {
 				l.err = nil
 				return nil, nil, fmt.Errorf("resourcelock: %w", err)
@@ -99,25 +95,26 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 			}
 		}
 		holder, news := l.holder()
-		if news || l.believing {
+		if news || l.believing() {
 			l.reported = holder
 			return l.record(holder)
 		}
 		l.await(ctx.Done(), nil)
 		if ctx.Err() != nil { // the elector stops asking
 			l.reported = ""
-			if !l.believing {
-				l.endCampaign()
-			}
+			l.endCampaign()
 			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w", l.election.Name(), context.Cause(ctx))
 		}
 	}
 }
 
+// believing reports whether the elector may believe that it leads.
+func (l *Lock) believing() bool { return time.Now().Before(l.until) }
+
 // holder returns the holder to report. news says that a Get that waits must return it.
 func (l *Lock) holder() (id string, news bool) {
 	switch {
-	case l.lendable() && l.believing:
+	case l.lendable() && l.believing():
 		return l.id, true
 	case l.lendable():
 		return "", true
@@ -135,7 +132,7 @@ func (l *Lock) holder() (id string, news bool) {
 // leads reports whether there is a leadership that the elector can have, or has. An elector that
 // believes in an earlier one must stop first: the work of that one has ended.
 func (l *Lock) leads() bool {
-	return l.lead != nil && !l.over && (!l.believing || l.lent == l.lead) && l.lead.Leading()
+	return l.lead != nil && !l.over && (!l.believing() || l.lent == l.lead) && l.lead.Leading()
 }
 
 // lendable reports whether an Update can succeed now.
@@ -180,28 +177,12 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 			l.election.Name(), election.ErrNotElected, l.lead.Remaining(), l.timings.loan())
 	}
 	now := time.Now()
-	l.believing = true
 	l.lent, l.until, l.keepUntil = l.lead, now.Add(l.timings.loan()), now.Add(l.ttl)
 	return nil
 }
 
-// stoppedLeading is what an elector records when it has stopped, just before it cancels the
-// context of OnStartedLeading.
-const stoppedLeading = "stopped leading"
-
-// RecordEvent learns from the elector's last event that the elector has stopped.
-func (l *Lock) RecordEvent(event string) {
-	if event != stoppedLeading {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := time.Now().Add(l.timings.RetryPeriod); at.Before(l.until) { // the cancellation comes within the reserve
-		l.until = at
-	}
-	l.believing, l.reported = false, ""
-	l.changed()
-}
+// RecordEvent does nothing.
+func (l *Lock) RecordEvent(string) {}
 
 // changed wakes whoever waits for a change.
 func (l *Lock) changed() {
