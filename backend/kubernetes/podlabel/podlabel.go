@@ -140,25 +140,22 @@ func (l *Label) Stop(ctx context.Context) (err error) {
 }
 
 const (
-	callLimit  = 5 * time.Second  // of a call of the API server
-	retryAfter = time.Second      // after an error; doubled up to 32 times that
-	repeat     = 60 * time.Second // somebody may have edited the pod
+	callLimit  = 5 * time.Second // of a call of the API server
+	retryAfter = 5 * time.Second // after an error
+	repeat     = time.Minute     // somebody may have edited the pod
 )
 
 // run sets the label when the leadership has changed, and now and then again.
 func (l *Label) run(ctx context.Context) {
 	defer close(l.ended)
-	failures := 0
+	failing := false
 	for {
-		wait := repeat
-		if err := l.update(ctx); err == nil {
-			failures = 0
-		} else if ctx.Err() == nil {
-			if failures == 0 {
-				l.options.Logger.Warn("the label of the leader's pod could not be changed", "pod", l.options.Pod, "label", l.options.Label, "error", err)
-			}
-			wait = retryAfter << min(failures, 5)
-			failures++
+		wait, err := repeat, l.update(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			l.options.Logger.Warn("the label of the leader's pod could not be changed", "pod", l.options.Pod, "label", l.options.Label, "error", err)
+		}
+		if failing = err != nil; failing {
+			wait = retryAfter
 		}
 
 		select {
